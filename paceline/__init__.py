@@ -1,0 +1,71 @@
+"""Paceline: where training time goes, how long it takes elsewhere, how to distribute it, and was that right?
+
+The public names are listed here by hand and fetched when first used: importing this package does no work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.data.dataset import Arrays, Dataset
+    from paceline.errors import PacelineError
+    from paceline.record import load
+    from paceline.step.optimizers import Rule
+    from paceline.step.phase import LossPhase, Outcome, Phase
+    from paceline.trace import Span, Trace
+    from paceline.train.evaluate import Evaluation, evaluate
+    from paceline.train.run import Run
+    from paceline.train.trainer import resume, run
+    from paceline.workload import Workload, resolve
+
+_HOMES = {
+    "Arrays": "paceline.data.dataset",
+    "Dataset": "paceline.data.dataset",
+    "Evaluation": "paceline.train.evaluate",
+    "LossPhase": "paceline.step.phase",
+    "Outcome": "paceline.step.phase",
+    "PacelineError": "paceline.errors",
+    "Phase": "paceline.step.phase",
+    "Rule": "paceline.step.optimizers",
+    "Run": "paceline.train.run",
+    "Span": "paceline.trace",
+    "Trace": "paceline.trace",
+    "Workload": "paceline.workload",
+    "evaluate": "paceline.train.evaluate",
+    "load": "paceline.record",
+    "resolve": "paceline.workload",
+    "resume": "paceline.train.trainer",
+    "run": "paceline.train.trainer",
+}
+
+__all__ = [
+    "Arrays",
+    "Dataset",
+    "Evaluation",
+    "LossPhase",
+    "Outcome",
+    "PacelineError",
+    "Phase",
+    "Rule",
+    "Run",
+    "Span",
+    "Trace",
+    "Workload",
+    "evaluate",
+    "load",
+    "resolve",
+    "resume",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m paceline`."""
+
+from paceline.cli import entry
+
+entry()

@@ -1,0 +1,66 @@
+"""The command line: one small file a verb. Each parses, calls and prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from paceline.cli.console import complain
+from paceline.errors import PacelineError
+
+# Some versions of typer bring their own copy of click; its exceptions are reached through typer's.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+_ClickException: type[Exception] = _UsageError.__bases__[0]
+
+
+def make_app() -> typer.Typer:
+    from paceline.cli import data, demo, doctor, evaluate, models, train
+
+    app = typer.Typer(
+        name="paceline",
+        help="Where does training time go, how long will it take elsewhere, how should it be distributed, "
+        "and was the prediction right?",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.command("train", epilog=train.EXAMPLE)(train.train)
+    app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
+    app.command("models", epilog=models.EXAMPLE)(models.models)
+    app.add_typer(data.app, name="data")
+    app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+    app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
+    try:
+        result = make_app()(arguments, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except PacelineError as error:
+        complain(str(error))
+        return error.exit_code
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())  # type: ignore[attr-defined]
+            return 0
+        context = getattr(error, "ctx", None)
+        complain(error.format_message() + (f" (see {context.command_path} --help)" if context else ""))  # type: ignore[attr-defined]
+        return 2
+    except _ClickException as error:
+        complain(error.format_message())  # type: ignore[attr-defined]
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def entry() -> None:
+    sys.exit(main())

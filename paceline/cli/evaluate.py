@@ -1,0 +1,32 @@
+"""`paceline evaluate`: how well a saved run does on test data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, console_for, hand_over
+
+EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
+    data: Annotated[str | None, typer.Option(help="Other data than the run's own.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Test accuracy and loss of a run's saved parameters."""
+    from paceline.cli.progress import accuracies
+    from paceline.record import dump
+    from paceline.train.evaluate import evaluate as score
+
+    result = score(run, data, device)
+    console_for(json).print(
+        f"{result.workload.network} on {result.data}: {accuracies(result.accuracy, result.top_accuracy, result.workload.top)}"
+        f"  loss {result.loss:.4f}  ({result.samples:,} test samples)",
+        markup=False,
+    )
+    hand_over(dump(result), json)

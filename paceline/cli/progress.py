@@ -1,0 +1,112 @@
+"""Draws a run on the terminal: a bar while it goes on, a line an epoch, a table at the end."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from paceline.train.run import Epoch, Run
+from paceline.train.trainer import Progress as Advance
+
+
+class TerminalWatcher:
+    """A watcher of runs. Without a terminal it prints one line an epoch and draws no bar."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),
+            TextColumn("{task.fields[rate]} samples/s  {task.fields[left]} left"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.run: Run | None = None
+        self.task = self.bar.add_task("", total=None, visible=False, epoch="", loss="", accuracy="", rate="", left="")
+
+    def __enter__(self) -> TerminalWatcher:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        self.run = run
+        w, c = run.workload, run.conditions
+        for note in notes:
+            self.console.print(note, markup=False)
+        threads = f", {c.threads} thread{'s' * (c.threads > 1)}" if c.device == "cpu" else ""
+        self.console.print(
+            f"{w.network} ({run.parameters:,} parameters) on {w.data}, batch {w.batch}, {w.optimizer} at {w.lr:g}, "
+            f"{c.device_name}{threads}",
+            markup=False,
+        )
+        self.console.print(f"step: {run.step.kind} ({run.step.reason}); data: {run.data}", markup=False)
+        for device, count in sorted(run.placement.items()):
+            self.console.print(f"placement: {count:,} operations of a step on {device}", markup=False)
+        if run.resumed:
+            done = len(run.epochs)
+            self.console.print(f"going on after {done} epoch{'s' * (done != 1)} and {run.updates:,} updates")
+
+    def advanced(self, progress: Advance) -> None:
+        score = progress.score
+        left_steps = (progress.epochs - progress.epoch) * progress.steps - progress.step
+        assert self.run is not None
+        left_s = left_steps * self.run.workload.batch / max(progress.samples_per_s, 1e-9)
+        self.bar.update(
+            self.task,
+            visible=True,
+            total=progress.steps,
+            completed=progress.step,
+            epoch=f"{progress.epoch + 1}/{progress.epochs}",
+            loss=f"{score.loss:.4f}",
+            accuracy=accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
+            rate=f"{progress.samples_per_s:,.0f}",
+            left=duration(left_s),
+        )
+
+    def finished_epoch(self, epoch: Epoch) -> None:
+        assert self.run is not None
+        w = self.run.workload
+        self.console.print(
+            f"epoch {epoch.epoch}/{w.epochs}  loss {epoch.loss:.4f}  "
+            f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}  "
+            f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}  "
+            f"{epoch.samples_per_s:,.0f} samples/s  {epoch.wall_s:.2f} s",
+            markup=False,
+        )
+
+
+def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
+    if math.isnan(accuracy):
+        return "(no labels)"
+    return f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
+
+
+def duration(seconds: float) -> str:
+    seconds = max(0, round(seconds))
+    if seconds >= 3600:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+    return f"{seconds // 60} min {seconds % 60:02d} s" if seconds >= 60 else f"{seconds} s"
+
+
+def closing_table(run: Run) -> Table:
+    """The result in a few rows."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    if not math.isnan(run.test_accuracy):
+        table.add_row("test accuracy", f"{100 * run.test_accuracy:.2f} %")
+        table.add_row(f"test top-{run.workload.top}", f"{100 * run.test_top_accuracy:.2f} %")
+    table.add_row("test loss", f"{run.test_loss:.4f}")
+    table.add_row("updates", f"{run.updates:,}")
+    table.add_row("speed", f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–")
+    table.add_row("time", f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s")
+    return table

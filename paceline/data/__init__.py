@@ -1,0 +1,126 @@
+"""Data: a name in, a `Dataset` out.
+
+Importing this package imports neither PyTorch nor anything slow: the processes that decode images do it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.data.cache import Progress
+    from paceline.data.dataset import Arrays, Dataset, Files, Reader
+    from paceline.data.entries import Entry
+
+__all__ = ["Arrays", "Dataset", "Entry", "Files", "Progress", "Reader", "catalogue", "fetch", "load", "path"]
+
+_HOMES = {
+    "Arrays": "paceline.data.dataset",
+    "Dataset": "paceline.data.dataset",
+    "Files": "paceline.data.dataset",
+    "Reader": "paceline.data.dataset",
+    "Entry": "paceline.data.entries",
+    "Progress": "paceline.data.cache",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def load(
+    source: str,
+    *,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    find: Callable[[str], Any] | None = None,
+) -> Dataset:
+    """The data set that `source` names, fetched if need be; docs/data.md has the grammar.
+
+    `find` turns the user's own `module:function` into the function; without it, it is imported.
+    """
+    from paceline.data import own
+    from paceline.data.cache import cache_folder
+    from paceline.data.entries import MODULES, module_of
+    from paceline.data.source import parse
+    from paceline.errors import DataError, nearest
+
+    asked = parse(source)
+    if asked.name in MODULES:
+        dataset: Dataset = module_of(asked.name).load(asked, cache_folder(cache), progress)
+    elif asked.argument:
+        dataset = own.load(asked, find, tuple(MODULES))
+    else:
+        raise DataError(f"data {source!r}: unknown name {asked.name!r}; {nearest(asked.name, MODULES)}")
+    if asked.count is None:
+        return dataset
+    if asked.count > len(dataset.train):
+        raise DataError(
+            f"data {source!r}: the count {asked.count} is more than the {len(dataset.train)} training samples"
+        )
+    return dataset.first(asked.count)
+
+
+def catalogue(*, cache: Path | None = None) -> list[Entry]:
+    """What can be loaded by name, and where it is now."""
+    from paceline.data.cache import cache_folder
+    from paceline.data.entries import entries
+
+    return entries(cache_folder(cache))
+
+
+def fetch(name: str, *, cache: Path | None = None, progress: Progress | None = None) -> Path:
+    """Makes a data set available without a network from now on; the folder or file where it is."""
+    from paceline.data.cache import cache_folder
+    from paceline.data.entries import place_of
+    from paceline.data.published import obtain
+    from paceline.data.remote_folder import is_remote, synchronise
+    from paceline.data.source import parse
+    from paceline.data.well_known import WELL_KNOWN
+
+    folder = cache_folder(cache)
+    asked = parse(name)
+    if asked.name in WELL_KNOWN:
+        return obtain(WELL_KNOWN[asked.name], folder, progress=progress)[0].parent
+    if asked.name == "images" and asked.argument and is_remote(asked.argument):
+        return synchronise(asked.argument, folder, progress)
+    return place_of(asked.name, folder) or _local(name)
+
+
+def path(name: str, *, cache: Path | None = None) -> Path | None:
+    """Where a data set is now, or None when it would have to be fetched."""
+    from paceline.data.cache import cache_folder
+    from paceline.data.entries import place_of
+    from paceline.data.remote_folder import is_remote, local_copy
+    from paceline.data.source import parse
+    from paceline.data.well_known import WELL_KNOWN
+
+    folder = cache_folder(cache)
+    asked = parse(name)
+    if asked.name == "images" and asked.argument and is_remote(asked.argument):
+        return local_copy(asked.argument, folder)
+    if asked.name in WELL_KNOWN:
+        return place_of(asked.name, folder)
+    return place_of(asked.name, folder) or _local(name)
+
+
+def _local(name: str) -> Path:
+    """The file or folder that a source of the user's own names."""
+    from paceline.data.entries import MODULES
+    from paceline.data.source import parse
+    from paceline.errors import DataError, nearest
+
+    asked = parse(name)
+    if asked.name not in MODULES:
+        raise DataError(f"data {name!r}: nothing to fetch by that name; {nearest(asked.name, MODULES)}")
+    if not asked.argument or not Path(asked.argument).expanduser().exists():
+        raise DataError(
+            f"data {name!r} is no file or folder and no published data set; nothing can be fetched"
+        )
+    return Path(asked.argument).expanduser()

@@ -1,0 +1,74 @@
+"""Noise of any shape with a faint pattern a class, so that it can be learnt: `synthetic:3x224x224/1000`."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from paceline.data.cache import Progress
+from paceline.data.dataset import Arrays, Dataset
+from paceline.data.normalise import Normalise
+from paceline.data.source import Source, without_count
+from paceline.errors import DataError
+
+_DEFAULT_CLASSES = 10
+_DEFAULT_TRAINING = 1024
+_TEST_SHARE = 4
+_FORM = re.compile(r"(\d+(?:x\d+)*)(?:/(\d+))?")
+# A byte is noise (0..127) plus pattern (0..63): their means add, and so do their variances.
+_MEAN = (63.5 + 31.5) / 255
+_DEVIATION = ((128**2 - 1 + 64**2 - 1) / 12) ** 0.5 / 255
+
+
+def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
+    source.allow()
+    shape, classes = _understood(source)
+    training = source.count or _DEFAULT_TRAINING
+    testing = max(1, training // _TEST_SHARE)
+    # Every class reads the same pattern, each from one place further: no memory a class.
+    pattern = np.random.default_rng(0).integers(0, 64, size=prod(shape) + classes - 1, dtype=np.uint8)
+    return Dataset(
+        name=without_count(source),
+        kind="image" if len(shape) == 3 else "table",
+        shape=shape,
+        classes=tuple(str(i) for i in range(classes)),
+        train=_part(shape, classes, training, pattern, seed=1),
+        test=_part(shape, classes, testing, pattern, seed=2),
+        prepare=Normalise((_MEAN,), (_DEVIATION,)),
+    )
+
+
+def _understood(source: Source) -> tuple[tuple[int, ...], int]:
+    form = _FORM.fullmatch(source.needed_argument("shape"))
+    if form is None:
+        raise DataError(
+            f"data {source.text!r}: write SHAPE or SHAPE/CLASSES, for example synthetic:3x224x224/1000"
+        )
+    shape = tuple(int(size) for size in form[1].split("x"))
+    classes = int(form[2]) if form[2] else _DEFAULT_CLASSES
+    if min(shape) < 1 or classes < 1:
+        raise DataError(f"data {source.text!r}: sizes and classes must be at least 1")
+    return shape, classes
+
+
+def _part(shape: tuple[int, ...], classes: int, count: int, pattern: npt.NDArray[Any], seed: int) -> Arrays:
+    size = prod(shape)
+    try:
+        # Eight bytes a draw: filling an array of bytes one by one takes several times as long.
+        words = np.random.default_rng(seed).integers(0, 1 << 64, -(-count * size // 8), dtype=np.uint64)
+    except MemoryError as error:
+        raise DataError(
+            f"synthetic data: {count * size} bytes do not fit into memory; ask for fewer"
+        ) from error
+    words &= np.uint64(0x7F7F7F7F7F7F7F7F)
+    samples = words.view(np.uint8)[: count * size].reshape(count, size)
+    labels = np.arange(count, dtype=np.int64) % classes
+    for sample, label in zip(samples, labels, strict=True):
+        sample += pattern[label : label + size]
+    return Arrays(torch.from_numpy(samples.reshape(count, *shape)), torch.from_numpy(labels))

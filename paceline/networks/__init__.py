@@ -1,0 +1,8 @@
+"""The built-in networks: build one for given data, list them, name the layers of any module."""
+
+from __future__ import annotations
+
+from paceline.networks.building import build
+from paceline.networks.describing import Description, Layer, catalogue, layers
+
+__all__ = ["Description", "Layer", "build", "catalogue", "layers"]

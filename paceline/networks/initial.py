@@ -1,0 +1,59 @@
+"""Initial weights other than a network's own: small normal ones, Glorot & Bengio 2010, He et al. 2015.
+
+Only the layers that multiply (linear, convolution, LSTM) change; norms and embeddings keep what they have.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from paceline.errors import NetworkError
+
+SMALL_STD = 0.1
+_MULTIPLYING = (nn.Linear, nn.Conv2d, nn.LSTM)
+
+
+def initialiser(init: str) -> Callable[[nn.Module], None] | None:
+    """What `init` asks to be done to a network; None leaves it as it was built."""
+    kind, colon, std = init.partition(":")
+    if init == "default":
+        return None
+    if kind == "small":
+        fill = functools.partial(nn.init.normal_, std=_std(init, std) if colon else SMALL_STD)
+    elif init == "xavier":
+        fill = functools.partial(nn.init.xavier_uniform_)
+    elif init == "kaiming":
+        fill = functools.partial(nn.init.kaiming_normal_, nonlinearity="relu")
+    elif init == "zeros":
+        raise NetworkError("init 'zeros' would keep all units of a layer equal for ever: use small:0.001")
+    else:
+        raise NetworkError(f"init {init!r} is unknown: use default, small, small:STD, xavier or kaiming")
+    return functools.partial(_initialise, fill=fill)
+
+
+def _std(init: str, text: str) -> float:
+    try:
+        std = float(text)
+    except ValueError:
+        std = math.nan
+    if not 0 < std < math.inf:
+        raise NetworkError(f"init {init!r} must end in a positive number, as in small:0.05")
+    return std
+
+
+def _initialise(network: nn.Module, fill: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    for layer in network.modules():
+        if not isinstance(layer, _MULTIPLYING):
+            continue
+        for name, parameter in layer.named_parameters(recurse=False):
+            if name.startswith("bias"):
+                nn.init.zeros_(parameter)
+                continue
+            # PyTorch stacks an LSTM's four gates in one matrix, but each gate has its own number of outputs.
+            for matrix in parameter.detach().chunk(4) if isinstance(layer, nn.LSTM) else (parameter,):
+                fill(matrix)

@@ -1,0 +1,131 @@
+"""Saves and loads any record: one JSON file that names its kind and the version of its schema.
+
+Records are frozen dataclasses. What a field may hold is read from its annotation, so a loaded record
+equals the saved one and a file that lacks a field, or holds another type, is refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import os
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import OutputError, RecordError
+
+SCHEMA = 1
+
+# Kinds are named, not imported: the classes live in rooms above this file.
+KINDS = {
+    "run": "paceline.train.run:Run",
+    "evaluation": "paceline.train.evaluate:Evaluation",
+}
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON values for a record; numbers that JSON cannot hold become null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def from_json(kind: Any, value: Any, where: str) -> Any:
+    """The value a field of type `kind` had before `to_json`; `where` names it in errors."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is types.UnionType or origin is typing.Union:
+        if value is None and type(None) in arguments:
+            return None
+        return from_json(next(a for a in arguments if a is not type(None)), value, where)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _dataclass_from_json(kind, value, where)
+    if origin is tuple and isinstance(value, list):
+        item = arguments[0]
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(from_json(item, v, f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(from_json(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(arguments, value, strict=True)))
+    if origin is dict and isinstance(value, dict):
+        return {k: from_json(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
+    if kind is float and value is None:
+        return math.nan
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise RecordError(f"{where} should be {kind.__name__}, not {value!r:.60}")
+    return value
+
+
+def _dataclass_from_json(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise RecordError(f"{where} should be a table, not {value!r:.60}")
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    given = {}
+    for name, field in fields.items():
+        if name in value:
+            given[name] = from_json(hints[name], value[name], f"{where}.{name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise RecordError(f"{where}.{name} is missing")
+    return kind(**given)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Either the whole text is at `path` afterwards, or what was there before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def dump(record: Any) -> dict[str, Any]:
+    """A record as a JSON object, its schema and kind first."""
+    kind = next(k for k, place in KINDS.items() if place == f"{type(record).__module__}:{type(record).__qualname__}")
+    return {"schema": SCHEMA, "kind": kind, **to_json(record)}
+
+
+def save(record: Any, path: Path) -> None:
+    write_atomically(path, json.dumps(dump(record), indent=1, allow_nan=False) + "\n")
+
+
+def load(path: str | Path) -> Any:
+    """The record in `path`: a file, or a directory with a `record.json`."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "record.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecordError(f"no record at {path}") from None
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path} is not a whole record ({error}); it may have been cut short") from error
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise RecordError(f"{path} is JSON, but not a record of Paceline: it has no schema number")
+    if content["schema"] > SCHEMA:
+        raise RecordError(
+            f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}: update Paceline"
+        )
+    if content.get("kind") not in KINDS:
+        raise RecordError(f"{path} holds a {content.get('kind')!r}; known kinds: {', '.join(KINDS)}")
+    module, name = KINDS[content["kind"]].split(":")
+    return _dataclass_from_json(getattr(importlib.import_module(module), name), content, path.name)

@@ -1,0 +1,90 @@
+"""One run as one HTML page: self-contained, readable in light and dark, on a phone and in print."""
+
+from __future__ import annotations
+
+import math
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from paceline.record import write_atomically
+from paceline.report.chart import Series, line_chart
+from paceline.train.run import Run
+
+
+def write_summary(run: Run, directory: Path) -> Path:
+    """Writes `summary.html` into the run's directory and returns its path."""
+    path = directory / "summary.html"
+    write_atomically(path, summary_page(run))
+    return path
+
+
+def summary_page(run: Run) -> str:
+    template = files("paceline.report").joinpath("summary.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template).render(
+        run=run,
+        answer=answer(run),
+        accuracy_chart=Markup(_accuracy_chart(run)),
+        loss_chart=Markup(_loss_chart(run)),
+        parts=time_parts(run),
+        settings={**vars(run.workload)},
+        percent=_percent,
+        finite=math.isfinite,
+    )
+
+
+def answer(run: Run) -> str:
+    """The result in one sentence."""
+    seconds = f"{run.wall_s:.1f} seconds" if run.wall_s < 120 else f"{run.wall_s / 60:.1f} minutes"
+    where = run.conditions.device_name
+    if run.status != "finished":
+        return f"{run.workload.network} on {run.workload.data} was {run.status} after {run.updates:,} updates, {seconds}."
+    if math.isnan(run.test_accuracy):
+        reached = f"reached a test loss of {run.test_loss:.4f}"
+    else:
+        reached = f"classifies {_percent(run.test_accuracy)} of the test samples correctly"
+    return (
+        f"After {len(run.epochs)} epochs and {seconds} on {where}, {run.workload.network} {reached}; "
+        f"it trained on {run.samples_per_s:,.0f} samples a second."
+    )
+
+
+def time_parts(run: Run) -> list[tuple[str, float, float]]:
+    """(what, seconds, share) of this process's wall clock; what no span covers is shown as such."""
+    spans = run.trace.spans
+    total = max((span.end_s for span in spans), default=0.0)
+    if not total:
+        return []
+    names = {"prepare": "preparing data and step", "train": "training", "validate": "validating"}
+    inside = sum(s.duration_s for s in spans if s.what == "checkpoint" and _within_training(run, s.start_s))
+    seconds = {what: run.trace.total_s(what) for what in run.trace.whats()}
+    if "train" in seconds:
+        seconds["train"] -= inside
+    seconds["not attributed"] = total - sum(seconds.values())
+    names["checkpoint"] = "writing checkpoints"
+    return [(names.get(what, what), s, s / total) for what, s in seconds.items()]
+
+
+def _within_training(run: Run, moment_s: float) -> bool:
+    return any(s.what == "train" and s.start_s <= moment_s <= s.end_s for s in run.trace.spans)
+
+
+def _accuracy_chart(run: Run) -> str:
+    epochs = [float(e.epoch) for e in run.epochs]
+    train = Series("training", epochs, [100 * e.train_accuracy for e in run.epochs])
+    test = Series("test", epochs, [100 * e.test_accuracy for e in run.epochs])
+    return line_chart("Accuracy, %, by epoch", [train, test], "epoch", "%")
+
+
+def _loss_chart(run: Run) -> str:
+    epochs = [float(e.epoch) for e in run.epochs]
+    train = Series("training", epochs, [e.loss for e in run.epochs])
+    test = Series("test", epochs, [e.test_loss for e in run.epochs])
+    return line_chart("Loss by epoch", [train, test], "epoch", "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %" if math.isfinite(share) else "–"

@@ -1,0 +1,100 @@
+"""Turns a workload into its parts: network, data, feeder and phases, on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from paceline import data, networks, user_code
+from paceline.data.dataset import Dataset
+from paceline.errors import NetworkError, WorkloadError
+from paceline.step.feeder import make_feeder
+from paceline.step.order import Order
+from paceline.step.phase import phases_of
+from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
+from paceline.step.randomness import default_generator, draws_random_numbers, mix
+from paceline.step.step import Parts
+from paceline.workload import Workload
+
+_WEIGHTS = 0x3E16  # keeps initial weights apart from other uses of the same seed
+
+
+def load_data(workload: Workload, cache: Path | None = None, progress: Callable[..., None] | None = None) -> Dataset:
+    dataset = data.load(workload.data, cache=cache, progress=progress, find=user_code.find)
+    if workload.batch > len(dataset.train):
+        raise WorkloadError(
+            f"batch {workload.batch} is larger than the data: {workload.data} has {len(dataset.train):,} samples"
+        )
+    return dataset
+
+
+def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
+    """The network on the CPU, with initial weights that follow from the seed."""
+    torch.manual_seed(mix(_WEIGHTS, workload.seed))
+    if ":" in workload.network:
+        made = user_code.call(workload.network)
+        if isinstance(made, Workload):
+            raise WorkloadError(f"{workload.network} returns a workload; name its network instead")
+        if not isinstance(made, nn.Module):
+            raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
+        network = made
+    else:
+        network = networks.build(
+            workload.network,
+            shape=dataset.shape,
+            classes=len(dataset.classes),
+            kind=dataset.kind,
+            dropout=workload.dropout,
+            activation=workload.activation,
+            init=workload.init,
+            **workload.options,
+        )
+    return network.to(dtype_of(workload))
+
+
+def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, worker: int = 0, workers: int = 1) -> Parts:
+    """Everything a step needs, on `device`."""
+    set_number_formats(workload, device)
+    network = build_network(workload, dataset)
+    threads = choose_threads(workload.threads, network)
+    torch.set_num_threads(threads)
+    network.to(device).train()
+    order = Order(len(dataset.train), workload.batch, workload.seed, worker, workers)
+    feeder = make_feeder(
+        dataset, order, device, dtype_of(workload), training=True, readers=max(1, available_cores() // workers)
+    )
+    own_code = ":" in workload.network or bool(workload.phases)
+    _check_fit(workload, network, dataset, device)
+    return Parts(
+        workload, network, phases_of(workload, network), feeder, device, default_generator(device),
+        random=own_code or draws_random_numbers(network),
+    )  # fmt: skip
+
+
+def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device: torch.device) -> None:
+    """A network of the user's own may not take these samples; better said now than from inside a layer."""
+    if ":" not in workload.network or workload.phases:
+        return
+    floats = dataset.kind != "text"
+    sample = torch.zeros((2, *dataset.shape), dtype=dtype_of(workload) if floats else torch.int64, device=device)
+    network.eval()
+    try:
+        with torch.no_grad():
+            output = network(sample)
+    except Exception as error:
+        raise NetworkError(
+            f"{workload.network} does not take {dataset.name}'s samples of shape {tuple(dataset.shape)}: "
+            f"{str(error).splitlines()[0][:160]}"
+        ) from error
+    finally:
+        network.train()
+    main = output[0] if isinstance(output, tuple) else output
+    if not isinstance(main, torch.Tensor):
+        raise NetworkError(f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor")
+    if dataset.classes and workload.loss == "cross-entropy" and main.shape[-1] < len(dataset.classes):
+        raise NetworkError(
+            f"{workload.network} has {main.shape[-1]} outputs, {dataset.name} has {len(dataset.classes)} classes"
+        )

@@ -1,0 +1,152 @@
+"""Chooses the step: the fastest correct one for the workload at hand, with the reason in one line.
+
+The choice follows from the workload alone, never from a stopwatch: a run that is repeated or resumed must
+take the same step to end with the same parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from paceline.errors import PacelineError, WorkloadError, nearest
+from paceline.step.compiled import CompiledStep, check_compiler
+from paceline.step.flat import FlatStep
+from paceline.step.flat_parameters import FlatParameters
+from paceline.step.graph import GraphStep
+from paceline.step.plain import PlainStep
+from paceline.step.snapshot import Snapshot
+from paceline.step.step import Parts, Step
+from paceline.workload import STEPS
+
+# Compiling takes up to half a minute and saves about a quarter of a millisecond a step.
+COMPILE_FROM_UPDATES = 200_000
+# Capturing takes about a second.
+CAPTURE_FROM_UPDATES = 50
+# Joining the gradients of a large network costs more than the fewer operations save.
+FLAT_UP_TO_PARAMETERS = 5_000_000
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    kind: str
+    reason: str
+
+
+def make_step(parts: Parts, asked: str) -> tuple[Step, StepChoice]:
+    """The step asked for, or the one that suits; a step that was asked for and cannot be had is an error."""
+    if asked not in STEPS:
+        raise WorkloadError(f"step {asked!r} is unknown: {nearest(asked, STEPS)}")
+    if asked == "auto":
+        step, reason = _suitable(parts)
+    else:
+        step, reason = _asked_for(parts, asked), "asked for"
+    return step, StepChoice(step.kind, reason)
+
+
+def _suitable(parts: Parts) -> tuple[Step, str]:
+    obstacle = _not_flat(parts) or _unused(parts)
+    if obstacle:
+        return PlainStep(parts), obstacle
+    updates = parts.updates_per_epoch * parts.workload.epochs
+    size = sum(p.numel() for phase in parts.phases for p in phase.parameters)
+    if parts.device.type == "cuda":
+        if updates < CAPTURE_FROM_UPDATES:
+            return FlatStep(parts), f"{updates} updates are too few for capturing a graph to pay"
+        return _captured_if_possible(parts)
+    if updates >= COMPILE_FROM_UPDATES and _feed_forward(parts.network) and not CompiledStep.possible(parts):
+        return _compiled_if_possible(parts, updates)
+    if size > FLAT_UP_TO_PARAMETERS:
+        return PlainStep(parts), f"with {size:,} parameters the time is in the layers, not between them"
+    return FlatStep(parts), f"{updates:,} updates are too few for compiling to pay"
+
+
+def _asked_for(parts: Parts, kind: str) -> Step:
+    obstacle = None if kind == "plain" else _not_flat(parts)
+    if kind == "compiled":
+        obstacle = obstacle or CompiledStep.possible(parts) or check_compiler()
+    elif kind == "graph":
+        obstacle = obstacle or GraphStep.possible(parts)
+    if obstacle:
+        raise WorkloadError(f"step {kind!r} is not possible here: {obstacle}; use --step auto")
+    try:
+        if kind == "plain":
+            return PlainStep(parts)
+        if kind == "flat":
+            return FlatStep(parts)
+        return _checked_compiled(parts) if kind == "compiled" else GraphStep(parts)
+    except PacelineError:
+        raise
+    except Exception as error:
+        raise WorkloadError(f"step {kind!r} is not possible here: {_line(error)}; use --step auto") from error
+
+
+def _captured_if_possible(parts: Parts) -> tuple[Step, str]:
+    try:
+        return GraphStep(parts), "captured as a CUDA graph, so that launching costs nothing"
+    except Exception as error:
+        torch.cuda.synchronize(parts.device)
+        return FlatStep(parts), f"the step cannot be captured: {_line(error)}"
+
+
+def _compiled_if_possible(parts: Parts, updates: int) -> tuple[Step, str]:
+    obstacle = check_compiler()
+    if obstacle:
+        return FlatStep(parts), obstacle
+    try:
+        return _checked_compiled(parts), f"{updates:,} updates of a small network pay for compiling"
+    except Exception as error:
+        return FlatStep(parts), f"the step cannot be compiled: {_line(error)}"
+
+
+def _checked_compiled(parts: Parts) -> CompiledStep:
+    """A compiled step whose first update was compared with the uncompiled one."""
+    step = CompiledStep(parts)
+    batches = parts.feeder.batches(0)
+    batch = next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    results = []
+    before = Snapshot(parts.network, step, parts.generator)
+    for take in (step.take, super(CompiledStep, step).take):
+        parts.seed(0, 0)
+        take(batch)
+        results.append(step.phases[0].flat.buffer.clone())
+        before.restore()
+    difference = (results[0] - results[1]).norm() / results[1].norm()
+    if not difference < 1e-3:
+        raise RuntimeError(f"compiled, the first update differs by {difference:.1e}")
+    return step
+
+
+def _not_flat(parts: Parts) -> str | None:
+    for phase in parts.phases:
+        obstacle = FlatParameters.possible(phase.parameters)
+        if obstacle:
+            return obstacle
+    return None
+
+
+def _unused(parts: Parts) -> str | None:
+    """A user's network may have parameters that get no gradient; PyTorch leaves those as they are."""
+    if ":" not in parts.workload.network and not parts.workload.phases:
+        return None
+    buffers = [(b, b.clone()) for b in parts.network.buffers()]
+    batches = parts.feeder.batches(0)
+    batch = next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    gradients = [g for phase in parts.phases for g in phase.gradient(batch, parts.generator).gradients]
+    for buffer, value in buffers:
+        buffer.copy_(value)
+    return "some parameters get no gradient" if any(g is None for g in gradients) else None
+
+
+def _feed_forward(network: nn.Module) -> bool:
+    layers = (nn.Linear, nn.Sequential, nn.Tanh, nn.ReLU, nn.Sigmoid, nn.Dropout, nn.Flatten)
+    return all(isinstance(m, layers) for m in network.modules())
+
+
+def _line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:120]}" if text else type(error).__name__

@@ -1,0 +1,90 @@
+"""The compiled step: forward, backward and update written as one function and compiled as one graph.
+
+Compiling only the forward leaves autograd's bookkeeping and many small updates in Python, which is what a
+small network spends its time on. Here one call does all of it. The compiler is asked to draw random numbers
+as eager PyTorch does, so dropout masks are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value
+
+from paceline.errors import PacelineError
+from paceline.step.flat import FlatStep
+from paceline.step.losses import total_loss
+from paceline.step.optimizers import State, update
+from paceline.step.phase import Batch, LossPhase, Outcome
+from paceline.step.step import Parts
+
+Buffers = dict[str, Tensor]
+
+
+class CompiledStep(FlatStep):
+    kind = "compiled"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self.whole = torch.compile(self._whole(), fullgraph=True, dynamic=False, options={"fallback_random": True})
+
+    @staticmethod
+    def possible(parts: Parts) -> str | None:
+        """Why a workload cannot be compiled as one function, or None when it can."""
+        if len(parts.phases) > 1 or not isinstance(parts.phases[0], LossPhase):
+            return "it has phases of its own"
+        return None
+
+    def take(self, batch: Batch) -> Outcome:
+        if len(batch[1]) != self.parts.feeder.order.batch:
+            return super().take(batch)  # a smaller last batch is not worth compiling again
+        phase = self.phases[0]
+        phase.set_rate(self.parts.rate(phase.phase, self.epoch, self.next))
+        buffers = dict(self.parts.network.named_buffers())
+        loss, output = self.whole(phase.flat.buffer, phase.state, buffers, phase.lr, *batch)
+        return Outcome(loss, (), output)
+
+    def _whole(self) -> Callable[[Tensor, State, Buffers, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+        flat, phase, network = self.phases[0].flat, self.phases[0].phase, self.parts.network
+        assert isinstance(phase, LossPhase)
+        trained = {id(p): name for name, p in network.named_parameters()}
+        names = [trained[id(p)] for p in flat.parameters]
+        context = {"device_type": flat.buffer.device.type, "dtype": torch.bfloat16, "enabled": phase.autocast}
+
+        def loss_of(values: tuple[Tensor, ...], buffers: Buffers, x: Tensor, y: Tensor):  # type: ignore[no-untyped-def]
+            buffers = {name: buffer.clone() for name, buffer in buffers.items()}
+            with torch.autocast(**context):
+                output = functional_call(network, ({**dict(zip(names, values, strict=True)), **buffers}), (x,))
+                loss = total_loss(phase.loss, output, y, phase.auxiliary_weight)
+            return loss, (output if isinstance(output, Tensor) else output[0], buffers)
+
+        def whole(
+            parameters: Tensor, state: State, buffers: Buffers, lr: Tensor, x: Tensor, y: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            gradients, (loss, (output, changed)) = grad_and_value(loss_of, has_aux=True)(
+                tuple(flat.split(parameters)), buffers, x, y
+            )
+            gradient = torch.cat([g.reshape(-1) for g in gradients])
+            update(phase.rule, parameters, gradient, state, lr)
+            for name, buffer in buffers.items():
+                buffer.copy_(changed[name])
+            return loss, output
+
+        return torch.no_grad()(whole)
+
+
+def check_compiler() -> str | None:
+    """Why nothing can be compiled on this machine, or None."""
+    from torch._inductor import cpp_builder
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except Exception as error:
+        return f"no C++ compiler ({str(error).splitlines()[0][:80]})"
+    return None
+
+
+class CompilationFailed(PacelineError):
+    pass

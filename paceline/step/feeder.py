@@ -1,0 +1,157 @@
+"""Brings batches to the device: kept there when they fit, otherwise fetched ahead while it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from paceline.data.dataset import Arrays, Dataset, Files, Reader, as_is
+from paceline.step.order import Order
+from paceline.step.phase import Batch
+from paceline.step.placement import free_memory_bytes
+from paceline.step.prefetch import Prefetcher
+
+# Data may take this much of the memory that is free; the rest is for activations.
+SHARE_OF_MEMORY = 0.4
+DEPTH = 4
+
+
+class Feeder(Protocol):
+    order: Order
+    where: str
+
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `first` on, prepared, on the device."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ResidentFeeder:
+    """All samples live on the device; a batch is gathered from them."""
+
+    def __init__(self, x: Tensor, y: Tensor, order: Order, prepare: Callable[[Tensor, Tensor], Batch]) -> None:
+        self.x, self.y, self.order, self.prepare = x, y, order, prepare
+        self.where = f"all {order.samples:,} samples on {x.device}"
+
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        device = self.x.device
+        indices = self.order.epoch(epoch)
+        if device.type != "cpu":
+            sizes = [len(i) for i in indices]
+            indices = list(torch.cat(indices).to(device).split(sizes))
+        for chosen in indices[first:]:
+            yield self.prepare(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
+
+    def close(self) -> None:
+        pass
+
+
+class HostFeeder:
+    """Samples too many for the device stay in host memory or a mapped file; a thread fetches ahead."""
+
+    def __init__(self, arrays: Arrays, order: Order, prepare: Callable[[Tensor, Tensor], Batch], device: torch.device):
+        self.arrays, self.order, self.prepare, self.device = arrays, order, prepare, device
+        self.where = f"{order.samples:,} samples on the host, fetched ahead"
+
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        indices = self.order.epoch(epoch)[first:]
+
+        def raw() -> Iterator[Batch]:
+            for chosen in indices:
+                yield self.arrays.x.index_select(0, chosen), self.arrays.y.index_select(0, chosen)
+
+        with Prefetcher(raw(), self.device, DEPTH) as ahead:
+            for x, y in ahead:
+                yield self.prepare(x, y)
+
+    def close(self) -> None:
+        pass
+
+
+class FileFeeder:
+    """Samples on disk: read and decoded by background processes, several batches ahead."""
+
+    def __init__(
+        self,
+        files: Files,
+        order: Order,
+        prepare: Callable[[Tensor, Tensor], Batch],
+        device: torch.device,
+        *,
+        training: bool,
+        readers: int,
+    ) -> None:
+        self.files, self.order, self.prepare, self.device = files, order, prepare, device
+        self.training, self.readers = training, readers
+        self.reader: Reader | None = None
+        self.where = f"{order.samples:,} files, decoded ahead by {readers} processes"
+
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        self.close()  # a reader left in the middle of an epoch still holds its old requests
+        reader = self.reader = self.files.open(
+            batch=self.order.batch, seed=self.order.seed, training=self.training, depth=DEPTH, readers=self.readers
+        )
+        with Prefetcher(self._raw(reader, self.order.epoch(epoch)[first:], epoch), self.device, 2) as ahead:
+            for x, y in ahead:
+                yield self.prepare(x, y)
+
+    def _raw(self, reader: Reader, indices: list[Tensor], epoch: int) -> Iterator[Batch]:
+        """Keeps DEPTH requests in flight, and hands on what came, oldest first."""
+        for chosen in indices[:DEPTH]:
+            reader.request(chosen, epoch)
+        for number in range(len(indices)):
+            x, y = reader.receive()
+            batch = x.clone(), y.clone()  # the reader reuses its memory for a later request
+            if number + DEPTH < len(indices):
+                reader.request(indices[number + DEPTH], epoch)
+            yield batch
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+
+def make_feeder(
+    dataset: Dataset,
+    order: Order,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    training: bool,
+    readers: int,
+) -> Feeder:
+    """The feeder for one part of a data set, on `device`."""
+    part = dataset.train if training else dataset.test
+
+    def prepare(x: Tensor, y: Tensor) -> Batch:
+        x, y = dataset.prepare(x, y)
+        return (x.to(dtype) if x.is_floating_point() else x), y
+
+    if not isinstance(part, Arrays):
+        return FileFeeder(part, order, prepare, device, training=training, readers=readers)
+    x, y = prepare(part.x[:1], part.y[:1])
+    prepared_bytes = len(part) * (x.numel() * x.element_size() + y.numel() * y.element_size())
+    room = SHARE_OF_MEMORY * free_memory_bytes(device)
+    if prepared_bytes <= room / 2:
+        return ResidentFeeder(*_prepared(part, prepare, device), order, as_is)
+    if part.size_bytes <= room:
+        return ResidentFeeder(part.x.to(device), part.y.to(device), order, prepare)
+    return HostFeeder(part, order, prepare, device)
+
+
+def _prepared(part: Arrays, prepare: Callable[[Tensor, Tensor], Batch], device: torch.device) -> Batch:
+    """The whole part, prepared once instead of batch by batch; in pieces, so that little memory is used twice."""
+    x, y = prepare(part.x[:1], part.y[:1])
+    if x.dtype == part.x.dtype and y.dtype == part.y.dtype and x.data_ptr() == part.x.data_ptr():
+        return part.x.to(device), part.y.to(device)
+    xs = torch.empty((len(part), *x.shape[1:]), dtype=x.dtype, device=device)
+    ys = torch.empty((len(part), *y.shape[1:]), dtype=y.dtype, device=device)
+    for start in range(0, len(part), 1024):
+        piece = slice(start, start + 1024)
+        xs[piece], ys[piece] = prepare(part.x[piece].to(device), part.y[piece].to(device))
+    return xs, ys

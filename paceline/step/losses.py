@@ -1,0 +1,64 @@
+"""The losses a workload can name, on a network's raw outputs and integer labels or real targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(*_rows(output, target))
+
+
+def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    """One yes-or-no question a class."""
+    output, target = _rows(output, target)
+    return F.binary_cross_entropy_with_logits(output, _as_numbers(output, target))
+
+
+def squared(output: Tensor, target: Tensor) -> Tensor:
+    output, target = _rows(output, target)
+    return F.mse_loss(output, _as_numbers(output, target))
+
+
+def hinge(output: Tensor, target: Tensor) -> Tensor:
+    """The multi-class hinge: how far wrong classes come within one of the right one."""
+    return F.multi_margin_loss(*_rows(output, target))
+
+
+LOSSES: dict[str, Loss] = {
+    "cross-entropy": cross_entropy,
+    "binary-cross-entropy": binary_cross_entropy,
+    "squared": squared,
+    "hinge": hinge,
+}
+
+
+def _rows(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Sequences become rows: a prediction for each character counts as a sample."""
+    if output.dim() == 3 and target.dim() == 2 and not target.is_floating_point():
+        return output.flatten(0, 1), target.flatten()
+    return output, target
+
+
+def _as_numbers(output: Tensor, target: Tensor) -> Tensor:
+    if target.is_floating_point():
+        return target.to(output.dtype).view_as(output)
+    return F.one_hot(target, output.shape[-1]).to(output.dtype)
+
+
+def total_loss(loss: Loss, output: Tensor | tuple[Tensor, ...], target: Tensor, auxiliary_weight: float) -> Tensor:
+    """The loss of the main output plus the weighted losses of auxiliary ones, as GoogLeNet has them."""
+    if isinstance(output, Tensor):
+        return loss(output, target)
+    main, *others = output
+    return loss(main, target) + auxiliary_weight * torch.stack([loss(o, target) for o in others]).sum()
+
+
+def auxiliary_weight(network: nn.Module) -> float:
+    return float(getattr(network, "auxiliary_weight", 0.3))

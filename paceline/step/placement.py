@@ -1,0 +1,74 @@
+"""Where and how precisely to compute: the device, its free memory, threads and number formats."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from paceline.errors import WorkloadError
+from paceline.workload import Workload
+
+
+def choose_device(name: str) -> tuple[torch.device, str]:
+    """The device a name stands for, and a line to tell the user when it is not the obvious one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device()), ""
+        return torch.device("cpu"), "no GPU found: training on the CPU"
+    device = torch.device(name)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        index = device.index or 0
+        if index >= count:
+            here = f"this machine has {count} GPU{'s' * (count != 1)}"
+            raise WorkloadError(f"device {name!r} is not there: {here}; use --device auto or cpu")
+        return torch.device("cuda", index), ""
+    return device, ""
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def choose_threads(asked: int, network: nn.Module) -> int:
+    """Threads of a CPU operation. Layers of a few thousand numbers are over before a second thread has woken."""
+    if asked:
+        return asked
+    small = all(isinstance(m, nn.Linear | nn.Sequential) or not list(m.parameters(False)) for m in network.modules())
+    if small and sum(p.numel() for p in network.parameters()) < SMALL_NETWORK:
+        return 1
+    return available_cores()
+
+
+SMALL_NETWORK = 200_000
+
+
+def free_memory_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 << 30
+
+
+def dtype_of(workload: Workload) -> torch.dtype:
+    """The type of parameters and inputs; bfloat16 is a matter of the operations between."""
+    return torch.float64 if workload.precision == "float64" else torch.float32
+
+
+def set_number_formats(workload: Workload, device: torch.device) -> None:
+    """float32 means float32: the 10-bit products of tf32 are used only when asked for."""
+    if device.type == "cuda":
+        allowed = workload.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.backends.cudnn.allow_tf32 = allowed
+        torch.backends.cudnn.benchmark = True
+    elif workload.precision == "tf32":
+        raise WorkloadError("precision 'tf32' needs a GPU; use float32 on the CPU")

@@ -1,0 +1,42 @@
+"""The plain step: what people write by hand, with `torch.optim`. The reference for all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from paceline.step.optimizers import torch_optimizer
+from paceline.step.phase import Batch, Outcome, Phase
+from paceline.step.step import Parts, Step, reported
+
+
+class PlainStep(Step):
+    kind = "plain"
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self.optimizers = [torch_optimizer(phase.rule, list(phase.parameters)) for phase in parts.phases]
+
+    def take(self, batch: Batch) -> Outcome:
+        return reported(
+            [self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)]
+        )
+
+    def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer, batch: Batch) -> Outcome:
+        outcome = phase.gradient(batch, self.parts.generator)
+        for parameter, gradient in zip(phase.parameters, outcome.gradients, strict=True):
+            parameter.grad = gradient
+            if phase.rule.l1 and gradient is not None:
+                gradient.add_(parameter.detach().sign(), alpha=phase.rule.l1)
+        for group in optimizer.param_groups:
+            group["lr"] = self.parts.rate(phase, self.epoch, self.next)
+        optimizer.step()
+        return outcome
+
+    def state(self) -> dict[str, Any]:
+        return {"torch": [optimizer.state_dict() for optimizer in self.optimizers]}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        for optimizer, saved in zip(self.optimizers, state["torch"], strict=True):
+            optimizer.load_state_dict(saved)

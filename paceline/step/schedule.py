@@ -1,0 +1,20 @@
+"""The learning rate of each update: a linear warm-up, then constant, falling by steps, or half a cosine."""
+
+from __future__ import annotations
+
+import math
+
+from paceline.workload import Schedule
+
+
+def learning_rate(base: float, schedule: Schedule, update: int, updates_per_epoch: int, epochs: int) -> float:
+    """The rate of update number `update`, counted from 0 over the whole run."""
+    epoch = update / updates_per_epoch
+    if epoch < schedule.warm_up:
+        return base * (update + 1) / (schedule.warm_up * updates_per_epoch + 1)
+    if schedule.shape == "step":
+        return base * schedule.factor ** math.floor(epoch / schedule.every)
+    if schedule.shape == "cosine":
+        left = max(epochs - schedule.warm_up, 1e-9)
+        return base * 0.5 * (1.0 + math.cos(math.pi * min((epoch - schedule.warm_up) / left, 1.0)))
+    return base

@@ -1,0 +1,96 @@
+"""The step: one gradient on one batch and one update, for every phase. Four kinds of it share this shape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from paceline.step.feeder import Feeder
+from paceline.step.phase import Batch, Outcome, Phase
+from paceline.step.randomness import mix
+from paceline.step.schedule import learning_rate
+from paceline.step.tally import Tally
+from paceline.workload import Workload, parse_schedule
+
+_STEP = 0x57E9  # keeps a step's random numbers apart from other uses of the same seed
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a workload was turned into, before the choice of a step."""
+
+    workload: Workload
+    network: nn.Module
+    phases: list[Phase]
+    feeder: Feeder
+    device: torch.device
+    generator: torch.Generator
+    random: bool
+    """Whether a step draws random numbers; if it does not, seeding each one is saved."""
+
+    @property
+    def updates_per_epoch(self) -> int:
+        return self.feeder.order.batches
+
+    def rate(self, phase: Phase, epoch: int, step: int) -> float:
+        """The learning rate of a phase at a step of an epoch."""
+        update = epoch * self.updates_per_epoch + step
+        schedule = parse_schedule(phase.rule.schedule)
+        return learning_rate(phase.rule.lr, schedule, update, self.updates_per_epoch, self.workload.epochs)
+
+    def seed(self, epoch: int, step: int) -> None:
+        """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
+        if self.random:
+            self.generator.manual_seed(mix(_STEP, self.workload.seed, self.feeder.order.worker, epoch, step))
+
+
+class Step(ABC):
+    """Trains batch after batch: `begin` an epoch, then `advance` through it as far as wanted."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.epoch = 0
+        self.next = 0
+        self._batches: Iterator[Batch] = iter(())
+
+    def begin(self, epoch: int, first: int = 0) -> None:
+        self.epoch, self.next = epoch, first
+        self._batches = self.parts.feeder.batches(epoch, first)
+
+    def advance(self, count: int, tally: Tally) -> None:
+        """`count` more steps; their losses and accuracy go to `tally`."""
+        for _ in range(count):
+            batch = next(self._batches)
+            self.parts.seed(self.epoch, self.next)
+            outcome = self.take(batch)
+            self.next += 1
+            tally.add(outcome.loss, outcome.output, batch[1])
+
+    @abstractmethod
+    def take(self, batch: Batch) -> Outcome:
+        """One step on `batch`, at position (`epoch`, `next`)."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """The optimizers' state, as tensors and plain values."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+        self.parts.feeder.close()
+
+
+def reported(outcomes: list[Outcome]) -> Outcome:
+    """Of several phases' outcomes the one to report: the first that can be compared with labels."""
+    return next((o for o in outcomes if o.output is not None), outcomes[0])

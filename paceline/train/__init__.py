@@ -1,0 +1,1 @@
+"""Runs the training and keeps what came of it."""

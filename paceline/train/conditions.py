@@ -1,0 +1,44 @@
+"""What this machine is, for the record of a measurement or a run."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from paceline.step.placement import available_cores
+from paceline.train.run import Conditions
+
+
+def current_conditions(device: torch.device, precision: str) -> Conditions:
+    return Conditions(
+        device=str(device),
+        device_name=device_name(device),
+        threads=torch.get_num_threads(),
+        cores=available_cores(),
+        precision=precision,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        paceline=own_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        match = None
+    return match.group(1).strip() if match else platform.processor() or "CPU"
+
+
+def own_version() -> str:
+    try:
+        return version("paceline")
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,65 @@
+"""The record of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paceline.step.choose import StepChoice
+from paceline.trace import Trace
+from paceline.workload import Workload
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training data. Train figures are those of the steps as they were taken."""
+
+    epoch: int
+    loss: float
+    train_accuracy: float
+    train_top_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    test_top_accuracy: float
+    wall_s: float
+    samples_per_s: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the figures were measured on."""
+
+    device: str
+    device_name: str
+    threads: int
+    cores: int
+    precision: str
+    python: str
+    torch: str
+    paceline: str
+    platform: str
+
+
+@dataclass(frozen=True)
+class Run:
+    workload: Workload
+    conditions: Conditions
+    step: StepChoice
+    parameters: int
+    data: str
+    """How the batches reached the device."""
+    status: str = "running"
+    """running, finished, interrupted or diverged."""
+    wall_s: float = 0.0
+    """All time spent on it, validation and checkpoints too, over all resumptions."""
+    train_s: float = 0.0
+    samples_per_s: float = float("nan")
+    """Training samples a second after the warm-up, validation and checkpoints apart."""
+    updates: int = 0
+    epochs: tuple[Epoch, ...] = ()
+    test_accuracy: float = float("nan")
+    test_top_accuracy: float = float("nan")
+    test_loss: float = float("nan")
+    resumed: int = 0
+    placement: dict[str, int] = field(default_factory=dict)
+    """Operations of one step by device, when asked for."""
+    trace: Trace = Trace()

@@ -1,0 +1,312 @@
+"""Trains a workload in this process: epochs, validation, checkpoints, and stopping in good order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from paceline import record, user_code
+from paceline.errors import CheckpointError, Diverged, Interrupted, WorkloadError
+from paceline.step.build import assemble, load_data
+from paceline.step.choose import make_step
+from paceline.step.placement import choose_device
+from paceline.step.tally import Score, Tally
+from paceline.trace import Recorder, Trace
+from paceline.train.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
+from paceline.train.conditions import current_conditions
+from paceline.train.directory import check_new, new_directory, resumable_directory
+from paceline.train.evaluate import Evaluator
+from paceline.train.placement_log import count_operations
+from paceline.train.run import Epoch, Run
+from paceline.train.stopping import StopRequest
+from paceline.workload import Workload, with_settings
+
+CHUNK_S = 0.2  # the loop looks up this often: progress, signals, checkpoints
+CHECKPOINT_EVERY_S = 20.0
+CHECKPOINT_SHARE = 0.02  # checkpoints may take this much of the time
+
+
+@dataclass(frozen=True)
+class Progress:
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    score: Score
+    samples_per_s: float
+
+
+class Watcher(Protocol):
+    """Is told how a run goes on; what the command line draws its progress from."""
+
+    def begun(self, run: Run, notes: list[str]) -> None: ...
+
+    def advanced(self, progress: Progress) -> None: ...
+
+    def finished_epoch(self, epoch: Epoch) -> None: ...
+
+
+class Silent:
+    def begun(self, run: Run, notes: list[str]) -> None:
+        pass
+
+    def advanced(self, progress: Progress) -> None:
+        pass
+
+    def finished_epoch(self, epoch: Epoch) -> None:
+        pass
+
+
+def run(
+    workload: Workload,
+    *,
+    step: str = "auto",
+    out: str | Path | None = None,
+    cache: Path | None = None,
+    watcher: Watcher | None = None,
+    log_placement: bool = False,
+) -> Run:
+    """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there."""
+    module = user_code.importing()
+    if module:
+        raise WorkloadError(
+            f'importing {module} starts training; put that under: if __name__ == "__main__":'
+        )
+    if out is not None:
+        check_new(Path(out))  # before the work, though it is made after it
+    trainer = Trainer(workload, step, cache, watcher or Silent(), log_placement)
+    try:
+        if out is not None:
+            trainer.directory = new_directory(Path(out))
+        return trainer.train()
+    finally:
+        trainer.close()
+
+
+def resume(
+    directory: str | Path,
+    *,
+    changes: dict[str, Any] | None = None,
+    cache: Path | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Goes on with the run in `directory` from its last checkpoint."""
+    place = resumable_directory(Path(directory))
+    checkpoint = load_checkpoint(place)
+    workload = with_settings(checkpoint.workload, _allowed(changes or {}, checkpoint.workload, place))
+    trainer = Trainer(workload, _step_like(checkpoint.step_kind, workload), cache, watcher or Silent(), False)
+    try:
+        trainer.directory = place
+        trainer.restore(checkpoint, place)
+        return trainer.train()
+    finally:
+        trainer.close()
+
+
+# What may differ when a run goes on; all else would make it another run.
+CHANGEABLE = ("epochs", "device", "threads")
+
+
+def _allowed(changes: dict[str, Any], saved: Workload, place: Path) -> dict[str, Any]:
+    asked = with_settings(saved, changes)
+    for field in dataclasses.fields(Workload):
+        before, after = getattr(saved, field.name), getattr(asked, field.name)
+        if before != after and field.name not in CHANGEABLE:
+            other = "of another network: " if field.name == "network" else "of another run: "
+            raise CheckpointError(f"{place} is {other}its {field.name} is {before!r}, not {after!r}")
+    return {key: getattr(asked, key) for key in CHANGEABLE}
+
+
+def _step_like(kind: str, workload: Workload) -> str:
+    """A graph cannot go on without its GPU, but the flat step can take over its state."""
+    if kind == "graph" and choose_device(workload.device)[0].type != "cuda":
+        return "flat"
+    return kind
+
+
+class Trainer:
+    def __init__(
+        self, workload: Workload, step: str, cache: Path | None, watcher: Watcher, log_placement: bool
+    ) -> None:
+        self.recorder = Recorder()
+        self.recorder.now()
+        self.watcher = watcher
+        self.directory: Path | None = None
+        with self.recorder.span("prepare"):
+            device, note = choose_device(workload.device)
+            dataset = load_data(workload, cache)
+            self.parts = assemble(workload, dataset, device)
+            placement = count_operations(self.parts) if log_placement else {}
+            self.evaluator = Evaluator(workload, self.parts.network, dataset, device)
+            self.step, choice = make_step(self.parts, step)
+        self.notes = [note] if note else []
+        self.run = Run(
+            workload=workload,
+            conditions=current_conditions(device, workload.precision),
+            step=choice,
+            parameters=sum(p.numel() for p in self.parts.network.parameters()),
+            data=self.parts.feeder.where,
+            placement=placement,
+        )
+        self.epoch, self.next, self.updates = 0, 0, 0
+        self.score = Score()
+        self.wall_before_s = 0.0
+        self.timed_s, self.timed_samples, self.train_s = 0.0, 0, 0.0
+        self.chunk = 1
+        self.saved_at_s, self.saving_s = 0.0, 0.0
+
+    def close(self) -> None:
+        self.step.close()
+        self.evaluator.close()
+
+    def restore(self, checkpoint: Checkpoint, place: Path) -> None:
+        load_parameters(self.parts.network, checkpoint, place)
+        try:
+            self.step.load_state(checkpoint.optimizer)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{place} does not fit: its step was {checkpoint.step_kind} ({error})") from error
+        self.epoch, self.next, self.updates = checkpoint.epoch, checkpoint.next_step, checkpoint.updates
+        self.score = Score(**checkpoint.score)
+        before = record.from_json(Run, json.loads(checkpoint.record), "record")
+        self.wall_before_s, self.train_s = before.wall_s, before.train_s
+        self.run = replace(
+            self.run,
+            epochs=before.epochs,
+            step=replace(before.step, kind=self.step.kind),
+            resumed=before.resumed + 1,
+            placement=before.placement,
+        )
+
+    def train(self) -> Run:
+        with StopRequest() as stop:
+            self._update_record("running")
+            self._save()
+            self.watcher.begun(self.run, self.notes)
+            for epoch in range(self.epoch, self.run.workload.epochs):
+                self._train_epoch(epoch, stop)
+            self._update_record("finished")
+            self._save()
+        return self.run
+
+    def _train_epoch(self, epoch: int, stop: StopRequest) -> None:
+        began_s = self.recorder.now()
+        epoch_train_s, epoch_samples = 0.0, 0
+        steps = self.parts.updates_per_epoch
+        with self.recorder.span("train", f"epoch {epoch + 1}"):
+            self.step.begin(epoch, self.next)
+            while self.next < steps:
+                seconds, samples = self._train_chunk(min(self.chunk, steps - self.next))
+                epoch_train_s, epoch_samples = epoch_train_s + seconds, epoch_samples + samples
+                rate = epoch_samples / epoch_train_s
+                self.watcher.advanced(
+                    Progress(epoch, self.run.workload.epochs, self.next, steps, self.score, rate)
+                )
+                self._check_loss()
+                if stop.made and self.next < steps:
+                    self._interrupt()
+                self._save_now_and_then()
+        with self.recorder.span("validate", f"epoch {epoch + 1}"):
+            test = self.evaluator.score()
+        self._finish_epoch(test, self.recorder.now() - began_s, epoch_samples / max(epoch_train_s, 1e-9))
+        if stop.made:
+            self._interrupt()
+        self._save_now_and_then()
+
+    def _train_chunk(self, count: int) -> tuple[float, int]:
+        """Some steps, and how long they took; the first ones of a process are not counted in the speed."""
+        tally = Tally(self.run.workload.top)
+        start_s = perf_counter()
+        self.step.advance(count, tally)
+        score = tally.read()
+        seconds = perf_counter() - start_s
+        self.score += score
+        self.next += count
+        self.updates += count
+        self.train_s += seconds
+        if self.chunk > 1:
+            self.timed_s += seconds
+            self.timed_samples += score.samples
+        self.chunk = max(2, min(4 * self.chunk, math.ceil(count * CHUNK_S / max(seconds, 1e-9))))
+        return seconds, score.samples
+
+    def _finish_epoch(self, test: Score, wall_s: float, samples_per_s: float) -> None:
+        done = Epoch(
+            self.epoch + 1, self.score.loss, self.score.accuracy, self.score.top_accuracy,
+            test.loss, test.accuracy, test.top_accuracy, wall_s, samples_per_s,
+        )  # fmt: skip
+        self.run = replace(self.run, epochs=(*self.run.epochs, done))
+        self.epoch, self.next, self.score = self.epoch + 1, 0, Score()
+        self._update_record("running")
+        self.watcher.finished_epoch(done)
+
+    def _check_loss(self) -> None:
+        if math.isfinite(self.score.loss):
+            return
+        self._update_record("diverged")
+        where = f"epoch {self.epoch + 1}, at or before step {self.next}"
+        raise Diverged(
+            f"the loss became {self.score.loss} in {where}: lower the learning rate (lr={self.run.workload.lr:g})"
+            + (f"; the last good checkpoint is in {self.directory}" if self.directory else "")
+        )
+
+    def _interrupt(self) -> None:
+        self._update_record("interrupted")
+        self._save()
+        where = f"stopped in epoch {self.epoch + 1} after step {self.next}"
+        if self.directory is None:
+            raise Interrupted(f"{where}; nothing was kept, since no directory was given")
+        raise Interrupted(f"{where}; go on with: paceline train --resume {self.directory}")
+
+    def _update_record(self, status: str) -> None:
+        epochs = self.run.epochs
+        last = epochs[-1] if epochs else None
+        rate = self.timed_samples / self.timed_s if self.timed_s else math.nan
+        self.run = replace(
+            self.run,
+            status=status,
+            wall_s=self.wall_before_s + self.recorder.now(),
+            train_s=self.train_s,
+            samples_per_s=rate,
+            updates=self.updates,
+            test_accuracy=last.test_accuracy if last else math.nan,
+            test_top_accuracy=last.test_top_accuracy if last else math.nan,
+            test_loss=last.test_loss if last else math.nan,
+            trace=Trace(tuple(self.recorder.spans)),
+        )
+        if self.directory is not None:
+            record.save(self.run, self.directory / "record.json")
+
+    def _save_now_and_then(self) -> None:
+        """A checkpoint when the last is old enough, and rarely enough that checkpoints cost little."""
+        pause_s = max(CHECKPOINT_EVERY_S, self.saving_s / CHECKPOINT_SHARE)
+        if self.recorder.now() - self.saved_at_s >= pause_s:
+            self._save()
+
+    def _save(self) -> None:
+        if self.directory is None:
+            return
+        with self.recorder.span("checkpoint"):
+            start_s = self.recorder.now()
+            so_far = replace(self.run, wall_s=self.wall_before_s + start_s, train_s=self.train_s)
+            parameters = {name: t.detach().clone() for name, t in self.parts.network.state_dict().items()}
+            save_checkpoint(
+                Checkpoint(
+                    workload=self.run.workload,
+                    step_kind=self.step.kind,
+                    epoch=self.epoch,
+                    next_step=self.next,
+                    updates=self.updates,
+                    parameters=parameters,
+                    optimizer=self.step.state(),
+                    score=dataclasses.asdict(self.score),
+                    record=json.dumps(record.to_json(so_far)),
+                ),
+                self.directory,
+            )
+        self.saved_at_s = self.recorder.now()
+        self.saving_s = self.saved_at_s - start_s
