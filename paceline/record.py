@@ -6,6 +6,7 @@ equals the saved one and a file that lacks a field, or holds another type, is re
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -51,12 +52,16 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
         return from_json(next(a for a in arguments if a is not type(None)), value, where)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _dataclass_from_json(kind, value, where)
-    if origin is tuple and isinstance(value, list):
-        item = arguments[0]
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(from_json(item, v, f"{where}[{i}]") for i, v in enumerate(value))
-        return tuple(from_json(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(arguments, value, strict=True)))
-    if origin is dict and isinstance(value, dict):
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise RecordError(f"{where} should be a list, not {value!r:.60}")
+        kinds = arguments[:1] * len(value) if arguments[1:] == (Ellipsis,) else arguments
+        if len(kinds) != len(value):
+            raise RecordError(f"{where} should have {len(kinds)} values, not {len(value)}")
+        return tuple(from_json(kinds[i], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise RecordError(f"{where} should be a table, not {value!r:.60}")
         return {k: from_json(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
     if kind is float and value is None:
         return math.nan
@@ -86,13 +91,15 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
+        # A file name may hold bytes that are not text; a page that shows them escaped is better than none.
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -122,10 +129,9 @@ def load(path: str | Path) -> Any:
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise RecordError(f"{path} is JSON, but not a record of Paceline: it has no schema number")
     if content["schema"] > SCHEMA:
-        raise RecordError(
-            f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}: update Paceline"
-        )
-    if content.get("kind") not in KINDS:
-        raise RecordError(f"{path} holds a {content.get('kind')!r}; known kinds: {', '.join(KINDS)}")
-    module, name = KINDS[content["kind"]].split(":")
+        raise RecordError(f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}: update Paceline")
+    kind = content.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise RecordError(f"{path} holds a {kind!r:.60}; known kinds: {', '.join(KINDS)}")
+    module, name = KINDS[kind].split(":")
     return _dataclass_from_json(getattr(importlib.import_module(module), name), content, path.name)

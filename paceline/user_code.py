@@ -84,5 +84,7 @@ def call(place: str, *arguments: Any) -> Any:
         return function(*arguments)
     except PacelineError:
         raise
+    except SystemExit as error:
+        raise WorkloadError(f"{place} ends the program (exit {error.code}); it should return instead") from None
     except Exception as error:
         raise WorkloadError(f"{place} failed: {type(error).__name__}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import tomllib
 import types
 import typing
@@ -76,8 +77,7 @@ class Workload:
         _number("seed", self.seed, least=0, below=2**63)
         _number("top", self.top, least=1)
         parse_schedule(self.schedule)
-        device = self.device.partition(":")
-        if device[0] not in ("auto", "cpu", "cuda") or (device[1] and not device[2].isdigit()):
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device):
             raise WorkloadError(f"device {self.device!r} is not one of auto, cpu, cuda, cuda:N")
 
 
@@ -164,9 +164,9 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
         raise WorkloadError(f"{place!r}: name the function too, as in {Path(place).stem}:build")
     else:
         raise WorkloadError(f"no network {place!r}: {nearest(place, BUILT_IN)}")
-    network = given.get("network", "mlp")
-    if network not in BUILT_IN and ":" not in str(network):
-        raise WorkloadError(f"no network {network!r}: {nearest(str(network), BUILT_IN)}")
+    network = str(given.get("network", "mlp"))
+    if network not in BUILT_IN and ":" not in network:
+        raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")
     return with_settings(Workload(**BUILT_IN.get(network, {})), given)
 
 
@@ -218,7 +218,7 @@ def _read(key: str, kind: Any, text: str) -> Any:
             return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError):
-        raise WorkloadError(f"{key}={text!r} should be {_type_name(kind)}") from None
+        raise WorkloadError(f"{key}={text!r} should be {_type_name(typing.get_origin(kind) or kind)}") from None
 
 
 def _read_option(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -39,7 +40,7 @@ def make_app() -> typer.Typer:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
     try:
-        result = make_app()(arguments, standalone_mode=False)
+        result = make_app()(arguments, prog_name="paceline", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except PacelineError as error:
         complain(str(error))
@@ -57,8 +58,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left need not fail again
+        if error.errno == errno.ENOSPC:
+            complain(f"cannot write the result: {error.strerror}")
         return 1
 
 

@@ -24,8 +24,9 @@ def evaluate(
     from paceline.train.evaluate import evaluate as score
 
     result = score(run, data, device)
+    reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
     console_for(json).print(
-        f"{result.workload.network} on {result.data}: {accuracies(result.accuracy, result.top_accuracy, result.workload.top)}"
+        f"{result.workload.network} on {result.data}: {reached}"
         f"  loss {result.loss:.4f}  ({result.samples:,} test samples)",
         markup=False,
     )

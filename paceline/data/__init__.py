@@ -120,7 +120,5 @@ def _local(name: str) -> Path:
     if asked.name not in MODULES:
         raise DataError(f"data {name!r}: nothing to fetch by that name; {nearest(asked.name, MODULES)}")
     if not asked.argument or not Path(asked.argument).expanduser().exists():
-        raise DataError(
-            f"data {name!r} is no file or folder and no published data set; nothing can be fetched"
-        )
+        raise DataError(f"data {name!r} is no file or folder and no published data set; nothing can be fetched")
     return Path(asked.argument).expanduser()

@@ -22,9 +22,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     source.allow()
     folder = Path(source.needed_argument("path")).expanduser()
     if not folder.is_dir():
-        raise DataError(
-            f"data {source.text!r}: {folder} is not a folder; it must hold x_train.npy and the others"
-        )
+        raise DataError(f"data {source.text!r}: {folder} is not a folder; it must hold x_train.npy and the others")
     return dataset_of(without_count(source), *(_mapped(folder / f"{name}.npy") for name in _NAMES))
 
 

@@ -72,10 +72,7 @@ class Decoder:
         """Writes the sample into `out`, bytes [3, size, size]."""
         with Image.open(path) as image:
             width, height = image.size
-            if self.training:
-                view = random_view(width, height, self.seed, epoch, index)
-            else:
-                view = centre_view(width, height)
+            view = random_view(width, height, self.seed, epoch, index) if self.training else centre_view(width, height)
             box = self._shrink_while_decoding(image, view.box)
             whole = image if image.mode in ("RGB", "L") else to_rgb(image)
             size = (self.size, self.size)

@@ -31,14 +31,10 @@ def class_folders(root: Path) -> list[str]:
     training, testing = split_folders(root) or (root, root)
     names = _subfolders(training)
     if not names:
-        raise DataError(
-            f"{training} has no class folders; put the images of each class into a folder of their own"
-        )
+        raise DataError(f"{training} has no class folders; put the images of each class into a folder of their own")
     for name in _subfolders(testing):
         if name not in names:
-            raise DataError(
-                f"class folder {testing / name} is not in {training}; the classes must be the same"
-            )
+            raise DataError(f"class folder {testing / name} is not in {training}; the classes must be the same")
     return names
 
 
@@ -83,9 +79,7 @@ def _images(folder: Path) -> list[bytes]:
         if name.lower().endswith(_SUFFIXES) and name[0] != "."
     ]
     if not found:
-        raise DataError(
-            f"class folder {folder} has no images ({', '.join(_SUFFIXES)}); add some or remove it"
-        )
+        raise DataError(f"class folder {folder} has no images ({', '.join(_SUFFIXES)}); add some or remove it")
     return sorted(found)
 
 

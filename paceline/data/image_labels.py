@@ -43,6 +43,5 @@ def readable_names(folders: Sequence[str], labels: Mapping[str, str]) -> tuple[s
     names = [labels.get(folder, folder) for folder in folders]
     often = Counter(names)
     return tuple(
-        name if often[name] == 1 else f"{name} ({folder})"
-        for folder, name in zip(folders, names, strict=True)
+        name if often[name] == 1 else f"{name} ({folder})" for folder, name in zip(folders, names, strict=True)
     )

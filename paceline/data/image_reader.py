@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
+import weakref
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -40,17 +42,18 @@ class ImageReader:
         self._paths, self._labels, self._batch = paths, labels, batch
         self._depth = max(1, depth)
         ring = Ring(self._depth + 1, batch, size)
-        self._descriptors = (anonymous_file("paceline-ring", ring.size_bytes), paths.share())
-        self._views = ring.map(self._descriptors[0])
+        descriptors = (anonymous_file("paceline-ring", ring.size_bytes), paths.share())
+        self._views = ring.map(descriptors[0])
         self._pixels = torch.from_numpy(self._views.pixels)
-        settings = Settings(*self._descriptors, len(paths), ring.slots, batch, size, seed, training)
+        settings = Settings(*descriptors, len(paths), ring.slots, batch, size, seed, training)
         self._decoders = [DecodeProcess(settings) for _ in range(max(1, readers))]
         self._requested = 0
         self._in_flight: deque[tuple[int, int]] = deque()
         """Slot and number of samples, oldest first."""
         self._missing = [0] * ring.slots
         self._failure: DataError | None = None
-        self._closed = False
+        # Also runs when a reader is forgotten, or the program ends.
+        self._release = weakref.finalize(self, _release, self._decoders, descriptors)
 
     @property
     def process_ids(self) -> tuple[int, ...]:
@@ -58,7 +61,7 @@ class ImageReader:
 
     def request(self, indices: Tensor, epoch: int) -> None:
         """Starts decoding a batch of at most `batch` samples; at most `depth` batches may be in flight."""
-        assert not self._closed, "the reader is closed"
+        assert self._release.alive, "the reader is closed"
         assert len(self._in_flight) < self._depth, "receive a batch before requesting another"
         wanted = np.asarray(indices, dtype=np.int64)
         count = len(wanted)
@@ -109,12 +112,12 @@ class ImageReader:
             )
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        for decoder in self._decoders:
-            decoder.stop()
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        # The mapping goes with the last tensor that shows it.
-        del self._views, self._pixels
+        """Ends the decoders; the memory goes with the last tensor that shows it."""
+        self._release()
+
+
+def _release(decoders: Sequence[DecodeProcess], descriptors: Sequence[int]) -> None:
+    for decoder in decoders:
+        decoder.stop()
+    for descriptor in descriptors:
+        os.close(descriptor)

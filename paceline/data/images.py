@@ -58,9 +58,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     folders = _chosen(source, folders, labels)
     train, test = find_images(root, folders)
     if not len(test.paths):
-        raise DataError(
-            f"data {source.text!r}: no class has two images, so none is left for testing; add images"
-        )
+        raise DataError(f"data {source.text!r}: no class has two images, so none is left for testing; add images")
     return Dataset(
         name=without_count(source),
         kind="image",

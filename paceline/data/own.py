@@ -27,8 +27,7 @@ def load(source: Source, find: Find | None, known: tuple[str, ...]) -> Dataset:
     if isinstance(result, (tuple, list)) and len(result) == 4:
         return dataset_of(name, *result)
     raise DataError(
-        f"data {name!r} gave a {type(result).__name__}; "
-        "it must return a Dataset or (x_train, y_train, x_test, y_test)"
+        f"data {name!r} gave a {type(result).__name__}; it must return a Dataset or (x_train, y_train, x_test, y_test)"
     )
 
 
@@ -42,8 +41,7 @@ def _imported(source: Source, known: tuple[str, ...]) -> Any:
         if error.name is not None and source.name.split(".")[0] != error.name.split(".")[0]:
             raise
         raise DataError(
-            f"data {source.text!r}: no data source and no module {source.name!r}; "
-            f"{nearest(source.name, known)}"
+            f"data {source.text!r}: no data source and no module {source.name!r}; {nearest(source.name, known)}"
         ) from error
     for attribute in (source.argument or "").split("."):
         if not hasattr(found, attribute):

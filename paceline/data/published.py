@@ -56,9 +56,7 @@ def present(published: Published, cache: Path) -> tuple[Path, ...] | None:
 
 def _missing(published: Published, folder: Path, cache: Path) -> Sequence[PublishedFile]:
     return [
-        file
-        for file in published.files
-        if not is_verified(folder / file.name, file.sha256, file.size_bytes, cache)
+        file for file in published.files if not is_verified(folder / file.name, file.sha256, file.size_bytes, cache)
     ]
 
 
@@ -85,9 +83,7 @@ def _fill(published: Published, folder: Path, cache: Path, progress: Progress | 
 
 def _in_given_folder(published: Published, given: Path, cache: Path) -> tuple[Path, ...]:
     if not given.is_dir():
-        raise DataError(
-            f"data {published.name!r}: path {given} is not a folder; it must hold {_names(published)}"
-        )
+        raise DataError(f"data {published.name!r}: path {given} is not a folder; it must hold {_names(published)}")
     if not _missing(published, given, cache):
         return tuple(given / file.name for file in published.files)
     folder = cache / f"{published.name}-unpacked"

@@ -140,9 +140,7 @@ def _remove_others(files: Path, remote: Versions) -> None:
             path.unlink()
 
 
-def _bring(
-    address: str, system: Any, root: str, wanted: Versions, copy: _Copy, progress: Progress | None
-) -> None:
+def _bring(address: str, system: Any, root: str, wanted: Versions, copy: _Copy, progress: Progress | None) -> None:
     have = copy.versions() or {}
     total = sum(int(version[0]) for version in wanted.values())
     done = 0
@@ -152,9 +150,7 @@ def _bring(
         for number, task in enumerate(as_completed(tasks), start=1):
             name = tasks[task]
             if error := task.exception():
-                raise DataError(
-                    f"data at {address}: {name} cannot be copied: {_line(error)}; try again"
-                ) from error
+                raise DataError(f"data at {address}: {name} cannot be copied: {_line(error)}; try again") from error
             have[name] = wanted[name]
             done += int(wanted[name][0])
             if number % _SAVE_EVERY == 0:

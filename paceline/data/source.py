@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from paceline.errors import DataError, nearest
 
 _NEED_ARGUMENT = ("images", "arrays", "synthetic")
+_HAVE_PATH = ("images", "arrays", "text")
 _COUNT = re.compile(r":(-?\d+)$")
 _OPTIONS = re.compile(r"\?(?=[a-z_]+=)")
 _HOST_AND_PORT = re.compile(r"(https?|s?ftp|ssh|smb|(web)?hdfs)://[^/?:]*:\d+", re.IGNORECASE)
@@ -41,8 +42,7 @@ class Source:
     def no_argument(self) -> None:
         if self.argument is not None:
             raise DataError(
-                f"data {self.text!r}: {self.argument!r} is no number; "
-                f"write {self.name}:COUNT for the first samples"
+                f"data {self.text!r}: {self.argument!r} is no number; write {self.name}:COUNT for the first samples"
             )
 
     def whole(self, key: str, default: int, *, least: int = 1) -> int:
@@ -62,7 +62,8 @@ def parse(text: str) -> Source:
     elif colon:
         rest = ":" + rest
     # `synthetic:8` is a shape, not a count: what must have an argument has it first.
-    body, count = (rest, None) if name in _NEED_ARGUMENT and rest.count(":") < 2 else _split_count(rest, text)
+    lone = name in _NEED_ARGUMENT and rest.count(":") < 2
+    body, count = (rest, None) if lone else _split_count(name, rest, text)
     argument, options = _split_options(body, text)
     if "first" in options:
         if count is not None:
@@ -76,10 +77,12 @@ def without_count(source: Source) -> str:
     return _COUNT.sub("", source.text) if source.count is not None else source.text
 
 
-def _split_count(rest: str, text: str) -> tuple[str, int | None]:
+def _split_count(name: str, rest: str, text: str) -> tuple[str, int | None]:
     found = _COUNT.search(rest)
+    if not found:
+        return rest, None
     # A folder may be called `run:5`, and `http://host:8000` ends in a port.
-    if not found or Path(rest[1:]).exists() or _HOST_AND_PORT.fullmatch(rest[1:]):
+    if name in _HAVE_PATH and (Path(rest[1:]).exists() or _HOST_AND_PORT.fullmatch(rest[1:])):
         return rest, None
     return rest[: found.start()], _count(found[1], text)
 

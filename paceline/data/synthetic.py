@@ -47,9 +47,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
 def _understood(source: Source) -> tuple[tuple[int, ...], int]:
     form = _FORM.fullmatch(source.needed_argument("shape"))
     if form is None:
-        raise DataError(
-            f"data {source.text!r}: write SHAPE or SHAPE/CLASSES, for example synthetic:3x224x224/1000"
-        )
+        raise DataError(f"data {source.text!r}: write SHAPE or SHAPE/CLASSES, for example synthetic:3x224x224/1000")
     shape = tuple(int(size) for size in form[1].split("x"))
     classes = int(form[2]) if form[2] else _DEFAULT_CLASSES
     if min(shape) < 1 or classes < 1:
@@ -63,9 +61,7 @@ def _part(shape: tuple[int, ...], classes: int, count: int, pattern: npt.NDArray
         # Eight bytes a draw: filling an array of bytes one by one takes several times as long.
         words = np.random.default_rng(seed).integers(0, 1 << 64, -(-count * size // 8), dtype=np.uint64)
     except MemoryError as error:
-        raise DataError(
-            f"synthetic data: {count * size} bytes do not fit into memory; ask for fewer"
-        ) from error
+        raise DataError(f"synthetic data: {count * size} bytes do not fit into memory; ask for fewer") from error
     words &= np.uint64(0x7F7F7F7F7F7F7F7F)
     samples = words.view(np.uint8)[: count * size].reshape(count, size)
     labels = np.arange(count, dtype=np.int64) % classes

@@ -23,8 +23,7 @@ def _idx_files(hashes: Sequence[str]) -> tuple[PublishedFile, ...]:
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     sizes = (47040016, 60008, 7840016, 10008)
     return tuple(
-        PublishedFile(f"{name}-ubyte", sha256, size)
-        for name, sha256, size in zip(names, hashes, sizes, strict=True)
+        PublishedFile(f"{name}-ubyte", sha256, size) for name, sha256, size in zip(names, hashes, sizes, strict=True)
     )
 
 

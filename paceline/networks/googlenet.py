@@ -93,9 +93,7 @@ class AuxiliaryHead(nn.Module):
 class GoogLeNet(nn.Module):
     """In training with auxiliary heads it returns (main, aux1, aux2), else the main output alone."""
 
-    def __init__(
-        self, channels: int, classes: int, dropout: float | None, activation: str, auxiliary: bool
-    ) -> None:
+    def __init__(self, channels: int, classes: int, dropout: float | None, activation: str, auxiliary: bool) -> None:
         super().__init__()
         self.conv1 = NormedConvolution(channels, 64, 7, activation, stride=2)
         self.pool1 = nn.MaxPool2d(3, stride=2, ceil_mode=True)

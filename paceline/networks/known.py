@@ -20,9 +20,7 @@ _IMAGENET = (3, 224, 224)
 
 KNOWN: dict[str, Entry] = {
     "mlp": Entry("feedforward", "one hidden layer of 50, ReLU", ("image", "table"), (1, 28, 28), 10),
-    "dnn": Entry(
-        "feedforward", "two hidden layers of 64, tanh, dropout", ("image", "table"), (1, 28, 28), 10
-    ),
+    "dnn": Entry("feedforward", "two hidden layers of 64, tanh, dropout", ("image", "table"), (1, 28, 28), 10),
     "lstm": Entry("recurrent", "reads an image row by row, 128 hidden units", ("image",), (1, 28, 28), 10),
     "lenet5": Entry("lenet", "LeNet-5 with ReLU and max pooling", ("image",), (1, 28, 28), 10),
     "alexnet": Entry("alexnet", "AlexNet for one device (2014)", ("image",), _IMAGENET, 1000),
@@ -35,9 +33,7 @@ KNOWN: dict[str, Entry] = {
     "resnet50": Entry("resnet", "50-layer residual network with bottlenecks", ("image",), _IMAGENET, 1000),
     "resnet20": Entry("resnet", "20-layer residual network for small images", ("image",), (3, 32, 32), 10),
     "textlstm": Entry("recurrent", "predicts the next character, 256 hidden units", ("text",), (64,), 65),
-    "transformer": Entry(
-        "transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65
-    ),
+    "transformer": Entry("transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65),
 }
 
 

@@ -18,9 +18,7 @@ from paceline.networks.checks import image_shape
 class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions added to their input."""
 
-    def __init__(
-        self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str) -> None:
         super().__init__()
         self.conv1 = _convolution(inputs, outputs, 3, stride)
         self.bn1 = nn.BatchNorm2d(outputs)
@@ -40,9 +38,7 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """A 3 x 3 convolution between two 1 x 1 ones that narrow and widen, added to their input."""
 
-    def __init__(
-        self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str) -> None:
         super().__init__()
         width = outputs // 4
         self.conv1 = _convolution(inputs, width, 1)
@@ -148,9 +144,7 @@ def _stage(
     return nn.Sequential(first, *(block(outputs, outputs, 1, None, activation) for _ in range(1, blocks)))
 
 
-def _with_head(
-    parts: OrderedDict[str, nn.Module], inputs: int, classes: int, dropout: float | None
-) -> nn.Sequential:
+def _with_head(parts: OrderedDict[str, nn.Module], inputs: int, classes: int, dropout: float | None) -> nn.Sequential:
     parts["average"] = nn.AdaptiveAvgPool2d(1)
     parts["flatten"] = nn.Flatten()
     if dropout:

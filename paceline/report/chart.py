@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 96, 16, 40
+# Small enough that its text keeps a readable size on a phone, where the whole drawing shrinks.
+WIDTH, HEIGHT = 440, 250
+LEFT, RIGHT, TOP, BOTTOM = 50, 64, 12, 40
+LABEL_HEIGHT = 14
 
 
 @dataclass(frozen=True)
@@ -16,10 +18,14 @@ class Series:
     x: list[float]
     y: list[float]
 
+    def points(self) -> list[tuple[float, float]]:
+        """Those that can be drawn."""
+        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
+
 
 def line_chart(title: str, series: list[Series], x_label: str, unit: str) -> str:
     """An SVG with a title for screen readers, or nothing when no value is finite."""
-    points = [(x, y) for s in series for x, y in zip(s.x, s.y, strict=True) if math.isfinite(y)]
+    points = [point for s in series for point in s.points()]
     if not points:
         return ""
     x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
@@ -33,52 +39,59 @@ def line_chart(title: str, series: list[Series], x_label: str, unit: str) -> str
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">']
     parts += [_grid_line(at(x_low, tick)[1], f"{tick:g}{' ' + unit if unit else ''}") for tick in ticks]
-    for x in sorted({x_low, x_high, *_whole_numbers(x_low, x_high)}):
-        parts.append(f'<text class="tick" x="{at(x, y_low)[0]:.1f}" y="{HEIGHT - 20}" text-anchor="middle">{x:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="tick" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
-    labels = _label_heights([at(s.x[-1], s.y[-1])[1] if math.isfinite(s.y[-1]) else TOP for s in series])
-    for number, (line, height) in enumerate(zip(series, labels, strict=True)):
-        where = [at(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in where)
+    for x in whole_ticks(x_low, x_high):
+        parts.append(_text("tick", at(x, y_low)[0], HEIGHT - 22, f"{x:g}", "middle"))
+    parts.append(_text("tick", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 5, x_label, "middle"))
+    lines = {number: [at(x, y) for x, y in s.points()] for number, s in enumerate(series) if s.points()}
+    heights = label_heights([line[-1][1] for line in lines.values()], HEIGHT - BOTTOM)
+    for (number, line), height in zip(lines.items(), heights, strict=True):
+        path, (x, y) = " ".join(f"{x:.1f},{y:.1f}" for x, y in line), line[-1]
         parts.append(f'<polyline class="line line{number}" points="{path}"/>')
-        parts += [f'<circle class="dot dot{number}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in where[-1:]]
-        parts.append(f'<text class="name name{number}" x="{WIDTH - RIGHT + 8}" y="{height + 4:.1f}">{escape(line.name)}</text>')
+        parts.append(f'<circle class="dot dot{number}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>')
+        parts.append(_text(f"name name{number}", WIDTH - RIGHT + 8, height + 4, series[number].name, "start"))
     return "".join([*parts, "</svg>"])
 
 
+def _text(kind: str, x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
 def _grid_line(y: float, label: str) -> str:
-    return (
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
-    )
+    line = f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return line + _text("tick", LEFT - 6, y + 4, label, "end")
 
 
-def _whole_numbers(low: float, high: float) -> list[float]:
-    step = max(1, math.ceil((high - low) / 8))
-    return [float(x) for x in range(math.ceil(low), math.floor(high) - step // 2, step)]
+def whole_ticks(low: float, high: float) -> list[float]:
+    """The two ends, and round whole numbers between them that keep their distance from the ends."""
+    rough = max(1.0, (high - low) / 6)
+    magnitude = 10 ** math.floor(math.log10(rough))
+    step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough)
+    whole = range(math.ceil(low / step) * step, math.floor(high) + 1, step)
+    return sorted({low, *(float(x) for x in whole if min(x - low, high - x) >= step / 2), high})
 
 
-def _label_heights(heights: list[float]) -> list[float]:
-    """The labels' heights, moved apart where two would overlap."""
-    placed: list[float] = []
-    for height in heights:
-        while any(abs(height - other) < 14 for other in placed):
-            height += 14
-        placed.append(height)
+def label_heights(heights: list[float], lowest: float) -> list[float]:
+    """The labels' heights, moved apart where two would overlap; none ends up below `lowest`."""
+    placed = [0.0] * len(heights)
+    order = sorted(range(len(heights)), key=lambda number: heights[number])
+    highest = -math.inf
+    for number in order:
+        placed[number] = max(heights[number], highest)
+        highest = placed[number] + LABEL_HEIGHT
+    for number in reversed(order):
+        placed[number] = min(placed[number], lowest)
+        lowest = placed[number] - LABEL_HEIGHT
     return placed
 
 
 def nice_ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Round numbers that enclose the range."""
-    if high <= low:
-        low, high = low - 0.5, high + 0.5
+    """Round numbers that enclose the range; a single value is shown with the way from 0 to it."""
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        low, high = min(low, 0.0), max(high, 0.0)
+    if high - low < 1e-300:
+        high = low + 1.0
     rough = (high - low) / count
-    magnitude = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough)
-    start = math.floor(low / step)
-    ticks = [start * step]
-    while ticks[-1] < high - 1e-9 * step:
-        start += 1
-        ticks.append(start * step)
-    return [round(tick, 10) for tick in ticks]
+    power = math.floor(math.log10(rough))
+    step = next(m * 10.0**power for m in (1, 2, 2.5, 5, 10) if m * 10.0**power >= rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 2 - power) for number in range(first, last + 1)]

@@ -32,7 +32,8 @@ def summary_page(run: Run) -> str:
         parts=time_parts(run),
         settings={**vars(run.workload)},
         percent=_percent,
-        finite=math.isfinite,
+        number=_number,
+        rate=_rate,
     )
 
 
@@ -41,15 +42,15 @@ def answer(run: Run) -> str:
     seconds = f"{run.wall_s:.1f} seconds" if run.wall_s < 120 else f"{run.wall_s / 60:.1f} minutes"
     where = run.conditions.device_name
     if run.status != "finished":
-        return f"{run.workload.network} on {run.workload.data} was {run.status} after {run.updates:,} updates, {seconds}."
+        what = {"diverged": "diverged", "running": "was still running"}.get(run.status, f"was {run.status}")
+        return f"{run.workload.network} on {run.workload.data} {what} after {run.updates:,} updates, {seconds}."
     if math.isnan(run.test_accuracy):
         reached = f"reached a test loss of {run.test_loss:.4f}"
     else:
         reached = f"classifies {_percent(run.test_accuracy)} of the test samples correctly"
-    return (
-        f"After {len(run.epochs)} epochs and {seconds} on {where}, {run.workload.network} {reached}; "
-        f"it trained on {run.samples_per_s:,.0f} samples a second."
-    )
+    epochs = f"{len(run.epochs)} epoch{'s' * (len(run.epochs) != 1)}"
+    speed = f"; it trained on {_rate(run.samples_per_s)} samples a second" if math.isfinite(run.samples_per_s) else ""
+    return f"After {epochs} and {seconds} on {where}, {run.workload.network} {reached}{speed}."
 
 
 def time_parts(run: Run) -> list[tuple[str, float, float]]:
@@ -88,3 +89,11 @@ def _loss_chart(run: Run) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %" if math.isfinite(share) else "–"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "–"
+
+
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:,.0f}" if math.isfinite(samples_per_s) else "–"

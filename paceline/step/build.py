@@ -64,7 +64,12 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
     network.to(device).train()
     order = Order(len(dataset.train), workload.batch, workload.seed, worker, workers)
     feeder = make_feeder(
-        dataset, order, device, dtype_of(workload), training=True, readers=max(1, available_cores() // workers)
+        dataset,
+        order,
+        device,
+        dtype_of(workload),
+        training=True,
+        readers=max(1, available_cores() // workers),
     )
     own_code = ":" in workload.network or bool(workload.phases)
     _check_fit(workload, network, dataset, device)

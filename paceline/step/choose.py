@@ -107,14 +107,15 @@ def _checked_compiled(parts: Parts) -> CompiledStep:
     batches = parts.feeder.batches(0)
     batch = next(batches)
     batches.close()  # type: ignore[attr-defined]
-    results = []
+    changes = []
+    start = step.phases[0].flat.buffer.clone()
     before = Snapshot(parts.network, step, parts.generator)
     for take in (step.take, super(CompiledStep, step).take):
         parts.seed(0, 0)
         take(batch)
-        results.append(step.phases[0].flat.buffer.clone())
+        changes.append(step.phases[0].flat.buffer - start)
         before.restore()
-    difference = (results[0] - results[1]).norm() / results[1].norm()
+    difference = (changes[0] - changes[1]).norm() / changes[1].norm()
     if not difference < 1e-3:
         raise RuntimeError(f"compiled, the first update differs by {difference:.1e}")
     return step

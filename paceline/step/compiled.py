@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value
 
-from paceline.errors import PacelineError
 from paceline.step.flat import FlatStep
 from paceline.step.losses import total_loss
 from paceline.step.optimizers import State, update
@@ -41,7 +40,7 @@ class CompiledStep(FlatStep):
         if len(batch[1]) != self.parts.feeder.order.batch:
             return super().take(batch)  # a smaller last batch is not worth compiling again
         phase = self.phases[0]
-        phase.set_rate(self.parts.rate(phase.phase, self.epoch, self.next))
+        phase.lr.fill_(self.parts.rate(phase.phase, self.epoch, self.next))
         buffers = dict(self.parts.network.named_buffers())
         loss, output = self.whole(phase.flat.buffer, phase.state, buffers, phase.lr, *batch)
         return Outcome(loss, (), output)
@@ -51,11 +50,11 @@ class CompiledStep(FlatStep):
         assert isinstance(phase, LossPhase)
         trained = {id(p): name for name, p in network.named_parameters()}
         names = [trained[id(p)] for p in flat.parameters]
-        context = {"device_type": flat.buffer.device.type, "dtype": torch.bfloat16, "enabled": phase.autocast}
+        device = flat.buffer.device.type
 
         def loss_of(values: tuple[Tensor, ...], buffers: Buffers, x: Tensor, y: Tensor):  # type: ignore[no-untyped-def]
             buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-            with torch.autocast(**context):
+            with torch.autocast(device, torch.bfloat16, enabled=phase.autocast):
                 output = functional_call(network, ({**dict(zip(names, values, strict=True)), **buffers}), (x,))
                 loss = total_loss(phase.loss, output, y, phase.auxiliary_weight)
             return loss, (output if isinstance(output, Tensor) else output[0], buffers)
@@ -84,7 +83,3 @@ def check_compiler() -> str | None:
     except Exception as error:
         return f"no C++ compiler ({str(error).splitlines()[0][:80]})"
     return None
-
-
-class CompilationFailed(PacelineError):
-    pass

@@ -38,13 +38,18 @@ class ResidentFeeder:
         self.where = f"all {order.samples:,} samples on {x.device}"
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        device = self.x.device
-        indices = self.order.epoch(epoch)
-        if device.type != "cpu":
+        return self.chosen(self.order.epoch(epoch)[first:])
+
+    def chosen(self, indices: list[Tensor]) -> Iterator[Batch]:
+        """A batch for each tensor of indices."""
+        if indices and self.x.device.type != "cpu":
             sizes = [len(i) for i in indices]
-            indices = list(torch.cat(indices).to(device).split(sizes))
-        for chosen in indices[first:]:
-            yield self.prepare(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
+            indices = list(torch.cat(indices).to(self.x.device).split(sizes))
+        for chosen in indices:
+            yield self.gather(chosen)
+
+    def gather(self, chosen: Tensor) -> Batch:
+        return self.prepare(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
 
     def close(self) -> None:
         pass
@@ -93,7 +98,11 @@ class FileFeeder:
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         self.close()  # a reader left in the middle of an epoch still holds its old requests
         reader = self.reader = self.files.open(
-            batch=self.order.batch, seed=self.order.seed, training=self.training, depth=DEPTH, readers=self.readers
+            batch=self.order.batch,
+            seed=self.order.seed,
+            training=self.training,
+            depth=DEPTH,
+            readers=self.readers,
         )
         with Prefetcher(self._raw(reader, self.order.epoch(epoch)[first:], epoch), self.device, 2) as ahead:
             for x, y in ahead:

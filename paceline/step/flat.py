@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from paceline.errors import CheckpointError
+from paceline.step.chain import Chain
 from paceline.step.flat_parameters import FlatParameters
-from paceline.step.optimizers import State, initial_state, update
+from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, Step, reported
 
@@ -17,22 +18,35 @@ from paceline.step.step import Parts, Step, reported
 class FlatPhase:
     """A phase whose parameters, gradient and optimizer state are flat."""
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: Phase, batch: int) -> None:
         self.phase = phase
         self.flat = FlatParameters(phase.parameters)
-        self.state: State = initial_state(phase.rule, self.flat.buffer)
-        self.lr = torch.zeros((), dtype=torch.float64, device=self.flat.buffer.device)
-        self._rate = 0.0
+        self.chain = Chain.of(phase, self.flat, batch)
+        buffer = self.flat.buffer
+        self.state: State = initial_state(phase.rule, buffer)
+        exact = torch.float64 if buffer.dtype == torch.float64 else torch.float32
+        self.lr = torch.zeros((), dtype=exact, device=buffer.device)
+        self.fused = has_fused_kernel(phase.rule, buffer)
+        self.velocities = self.flat.split(self.state["velocity"]) if self.fused and self.state else []
 
-    def set_rate(self, rate: float) -> None:
-        if rate != self._rate:
-            self._rate = rate
-            self.lr.fill_(rate)
-
-    def step(self, batch: Batch, generator: torch.Generator) -> Outcome:
-        outcome = self.phase.gradient(batch, generator)
-        with torch.no_grad():
-            update(self.phase.rule, self.flat.buffer, self.flat.gather(outcome.gradients), self.state, self.lr)
+    @torch.no_grad()
+    def step(self, batch: Batch, generator: torch.Generator, lr: Tensor | None = None) -> Outcome:
+        """One gradient and one update, at the rate in `lr`."""
+        rule, flat, lr = self.phase.rule, self.flat, self.lr if lr is None else lr
+        if self.chain is not None and len(batch[1]) == self.chain.batch:
+            outcome = self.chain.gradient(batch)
+            if self.fused:
+                fused_update(rule, [flat.buffer], [flat.gradient], list(self.state.values()), lr)
+            else:
+                update(rule, flat.buffer, flat.gradient, self.state, lr)
+            return outcome
+        with torch.enable_grad():
+            outcome = self.phase.gradient(batch, generator)
+        gradients = [g for g in outcome.gradients if g is not None]
+        if self.fused and len(gradients) == len(flat.views):
+            fused_update(rule, flat.views, gradients, self.velocities, lr)
+        else:
+            update(rule, flat.buffer, flat.gather(outcome.gradients), self.state, lr)
         return outcome
 
     def load_state(self, saved: dict[str, Tensor]) -> None:
@@ -47,12 +61,12 @@ class FlatStep(Step):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self.phases = [FlatPhase(phase) for phase in parts.phases]
+        self.phases = [FlatPhase(phase, parts.feeder.order.batch) for phase in parts.phases]
 
     def take(self, batch: Batch) -> Outcome:
         outcomes = []
         for phase in self.phases:
-            phase.set_rate(self.parts.rate(phase.phase, self.epoch, self.next))
+            phase.lr.fill_(self.parts.rate(phase.phase, self.epoch, self.next))
             outcomes.append(phase.step(batch, self.parts.generator))
         return reported(outcomes)
 

@@ -1,11 +1,12 @@
-"""The graph step: gathering, forward, backward and update captured once as a CUDA graph, then replayed.
+"""The graph step: forward, backward and update captured once as a CUDA graph, then replayed.
 
-Where the data live on the device, a replay needs nothing from the host: a counter on the device says which
-batch is next, the epoch's order and learning rates lie beside it, and results go into a ring that is read
-now and then. A small network otherwise spends its time in launching.
+A small network spends its time in launching. Here the batches of several steps are gathered into a window on
+the device and one graph takes all of those steps; losses and outputs stay in the window until they are counted.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,13 +14,80 @@ from torch import Tensor
 from paceline.step.feeder import ResidentFeeder
 from paceline.step.flat import FlatStep
 from paceline.step.phase import Batch, Outcome
+from paceline.step.placement import free_memory_bytes
 from paceline.step.snapshot import Snapshot
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 
 WARM_UP = 3  # runs before capturing, in which libraries choose algorithms and allocate
-RING_STEPS = 256
-RING_ELEMENTS = 1 << 24
+WINDOW_STEPS = 50
+WINDOW_BYTES = 256 << 20
+
+
+def window_length(steps: int, longest: int) -> int:
+    """How many steps a window takes: at most `longest`, so that few of an epoch's steps are left over."""
+    longest = max(1, min(WINDOW_STEPS, longest, steps))
+    return min(range(longest, (longest - 1) // 2, -1), key=lambda length: steps % length)
+
+
+@dataclass(frozen=True, eq=False)
+class EpochPlan:
+    """What an epoch needs on the device: which samples, at which rates; the smaller last batch apart."""
+
+    epoch: int
+    chosen: Tensor | None
+    rates: list[Tensor]
+    left_over: list[Tensor]
+
+
+class Window:
+    """Inputs, rates and results of several steps, at fixed addresses, and the graphs that take them.
+
+    Random numbers are seeded step by step, so with them every step is a graph of its own; else one takes all.
+    """
+
+    def __init__(self, step: GraphStep, length: int, example: Batch, outcome: Outcome) -> None:
+        def room(like: Tensor) -> Tensor:
+            return like.detach().expand(length, *like.shape).clone()
+
+        self.length = length
+        self.x, self.y = room(example[0]), room(example[1])
+        self.chain = step.phases[0].chain if len(step.phases) == 1 else None
+        self.slopes = self.chain.slopes_of(self.y.flatten()).view(*self.y.shape, -1) if self.chain else None
+        self.rates = [room(phase.lr) for phase in step.phases]
+        self.losses = room(outcome.loss) if outcome.loss is not None else None
+        self.outputs = room(outcome.output) if outcome.output is not None else None
+        torch.cuda.synchronize()
+        places = [[place] for place in range(length)] if step.parts.random else [list(range(length))]
+        self.graphs: list[torch.cuda.CUDAGraph] = []
+        for group in places:
+            graph = torch.cuda.CUDAGraph()
+            pool = self.graphs[0].pool() if self.graphs else None
+            with torch.cuda.graph(graph, pool=pool):
+                for place in group:
+                    self._take(step, place)
+            self.graphs.append(graph)
+
+    def _take(self, step: GraphStep, place: int) -> None:
+        batch = self.x[place], self.y[place] if self.slopes is None else self.slopes[place]
+        generator = step.parts.generator
+        outcome = reported(
+            [p.step(batch, generator, rates[place]) for p, rates in zip(step.phases, self.rates, strict=True)]
+        )
+        if self.losses is not None and outcome.loss is not None:
+            self.losses[place].copy_(outcome.loss)
+        if self.outputs is not None and outcome.output is not None:
+            self.outputs[place].copy_(outcome.output)
+
+    def replay(self, parts: Parts, epoch: int, first: int) -> None:
+        for number, graph in enumerate(self.graphs):
+            parts.seed(epoch, first + number)
+            graph.replay()
+
+    def count(self, tally: Tally) -> None:
+        """Adds the results of the steps just taken."""
+        outputs = self.outputs.flatten(0, 1) if self.outputs is not None else None
+        tally.add_many(self.losses, self.y.shape[1], outputs, self.y.flatten(0, 1))
 
 
 class GraphStep(FlatStep):
@@ -27,124 +95,84 @@ class GraphStep(FlatStep):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        order, device = parts.feeder.order, parts.device
         self.resident = parts.feeder if isinstance(parts.feeder, ResidentFeeder) else None
-        self.counter = torch.zeros(2, dtype=torch.int64, device=device)  # batch of the epoch, place in the ring
-        self.order = torch.zeros((order.full_batches, order.batch), dtype=torch.int64, device=device)
-        self.rates = torch.zeros((len(self.phases), order.full_batches), dtype=torch.float64, device=device)
-        self.inputs: Batch | None = None
-        self.losses: Tensor | None = None
-        self.outputs: Tensor | None = None
-        self.targets: Tensor | None = None
-        self.filled = 0
-        self._capture()
+        batches = parts.feeder.batches(0)
+        example = next(batches)
+        batches.close()  # type: ignore[attr-defined]
+        before = Snapshot(parts.network, self, parts.generator)
+        outcome = self._warm_up(example)
+        size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if t is not None)
+        room = min(WINDOW_BYTES, free_memory_bytes(parts.device) // 50)
+        # What streams in comes one by one.
+        length = window_length(parts.feeder.order.full_batches, room // size) if self.resident is not None else 1
+        self.windows = [Window(self, n, example, outcome) for n in sorted({length, 1}, reverse=True)]
+        before.restore()
+        self._ahead: EpochPlan | None = None
 
     @staticmethod
     def possible(parts: Parts) -> str | None:
-        if parts.device.type != "cuda":
-            return "there is no GPU in use"
-        return None
+        return None if parts.device.type == "cuda" else "there is no GPU in use"
 
-    def _capture(self) -> None:
-        """Runs the step a few times, captures it, and puts everything back to where it was."""
-        parts = self.parts
-        if self.resident is None:
-            batches = parts.feeder.batches(0)
-            self.inputs = next(batches)
-            batches.close()  # type: ignore[attr-defined]
-        before = Snapshot(parts.network, self, parts.generator)
-        stream = torch.cuda.Stream(parts.device)
-        stream.wait_stream(torch.cuda.current_stream(parts.device))
+    def _warm_up(self, example: Batch) -> Outcome:
+        device = self.parts.device
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                self.counter.zero_()
-                self._body()
-        torch.cuda.current_stream(parts.device).wait_stream(stream)
-        self._allocate_ring()
-        self.counter.zero_()
-        torch.cuda.synchronize(parts.device)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self._body()
-        before.restore()
-        self.counter.zero_()
-
-    def _batch(self) -> Batch:
-        if self.resident is None:
-            assert self.inputs is not None
-            return self.inputs
-        chosen = self.order.index_select(0, self.counter[:1]).view(-1)
-        x, y = self.resident.x.index_select(0, chosen), self.resident.y.index_select(0, chosen)
-        return self.resident.prepare(x, y)
-
-    def _body(self) -> None:
-        batch = self._batch()
-        outcomes = []
-        for phase, rates in zip(self.phases, self.rates, strict=True):
-            torch.index_select(rates, 0, self.counter[:1], out=phase.lr.view(1))
-            outcomes.append(phase.step(batch, self.parts.generator))
-        with torch.no_grad():
-            self._remember(reported(outcomes), batch[1])
-            self.counter += 1
-
-    def _remember(self, outcome: Outcome, target: Tensor) -> None:
-        place = self.counter[1:]
-        if self.losses is None:  # the first warm-up run: only shapes are wanted
-            self._shapes = outcome, target
-            return
-        self.losses.index_copy_(0, place, outcome.loss.detach().view(1))
-        if self.outputs is not None and outcome.output is not None:
-            self.outputs.index_copy_(0, place, outcome.output.unsqueeze(0))
-        if self.targets is not None:
-            self.targets.index_copy_(0, place, target.unsqueeze(0))
-
-    def _allocate_ring(self) -> None:
-        outcome, target = self._shapes
-        elements = outcome.output.numel() if outcome.output is not None else 1
-        steps = max(1, min(RING_STEPS, RING_ELEMENTS // elements))
-        self.losses = torch.zeros(steps, dtype=outcome.loss.dtype, device=target.device)
-        if outcome.output is not None:
-            self.outputs = torch.zeros((steps, *outcome.output.shape), dtype=outcome.output.dtype, device=target.device)
-        self.targets = torch.zeros((steps, *target.shape), dtype=target.dtype, device=target.device)
-        del self._shapes
+                outcome = reported([phase.step(example, self.parts.generator) for phase in self.phases])
+        torch.cuda.current_stream(device).wait_stream(stream)
+        return outcome
 
     def begin(self, epoch: int, first: int = 0) -> None:
         self.epoch, self.next = epoch, first
-        whole = self.parts.feeder.order.full_batches
-        rates = [[self.parts.rate(p.phase, epoch, step) for step in range(whole)] for p in self.phases]
-        self.rates.copy_(torch.tensor(rates, dtype=torch.float64))
-        if self.resident is not None:
-            self.order.copy_(torch.stack(self.parts.feeder.order.epoch(epoch)[:whole]))
-            self.counter.copy_(torch.tensor([first, 0]))
-            self._batches = self.parts.feeder.batches(epoch, max(whole, first))
-        else:
-            self.counter.copy_(torch.tensor([first, 0]))
+        if self._ahead is None or self._ahead.epoch != epoch:
+            self._ahead = self._plan(epoch)
+        self.plan, self._ahead = self._ahead, None
+        if self.resident is None:
             self._batches = self.parts.feeder.batches(epoch, first)
-        self.filled = 0
+        else:
+            left_over = self.plan.left_over if first <= self.parts.feeder.order.full_batches else []
+            self._batches = self.resident.chosen(left_over)
+
+    def _plan(self, epoch: int) -> EpochPlan:
+        order, device = self.parts.feeder.order, self.parts.device
+        whole = order.full_batches
+        rates = [
+            torch.tensor([self.parts.rate(p.phase, epoch, step) for step in range(whole)], dtype=p.lr.dtype)
+            for p in self.phases
+        ]
+        batches = order.epoch(epoch) if self.resident is not None else []
+        chosen = torch.cat(batches[:whole]).to(device, non_blocking=True) if batches else None
+        return EpochPlan(epoch, chosen, [r.to(device, non_blocking=True) for r in rates], batches[whole:])
 
     def advance(self, count: int, tally: Tally) -> None:
-        assert self.losses is not None
         whole = max(0, min(count, self.parts.feeder.order.full_batches - self.next))
-        for _ in range(whole):
-            if self.inputs is not None:
-                for static, fresh in zip(self.inputs, next(self._batches), strict=True):
-                    static.copy_(fresh, non_blocking=True)
-            self.parts.seed(self.epoch, self.next)
-            self.graph.replay()
-            self.next += 1
-            self.filled += 1
-            if self.filled == len(self.losses):
-                self._drain(tally)
-        self._drain(tally)
-        if count > whole:
-            super().advance(count - whole, tally)  # a smaller last batch
+        others = count - whole
+        for window in self.windows:
+            while whole >= window.length:
+                self._fill(window)
+                window.replay(self.parts, self.epoch, self.next)
+                window.count(tally)
+                self.next += window.length
+                whole -= window.length
+        if others:
+            super().advance(others, tally)  # a smaller last batch
+        if self.next == self.parts.feeder.order.batches and self.epoch + 1 < self.parts.workload.epochs:
+            self._ahead = self._plan(self.epoch + 1)  # while the device is still busy with this one
 
-    def _drain(self, tally: Tally) -> None:
-        if self.filled:
-            assert self.losses is not None and self.targets is not None
-            outputs = self.outputs[: self.filled].flatten(0, 1) if self.outputs is not None else None
-            size = self.parts.feeder.order.batch
-            targets = self.targets[: self.filled].flatten(0, 1)
-            tally.add_many(self.losses[: self.filled], size, outputs, targets)
-            self.counter[1:].zero_()
-            self.filled = 0
+    def _fill(self, window: Window) -> None:
+        """Brings the next batches and rates to where the graph reads them."""
+        steps = slice(self.next, self.next + window.length)
+        for place, rates in zip(window.rates, self.plan.rates, strict=True):
+            place.copy_(rates[steps])
+        if self.resident is None or self.plan.chosen is None:
+            x, y = next(self._batches)
+            window.x[0].copy_(x, non_blocking=True)
+            window.y[0].copy_(y, non_blocking=True)
+            return
+        size = self.parts.feeder.order.batch
+        x, y = self.resident.gather(self.plan.chosen[steps.start * size : steps.stop * size])
+        window.x.flatten(0, 1).copy_(x)
+        window.y.flatten(0, 1).copy_(y)
+        if window.slopes is not None and window.chain is not None:
+            window.slopes.flatten(0, 1).copy_(window.chain.slopes_of(y))

@@ -1,7 +1,7 @@
 """The update rules as functions on flat tensors: parameters and state change in place, nothing is hidden.
 
 They follow `torch.optim` formula by formula. Scalars that change (the rate, the count of updates) are
-zero-dimensional float64 tensors, so a compiled or captured step need not be built again for them.
+zero-dimensional tensors, so a compiled or captured step need not be built again for them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from torch import Tensor
 from paceline.workload import Workload
 
 State = dict[str, Tensor]
+
+FUSED_ON_GPU_FROM = 1_000_000
 
 MOMENTUM = 0.9
 BETAS = (0.9, 0.999)
@@ -65,12 +67,12 @@ def sgd(w: Tensor, g: Tensor, state: State, lr: Tensor) -> None:
 
 
 def momentum(w: Tensor, g: Tensor, state: State, lr: Tensor) -> None:
-    velocity = state["velocity"].mul_(MOMENTUM).add_(g)
+    velocity = torch.add(g, state["velocity"], alpha=MOMENTUM, out=state["velocity"])
     w.addcmul_(velocity, lr, value=-1)
 
 
 def nesterov(w: Tensor, g: Tensor, state: State, lr: Tensor) -> None:
-    velocity = state["velocity"].mul_(MOMENTUM).add_(g)
+    velocity = torch.add(g, state["velocity"], alpha=MOMENTUM, out=state["velocity"])
     w.addcmul_(g.add_(velocity, alpha=MOMENTUM), lr, value=-1)
 
 
@@ -116,6 +118,27 @@ _UPDATES = {
     "sgd": sgd, "momentum": momentum, "nesterov": nesterov, "adagrad": adagrad,
     "adadelta": adadelta, "rmsprop": rmsprop, "adam": adam, "nadam": nadam,
 }  # fmt: skip
+
+
+def has_fused_kernel(rule: Rule, parameters: Tensor) -> bool:
+    """Whether one kernel of PyTorch's does the whole rule, and does it well.
+
+    On a GPU its rate is float32, too coarse for float64, and it leaves most of the device idle on few parameters.
+    """
+    known = rule.optimizer in ("sgd", "momentum", "nesterov") and hasattr(torch, "_fused_sgd_") and not rule.l1
+    suits_gpu = parameters.dtype != torch.float64 and parameters.numel() > FUSED_ON_GPU_FROM
+    return known and (suits_gpu or not parameters.is_cuda)
+
+
+def fused_update(
+    rule: Rule, parameters: list[Tensor], gradients: list[Tensor], velocities: list[Tensor], lr: Tensor
+) -> None:
+    """The same update in one kernel over lists of tensors, so that gradients need not be joined first."""
+    plain = rule.optimizer == "sgd"
+    torch._fused_sgd_(
+        parameters, gradients, [] if plain else velocities, weight_decay=rule.l2, momentum=0.0 if plain else MOMENTUM,
+        lr=lr, dampening=0.0, nesterov=rule.optimizer == "nesterov", maximize=False, is_first_step=False,
+    )  # fmt: skip
 
 
 def torch_optimizer(rule: Rule, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

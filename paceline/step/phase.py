@@ -25,9 +25,12 @@ Batch = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one gradient gave. `output`, when there is one, is compared with the labels for accuracy."""
+    """What one gradient gave. `output`, when there is one, is compared with the labels for accuracy.
 
-    loss: Tensor
+    No loss means the cross entropy of `output`, which can wait until it is asked for.
+    """
+
+    loss: Tensor | None
     gradients: Sequence[Tensor | None]
     output: Tensor | None = None
 
@@ -51,6 +54,7 @@ class LossPhase:
         self.network = network
         self.parameters: Sequence[nn.Parameter] = [p for p in network.parameters() if p.requires_grad]
         self.rule = Rule.of(workload)
+        self.loss_name = workload.loss
         self.loss = LOSSES[workload.loss]
         self.auxiliary_weight = auxiliary_weight(network)
         self.autocast = workload.precision == "bfloat16"

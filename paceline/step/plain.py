@@ -19,9 +19,7 @@ class PlainStep(Step):
         self.optimizers = [torch_optimizer(phase.rule, list(phase.parameters)) for phase in parts.phases]
 
     def take(self, batch: Batch) -> Outcome:
-        return reported(
-            [self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)]
-        )
+        return reported([self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)])
 
     def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer, batch: Batch) -> Outcome:
         outcome = phase.gradient(batch, self.parts.generator)

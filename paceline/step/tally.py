@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 # Outputs are kept until there are enough of them to be worth an operation on all at once.
 KEEP_STEPS = 64
@@ -56,37 +57,43 @@ class Tally:
         self._samples = 0
         self._classified = 0
 
-    def add(self, loss: Tensor, output: Tensor | None, target: Tensor) -> None:
-        """One step's results; the tensors must not be overwritten afterwards."""
-        self._losses.append(loss)
+    def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
+        """One step's results; the tensors must not be overwritten afterwards. No loss: cross entropy."""
+        if self._sizes and (loss is None) == bool(self._losses):
+            self._fold()  # a smaller last batch may be computed another way than those before it
+        if loss is not None:
+            self._losses.append(loss)
         self._sizes.append(len(target))
         if output is not None and not target.is_floating_point():
             self._outputs.append(output)
             self._targets.append(target)
             self._elements += output.numel()
-        if len(self._losses) >= KEEP_STEPS or self._elements >= KEEP_ELEMENTS:
+        if len(self._sizes) >= KEEP_STEPS or self._elements >= KEEP_ELEMENTS:
             self._fold()
 
-    def add_many(self, losses: Tensor, size: int, outputs: Tensor | None, targets: Tensor) -> None:
-        """Several steps of `size` samples at once, already stacked."""
+    def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
+        """Several steps of `size` samples at once, already joined."""
         self._fold()
-        self._accumulate(losses.double().sum() * size, outputs, targets)
-        self._samples += size * len(losses)
+        loss_sum = losses.double().sum() * size if losses is not None else _cross_entropy(outputs, targets)
+        self._accumulate(loss_sum, outputs, targets)
+        self._samples += len(targets)
 
     def _fold(self) -> None:
-        if not self._losses:
+        if not self._sizes:
             return
-        losses = torch.stack(self._losses).double()
-        sizes = torch.tensor(self._sizes, dtype=torch.float64)
-        weighted = (losses * sizes.to(losses.device, non_blocking=True)).sum()
         outputs = torch.cat(self._outputs) if self._outputs else None
-        targets = torch.cat(self._targets) if self._targets else self._losses[0]
-        self._accumulate(weighted, outputs, targets)
+        targets = torch.cat(self._targets) if self._targets else None
+        if self._losses:
+            losses = torch.stack(self._losses).double()
+            loss_sum = (losses * torch.tensor(self._sizes, dtype=torch.float64).to(losses.device)).sum()
+        else:
+            loss_sum = _cross_entropy(outputs, targets)
+        self._accumulate(loss_sum, outputs, targets)
         self._samples += sum(self._sizes)
         self._losses, self._sizes, self._outputs, self._targets, self._elements = [], [], [], [], 0
 
-    def _accumulate(self, loss_sum: Tensor, outputs: Tensor | None, targets: Tensor) -> None:
-        if outputs is None:
+    def _accumulate(self, loss_sum: Tensor, outputs: Tensor | None, targets: Tensor | None) -> None:
+        if outputs is None or targets is None:
             sums = torch.stack([loss_sum, torch.zeros_like(loss_sum), torch.zeros_like(loss_sum)])
         else:
             rank = rank_of_target(outputs.flatten(0, -2), targets.flatten())
@@ -101,6 +108,12 @@ class Tally:
             return Score()
         loss_sum, correct, correct_top = self._sums.tolist()
         return Score(loss_sum, self._samples, round(correct), round(correct_top), self._classified)
+
+
+def _cross_entropy(outputs: Tensor | None, targets: Tensor | None) -> Tensor:
+    """Summed over the samples. Log-probabilities are as good as raw outputs: normalising them changes nothing."""
+    assert outputs is not None and targets is not None
+    return F.cross_entropy(outputs, targets, reduction="sum").double()
 
 
 def rank_of_target(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ It is what `torch.save` writes: a table whose `parameters` are the network's sta
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -81,8 +82,9 @@ def save_checkpoint(checkpoint: Checkpoint, directory: Path) -> None:
             os.close(descriptor)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
-        temporary.unlink(missing_ok=True)
-        cause = error if isinstance(error, OSError) else file and file.error
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        cause = error if isinstance(error, OSError) else (file.error if file else None)
         if cause is None:
             raise
         full = " (the disk is full)" if cause.errno == errno.ENOSPC else ""

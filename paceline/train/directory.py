@@ -48,5 +48,7 @@ def resumable_directory(path: Path) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"--resume {path}: there is no such directory")
     if not (path / NAME).exists():
-        raise CheckpointError(f"--resume {path}: it has no {NAME}; the run stopped before its first one, start it again")
+        raise CheckpointError(
+            f"--resume {path}: it has no {NAME}; the run stopped before its first one, start it again"
+        )
     return path

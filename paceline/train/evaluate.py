@@ -81,9 +81,7 @@ def evaluate(run: str | Path, data: str | None = None, device: str | None = None
         evaluator.close()
     if not score.samples:
         raise CheckpointError(f"{workload.data} has no test samples")
-    return Evaluation(
-        str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy
-    )
+    return Evaluation(str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy)
 
 
 def _any_batch(workload: Workload) -> Workload:

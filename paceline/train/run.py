@@ -62,4 +62,4 @@ class Run:
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
     """Operations of one step by device, when asked for."""
-    trace: Trace = Trace()
+    trace: Trace = field(default_factory=Trace)

@@ -74,9 +74,7 @@ def run(
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there."""
     module = user_code.importing()
     if module:
-        raise WorkloadError(
-            f'importing {module} starts training; put that under: if __name__ == "__main__":'
-        )
+        raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
     if out is not None:
         check_new(Path(out))  # before the work, though it is made after it
     trainer = Trainer(workload, step, cache, watcher or Silent(), log_placement)
@@ -203,9 +201,7 @@ class Trainer:
                 seconds, samples = self._train_chunk(min(self.chunk, steps - self.next))
                 epoch_train_s, epoch_samples = epoch_train_s + seconds, epoch_samples + samples
                 rate = epoch_samples / epoch_train_s
-                self.watcher.advanced(
-                    Progress(epoch, self.run.workload.epochs, self.next, steps, self.score, rate)
-                )
+                self.watcher.advanced(Progress(epoch, self.run.workload.epochs, self.next, steps, self.score, rate))
                 self._check_loss()
                 if stop.made and self.next < steps:
                     self._interrupt()

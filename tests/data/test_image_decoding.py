@@ -9,9 +9,7 @@ from PIL import Image
 from paceline.data.decode import Decoder, centre_view, random_view
 
 
-def _decoded(
-    path: Path, size: int = 32, *, training: bool = False, seed: int = 0, epoch: int = 0, index: int = 0
-):
+def _decoded(path: Path, size: int = 32, *, training: bool = False, seed: int = 0, epoch: int = 0, index: int = 0):
     out = np.empty((3, size, size), dtype=np.uint8)
     Decoder(size, seed, training).decode(str(path), epoch, index, out)
     return out
@@ -24,9 +22,7 @@ def test_every_png_mode_becomes_rgb(tmp_path: Path, mode):
         image = Image.fromarray(grey.astype(np.uint16) * 257)
     else:
         image = (
-            Image.fromarray(grey)
-            .convert("RGB")
-            .convert(mode, dither=Image.Dither.NONE, palette=Image.Palette.ADAPTIVE)
+            Image.fromarray(grey).convert("RGB").convert(mode, dither=Image.Dither.NONE, palette=Image.Palette.ADAPTIVE)
         )
     image.save(tmp_path / "a.png")
     pixels = _decoded(tmp_path / "a.png")
@@ -53,9 +49,7 @@ def test_samples_repeat_and_differ_by_seed_epoch_and_index(tmp_path: Path):
     assert np.array_equal(first, _decoded(tmp_path / "a.png", training=True))
     for change in ({"seed": 1}, {"epoch": 1}, {"index": 1}):
         assert not np.array_equal(first, _decoded(tmp_path / "a.png", training=True, **change))
-    assert np.array_equal(
-        _decoded(tmp_path / "a.png"), _decoded(tmp_path / "a.png", seed=3, epoch=4, index=5)
-    )
+    assert np.array_equal(_decoded(tmp_path / "a.png"), _decoded(tmp_path / "a.png", seed=3, epoch=4, index=5))
 
 
 def test_random_views_stay_inside_and_have_the_promised_sizes():

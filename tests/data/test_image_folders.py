@@ -98,9 +98,7 @@ def test_pixels_are_normalised_when_prepared(make_images):
     photos = data.load(f"images:{make_images()}?size=16:4")
     assert len(photos.train) == 4
     x, _ = photos.prepare(torch.full((2, 3, 16, 16), 255, dtype=torch.uint8), torch.zeros(2))
-    assert np.allclose(
-        x[0, :, 0, 0], [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225], atol=1e-5
-    )
+    assert np.allclose(x[0, :, 0, 0], [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225], atol=1e-5)
 
 
 def test_a_data_set_travels_to_another_process(make_images):

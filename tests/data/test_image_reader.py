@@ -164,6 +164,18 @@ def test_closing_leaves_no_process_and_no_descriptor(photos):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+def test_a_forgotten_reader_leaves_nothing_either(photos):
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    reader = _open(photos)
+    pids = reader.process_ids
+    reader.request(torch.arange(8), 0)
+    del reader
+    gc.collect()
+    assert all(not Path(f"/proc/{pid}").exists() for pid in pids)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_decoders_end_when_the_trainer_is_killed(photos, make_images, tmp_path: Path):
     script = (
         "import sys, time, torch\n"

@@ -52,8 +52,7 @@ def test_unsuitable_arrays_are_refused(tmp_path: Path):
 
 def test_a_function_in_the_current_folder_is_found(tmp_path: Path, monkeypatch):
     (tmp_path / "mine_of_test.py").write_text(
-        "import torch\ndef make():\n"
-        "    return torch.rand(9, 3), torch.arange(9), torch.rand(3, 3), torch.arange(3)\n"
+        "import torch\ndef make():\n    return torch.rand(9, 3), torch.arange(9), torch.rand(3, 3), torch.arange(3)\n"
     )
     monkeypatch.chdir(tmp_path)
     mine = data.load("mine_of_test:make:5")

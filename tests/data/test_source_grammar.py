@@ -56,6 +56,12 @@ def test_an_existing_folder_whose_name_ends_like_a_count_is_that_folder(tmp_path
     assert parse(f"images:{tmp_path}/run:5?first=3").count == 3
 
 
+def test_a_file_that_happens_to_be_called_like_a_count_changes_nothing(tmp_path: Path, monkeypatch):
+    (tmp_path / "500").touch()
+    monkeypatch.chdir(tmp_path)
+    assert parse("digits:500").count == 500
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

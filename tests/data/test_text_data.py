@@ -63,9 +63,7 @@ def test_the_encoded_file_is_kept_and_made_again_when_text_or_cache_change(tmp_p
     assert len(data.load(f"text:{path}", cache=cache).train) == 42
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [(b"", "empty"), (b"short", "too few"), (b"\xff\xfe" * 900, "UTF-8")]
-)
+@pytest.mark.parametrize(("content", "says"), [(b"", "empty"), (b"short", "too few"), (b"\xff\xfe" * 900, "UTF-8")])
 def test_unsuitable_files_are_refused(tmp_path: Path, content, says):
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(DataError, match=says):

@@ -74,6 +74,4 @@ def test_the_real_files_from_a_package(published, kind, labels, tmp_path: Path):
     real = data.load(f"{published.name}:1000", cache=tmp_path)
     assert (len(real.train), len(real.test), real.shape) == (1000, 10000, (1, 28, 28))
     x, y = real.prepare(real.train.x, real.train.y)
-    assert (
-        y[:4].tolist() == labels and float(x.min()) == 0 and float(x.max()) == 1 and x.dtype == torch.float32
-    )
+    assert y[:4].tolist() == labels and float(x.min()) == 0 and float(x.max()) == 1 and x.dtype == torch.float32

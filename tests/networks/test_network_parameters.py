@@ -44,9 +44,7 @@ NAMES = {
 def on_meta(name: str, **options: object) -> nn.Module:
     described = {description.name: description for description in catalogue()}[name]
     with torch.device("meta"):
-        return build(
-            name, shape=described.shape, classes=described.classes, kind=described.kinds[0], **options
-        )
+        return build(name, shape=described.shape, classes=described.classes, kind=described.kinds[0], **options)
 
 
 def shapes(module: nn.Module) -> list[tuple[int, ...]]:

@@ -119,9 +119,7 @@ def test_float64_and_bfloat16(name):
     torch.testing.assert_close(single, rough, rtol=0.2, atol=0.2)
 
 
-@pytest.mark.parametrize(
-    "name", ["mlp", "lstm", "lenet5", "googlenet", "resnet20", "textlstm", "transformer"]
-)
+@pytest.mark.parametrize("name", ["mlp", "lstm", "lenet5", "googlenet", "resnet20", "textlstm", "transformer"])
 def test_one_graph_holds_the_whole_forward_pass(name):
     network = small(name, dropout=0.0).train()
     x = samples(name)
@@ -224,9 +222,7 @@ def test_dropout_changes_training_but_not_evaluation(name):
     assert torch.equal(network.eval()(x), network(x))
 
 
-@pytest.mark.parametrize(
-    ("activation", "layer"), [("sigmoid", nn.Sigmoid), ("tanh", nn.Tanh), ("relu", nn.ReLU)]
-)
+@pytest.mark.parametrize(("activation", "layer"), [("sigmoid", nn.Sigmoid), ("tanh", nn.Tanh), ("relu", nn.ReLU)])
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in ("lstm", "textlstm")])
 def test_activation_can_be_set(name, activation, layer):
     with torch.device("meta"):

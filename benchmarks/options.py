@@ -1,0 +1,22 @@
+"""What the command line asked for, and which data this machine can offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from paceline import data
+
+
+@dataclass(frozen=True)
+class Options:
+    device: torch.device
+    rounds: int | None
+    """None: as many as fit the time."""
+    quick: bool
+
+
+def digits_of_28(count: int) -> str:
+    """MNIST if it was fetched before, else noise of its shape: a benchmark downloads nothing."""
+    return f"mnist:{count}" if data.path("mnist") is not None else f"synthetic:1x28x28:{count}"

@@ -1,0 +1,53 @@
+"""What `import paceline` offers is listed here too, so that it changes only on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import paceline
+
+PUBLIC = [
+    "Arrays",
+    "Dataset",
+    "Evaluation",
+    "LossPhase",
+    "Outcome",
+    "PacelineError",
+    "Phase",
+    "Rule",
+    "Run",
+    "Span",
+    "Trace",
+    "Workload",
+    "evaluate",
+    "load",
+    "resolve",
+    "resume",
+    "run",
+]
+
+
+def test_the_public_names_are_these():
+    assert sorted(paceline.__all__) == PUBLIC
+    assert dir(paceline) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_is_what_it_is_called(name):
+    assert getattr(paceline, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'paceline' has no attribute 'trian'"):
+        paceline.trian  # noqa: B018
+
+
+@pytest.mark.parametrize("statement", ["import paceline", "import paceline.data", "import paceline.cli"])
+def test_importing_does_not_import_torch(statement):
+    heavy = ("torch", "sklearn", "matplotlib", "PIL")
+    program = f"{statement}\nimport sys\nprint([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

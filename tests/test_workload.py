@@ -1,0 +1,325 @@
+"""A workload is described by a name, a file or a function, and is refused where it is made."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import WorkloadError
+from paceline.workload import (
+    BUILT_IN,
+    OPTIMIZERS,
+    Schedule,
+    Workload,
+    parse_schedule,
+    parse_settings,
+    resolve,
+    with_settings,
+)
+
+NUMBERS = itertools.count()
+
+
+def refused(action) -> str:
+    with pytest.raises(WorkloadError) as raised:
+        action()
+    return str(raised.value)
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_name_stands_for_its_settings(name):
+    workload = resolve(name)
+    assert workload == Workload(network=name, **BUILT_IN[name])
+
+
+def test_settings_go_on_top_of_a_name():
+    workload = resolve("lenet5", {"batch": 7, "lr": "0.5", "data": "mnist"})
+    assert (workload.batch, workload.lr, workload.data) == (7, 0.5, "mnist")
+    assert workload.optimizer == resolve("lenet5").optimizer
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    assert refused(lambda: resolve("lenet")).startswith("no network 'lenet': did you mean lenet5")
+    assert "resnet18" in refused(lambda: resolve("resnet81"))
+
+
+def test_an_unknown_name_far_from_all_lists_them():
+    text = refused(lambda: resolve("qqqqqq"))
+    assert text.startswith("no network 'qqqqqq': known: ") and all(name in text for name in BUILT_IN)
+
+
+def test_a_script_without_its_function_says_how_to_name_it():
+    assert refused(lambda: resolve("models/mine.py")).endswith("name the function too, as in mine:build")
+
+
+def test_a_workload_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        resolve("mlp").batch = 3
+
+
+# Files
+
+
+@pytest.fixture
+def toml(tmp_path: Path):
+    def write(text: str) -> str:
+        path = tmp_path / "workload.toml"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_a_file_holds_any_key(toml):
+    workload = resolve(toml('network = "dnn"\nlr = 1\nbatch = 5\ndropout = 0.25\n[options]\nhidden = [8, 9]\n'))
+    assert workload == with_settings(
+        resolve("dnn"), {"lr": 1.0, "batch": 5, "dropout": 0.25, "options": {"hidden": [8, 9]}}
+    )
+    assert isinstance(workload.lr, float)
+
+
+def test_settings_go_on_top_of_a_file(toml):
+    workload = resolve(toml('network = "dnn"\nbatch = 5\n[options]\nhidden = 8\n'), {"batch": "6", "options.x": "true"})
+    assert (workload.batch, workload.options) == (6, {"hidden": 8, "x": True})
+
+
+def test_an_empty_file_is_the_default(toml):
+    assert resolve(toml("")) == Workload(**BUILT_IN["mlp"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bacth = 3", "no key 'bacth' in a workload: did you mean batch?"),
+        ("[training]\nlr = 0.1", "no key 'training' in a workload"),
+        ("batch = 1.5", "batch=1.5 should be a whole number"),
+        ("batch = true", "batch=True should be a whole number"),
+        ("batch = [3]", "batch=[3] should be a whole number"),
+        ("lr = false", "lr=False should be a number"),
+        ("data = 3", "data=3 should be text"),
+        ("options = 3", "options=3 should be a table"),
+        ('network = "lenet"', "no network 'lenet': did you mean lenet5"),
+        ('network = ["mlp"]', "no network \"['mlp']\""),
+        ("lr = nan", "lr=nan is not a finite number"),
+        ("lr = ", "is not valid TOML: "),
+        ("lr", "is not valid TOML: "),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused(toml, text, expected):
+    found = refused(lambda: resolve(toml(text)))
+    assert expected in found and "\n" not in found
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    assert refused(lambda: resolve(str(tmp_path / "none.toml"))) == f"no file {tmp_path / 'none.toml'}"
+    (tmp_path / "folder.toml").mkdir()
+    assert "cannot read" in refused(lambda: resolve(str(tmp_path / "folder.toml")))
+    (tmp_path / "latin.toml").write_bytes(b'data = "\xe9"')
+    assert "is not valid TOML" in refused(lambda: resolve(str(tmp_path / "latin.toml")))
+
+
+# KEY=VALUE
+
+
+def test_pairs_become_a_table():
+    assert parse_settings(["lr=0.1", " data = a=b ", "lr=0.2"]) == {"lr": "0.2", "data": "a=b"}
+
+
+@pytest.mark.parametrize("pair", ["lr", "=3", "  =3", ""])
+def test_a_word_that_is_no_pair_is_refused(pair):
+    assert refused(lambda: parse_settings([pair])) == f"--set {pair!r} should be KEY=VALUE"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("batch", "12", 12),
+        ("lr", "1e-3", 1e-3),
+        ("dropout", "0.5", 0.5),
+        ("dropout", "none", None),
+        ("activation", "default", None),
+        ("activation", "tanh", "tanh"),
+        ("data", "12", "12"),
+    ],
+)
+def test_text_is_read_as_the_type_of_its_key(key, text, value):
+    found = getattr(with_settings(Workload(), {key: text}), key)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "kind"),
+    [
+        ("batch", "many", "a whole number"),
+        ("batch", "1.5", "a whole number"),
+        ("lr", "fast", "a number"),
+        ("dropout", "half", "a number"),
+        ("options", "hidden", "a table"),
+    ],
+)
+def test_text_of_another_type_is_refused(key, text, kind):
+    assert refused(lambda: resolve("mlp", {key: text})) == f"{key}={text!r} should be {kind}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("128", 128), ("false", False), ("0.5", 0.5), ("[64, 32]", [64, 32]), ('"7"', "7"), ("plain", "plain")],
+)
+def test_options_are_read_as_what_they_look_like(text, value):
+    found = resolve("mlp", {"options.hidden": text}).options["hidden"]
+    assert found == value and type(found) is type(value)
+
+
+def test_options_add_up():
+    first = resolve("mlp", {"options.a": "1", "options.b": "2"})
+    assert with_settings(first, {"options.b": "3", "options.c": 4}).options == {"a": 1, "b": 3, "c": 4}
+    assert first.options == {"a": 1, "b": 2}
+
+
+def test_an_unknown_key_is_answered_with_the_nearest():
+    assert refused(lambda: resolve("mlp", {"learning_rate": "1"})).startswith("no key 'learning_rate'")
+    assert refused(lambda: resolve("mlp", {"epoch": "1"})).endswith("did you mean epochs?")
+    assert refused(lambda: resolve("mlp", {"options.": "1"})).startswith("no key 'options.'")
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("loss", "crossentropy", "loss 'crossentropy' is unknown: did you mean cross-entropy"),
+        ("optimizer", "adm", "optimizer 'adm' is unknown: did you mean adam"),
+        ("precision", "float16", "precision 'float16' is unknown"),
+        ("activation", "rel", "activation 'rel' is unknown: did you mean relu?"),
+        ("lr", 0.0, "lr=0 should be above 0"),
+        ("lr", -0.1, "lr=-0.1 should be above 0"),
+        ("lr", float("nan"), "lr=nan is not a finite number"),
+        ("lr", float("inf"), "lr=inf is not a finite number"),
+        ("l1", -1.0, "l1=-1 should be at least 0"),
+        ("l2", -1.0, "l2=-1 should be at least 0"),
+        ("l2", float("nan"), "l2=nan is not a finite number"),
+        ("dropout", 1.0, "dropout=1 should be at least 0 and below 1"),
+        ("dropout", -0.5, "dropout=-0.5 should be at least 0 and below 1"),
+        ("batch", 0, "batch=0 should be at least 1"),
+        ("epochs", 0, "epochs=0 should be at least 1"),
+        ("threads", -1, "threads=-1 should be at least 0"),
+        ("seed", -1, "seed=-1 should be at least 0"),
+        ("seed", 2**63, "should be at least 0 and below"),
+        ("top", 0, "top=0 should be at least 1"),
+        ("schedule", "sine", "schedule 'sine'"),
+        ("device", "gpu", "device 'gpu' is not one of auto, cpu, cuda, cuda:N"),
+        ("device", "cuda:", "device 'cuda:' is not one of"),
+        ("device", "cuda:x", "device 'cuda:x' is not one of"),
+        ("device", "cuda:-1", "device 'cuda:-1' is not one of"),
+        ("device", "cuda:²", "device 'cuda:²' is not one of"),
+        ("device", "auto:0", "device 'auto:0' is not one of"),
+        ("network", 3, "network=3 should be text"),
+        ("options", [], "options=[] should be a table"),
+        ("seed", None, "seed=None should be a whole number"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(key, value, expected):
+    found = refused(lambda: Workload(**{key: value}))
+    assert expected in found and "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("device", "cuda:12"), ("dropout", 0.0), ("dropout", None), ("lr", 1), ("seed", 2**63 - 1), ("l1", 0)],
+)
+def test_a_value_at_the_edge_is_taken(key, value):
+    assert getattr(Workload(**{key: value}), key) == value
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_listed_is_taken(optimizer):
+    assert Workload(optimizer=optimizer).optimizer == optimizer
+
+
+# Schedules
+
+
+@pytest.mark.parametrize(
+    ("text", "schedule"),
+    [
+        ("constant", Schedule()),
+        ("cosine", Schedule("cosine")),
+        ("step", Schedule("step", every=30, factor=0.1)),
+        ("step:5", Schedule("step", every=5, factor=0.1)),
+        ("step:5:0.5", Schedule("step", every=5, factor=0.5)),
+        ("warm-up", Schedule(warm_up=1)),
+        ("warm-up:0.2+cosine", Schedule("cosine", warm_up=0.2)),
+        ("warm-up:3+step:10:0.3", Schedule("step", warm_up=3, every=10, factor=0.3)),
+    ],
+)
+def test_a_schedule_is_read(text, schedule):
+    assert parse_schedule(text) == schedule
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "'' is none of constant, cosine"),
+        ("linear", "'linear' is none of"),
+        ("cosine:3", "'cosine:3' is none of"),
+        ("step:1:2:3", "'step:1:2:3' is none of"),
+        ("warm-up:1:2", "'warm-up:1:2' is none of"),
+        ("cosine+", "'' is none of"),
+        ("step:x", "'step:x' should be NAME:NUMBER"),
+        ("step:", "'step:' should be NAME:NUMBER"),
+        ("step:0", "'step:0' needs numbers above 0"),
+        ("step:5:-1", "'step:5:-1' needs numbers above 0"),
+        ("warm-up:nan", "'warm-up:nan' needs numbers above 0"),
+        ("warm-up:inf+cosine", "'warm-up:inf' needs numbers above 0"),
+    ],
+)
+def test_a_schedule_with_a_mistake_names_the_part(text, expected):
+    assert expected in refused(lambda: parse_schedule(text))
+
+
+# Functions of the user's own
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(source: str) -> str:
+        name = f"users_workload_{next(NUMBERS)}"
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+        return name
+
+    return write
+
+
+def test_a_function_may_return_a_network(module):
+    place = module("from torch import nn\ndef build():\n    return nn.Linear(2, 2)\n") + ":build"
+    assert resolve(place, {"batch": "3"}) == Workload(network=place, batch=3)
+
+
+def test_a_function_may_return_a_workload(module):
+    place = module("import paceline\ndef make():\n    return paceline.Workload(batch=9, lr=0.3)\n") + ":make"
+    assert resolve(place, {"lr": "0.7"}) == Workload(batch=9, lr=0.7)
+
+
+@pytest.mark.parametrize("value", ["3", "None", "{'batch': 3}"])
+def test_a_function_that_returns_something_else_is_refused(module, value):
+    place = module(f"def make():\n    return {value}\n") + ":make"
+    kind = type(eval(value)).__name__
+    assert refused(lambda: resolve(place)) == (
+        f"{place} returned a {kind}; it should return an nn.Module or a Workload"
+    )
+
+
+def test_a_file_may_name_a_function(module, toml):
+    place = module("from torch import nn\ndef build():\n    return nn.Linear(2, 2)\n") + ":build"
+    assert resolve(toml(f'network = "{place}"\nbatch = 4\n')) == Workload(network=place, batch=4)
