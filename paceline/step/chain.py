@@ -128,6 +128,36 @@ class Dropout:
         return g.mul_(self.mask)
 
 
+class Output(Linear):
+    """The last linear layer and the loss: log-probabilities out, their slopes in.
+
+    On the CPU the classes are the first dimension of what is computed: a softmax over a short last dimension
+    takes ten times as long.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, d_weight: Tensor, d_bias: Tensor, batch: int, first: bool) -> None:
+        super().__init__(weight, bias, d_weight, d_bias, batch, first)
+        self.upright = not weight.is_cuda
+        self.logits = weight.new_empty(weight.shape[0], batch) if self.upright else self.out
+        self.column = bias.unsqueeze(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.upright:
+            self.y = torch.log_softmax(super().forward(x), 1)
+            return self.y
+        self.x = x
+        self.y = torch.log_softmax(torch.addmm(self.column, self.weight, x.t(), out=self.logits), 0)
+        return self.y.t()
+
+    def backward(self, slopes: Tensor, beside: Beside) -> Tensor:
+        if not self.upright:
+            return super().backward(torch._log_softmax_backward_data(slopes, self.y, 1, self.y.dtype), beside)
+        g = torch._log_softmax_backward_data(slopes.t(), self.y, 0, self.y.dtype)
+        torch.mm(g, self.x, out=self.d_weight)
+        torch.sum(g, 1, out=self.d_bias)
+        return g if self.d_in is None else torch.mm(g.t(), self.weight, out=self.d_in)
+
+
 class Chain:
     """A network that is a chain, for batches of one size; its gradient goes straight into `flat.gradient`."""
 
@@ -139,8 +169,9 @@ class Chain:
         self.links: list[Link] = []
         for layer in network:
             if isinstance(layer, nn.Linear):
+                kind = Output if layer is network[-1] else Linear
                 w, b = id(layer.weight), id(layer.bias)
-                self.links.append(Linear(values[w], values[b], slopes[w], slopes[b], batch, first=not self.links))
+                self.links.append(kind(values[w], values[b], slopes[w], slopes[b], batch, first=not self.links))
             elif isinstance(layer, nn.Dropout):
                 self.links.append(Dropout(layer.p))
             elif not isinstance(layer, nn.Flatten):
@@ -150,7 +181,8 @@ class Chain:
         self.slope = torch.eye(classes, dtype=flat.buffer.dtype, device=flat.buffer.device).mul_(-1.0 / batch)
 
     def slopes_of(self, labels: Tensor) -> Tensor:
-        return self.slope.index_select(0, labels)
+        """A row of slopes a label; the matrix is symmetric, so columns can be taken where those are wanted."""
+        return self.slope.index_select(0, labels) if self.slope.is_cuda else self.slope.index_select(1, labels).t()
 
     @staticmethod
     def of(phase: Phase, flat: FlatParameters, batch: int) -> Chain | None:
@@ -171,13 +203,11 @@ class Chain:
         h = x.flatten(1)
         for link in self.links:
             h = link.forward(h)
-        output = torch.log_softmax(h, 1)
-        slopes = y if y.is_floating_point() else self.slopes_of(y)
-        g = torch._log_softmax_backward_data(slopes, output, 1, output.dtype)
+        g = y if y.is_floating_point() else self.slopes_of(y)
         for link in reversed(self.links):
             g = link.backward(g, self.beside)
         self.beside.join()
-        return Outcome(None, (), output)
+        return Outcome(None, (), h)
 
 
 def _activation(layer: nn.Module) -> Link:

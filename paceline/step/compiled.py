@@ -17,7 +17,8 @@ from paceline.step.flat import FlatStep
 from paceline.step.losses import total_loss
 from paceline.step.optimizers import State, update
 from paceline.step.phase import Batch, LossPhase, Outcome
-from paceline.step.step import Parts
+from paceline.step.step import Parts, Step
+from paceline.step.tally import Tally
 
 Buffers = dict[str, Tensor]
 
@@ -35,6 +36,9 @@ class CompiledStep(FlatStep):
         if len(parts.phases) > 1 or not isinstance(parts.phases[0], LossPhase):
             return "it has phases of its own"
         return None
+
+    def advance(self, count: int, tally: Tally) -> None:
+        Step.advance(self, count, tally)
 
     def take(self, batch: Batch) -> Outcome:
         if len(batch[1]) != self.parts.feeder.order.batch:

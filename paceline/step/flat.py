@@ -13,6 +13,7 @@ from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, Step, reported
+from paceline.step.tally import Tally
 
 
 class FlatPhase:
@@ -27,26 +28,26 @@ class FlatPhase:
         exact = torch.float64 if buffer.dtype == torch.float64 else torch.float32
         self.lr = torch.zeros((), dtype=exact, device=buffer.device)
         self.fused = has_fused_kernel(phase.rule, buffer)
-        self.velocities = self.flat.split(self.state["velocity"]) if self.fused and self.state else []
+        self.velocity = [self.state["velocity"]] if self.fused and self.state else []
+        self.velocities = [piece for flat in self.velocity for piece in self.flat.split(flat)]
 
-    @torch.no_grad()
     def step(self, batch: Batch, generator: torch.Generator, lr: Tensor | None = None) -> Outcome:
         """One gradient and one update, at the rate in `lr`."""
         rule, flat, lr = self.phase.rule, self.flat, self.lr if lr is None else lr
         if self.chain is not None and len(batch[1]) == self.chain.batch:
             outcome = self.chain.gradient(batch)
             if self.fused:
-                fused_update(rule, [flat.buffer], [flat.gradient], list(self.state.values()), lr)
+                fused_update(rule, [flat.buffer], [flat.gradient], self.velocity, lr)
             else:
                 update(rule, flat.buffer, flat.gradient, self.state, lr)
             return outcome
-        with torch.enable_grad():
-            outcome = self.phase.gradient(batch, generator)
+        outcome = self.phase.gradient(batch, generator)
         gradients = [g for g in outcome.gradients if g is not None]
-        if self.fused and len(gradients) == len(flat.views):
-            fused_update(rule, flat.views, gradients, self.velocities, lr)
-        else:
-            update(rule, flat.buffer, flat.gather(outcome.gradients), self.state, lr)
+        with torch.no_grad():
+            if self.fused and len(gradients) == len(flat.views):
+                fused_update(rule, flat.views, gradients, self.velocities, lr)
+            else:
+                update(rule, flat.buffer, flat.gather(outcome.gradients), self.state, lr)
         return outcome
 
     def load_state(self, saved: dict[str, Tensor]) -> None:
@@ -62,6 +63,14 @@ class FlatStep(Step):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self.phases = [FlatPhase(phase, parts.feeder.order.batch) for phase in parts.phases]
+
+    def advance(self, count: int, tally: Tally) -> None:
+        if all(phase.chain is not None for phase in self.phases):
+            whole = max(0, min(count, self.parts.feeder.order.full_batches - self.next))
+            count -= whole
+            with torch.inference_mode():  # nothing is differentiated here, so autograd's part can be left out
+                super().advance(whole, tally)
+        super().advance(count, tally)
 
     def take(self, batch: Batch) -> Outcome:
         outcomes = []

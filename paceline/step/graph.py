@@ -16,7 +16,7 @@ from paceline.step.flat import FlatStep
 from paceline.step.phase import Batch, Outcome
 from paceline.step.placement import free_memory_bytes
 from paceline.step.snapshot import Snapshot
-from paceline.step.step import Parts, reported
+from paceline.step.step import Parts, Step, reported
 from paceline.step.tally import Tally
 
 WARM_UP = 3  # runs before capturing, in which libraries choose algorithms and allocate
@@ -156,7 +156,7 @@ class GraphStep(FlatStep):
                 self.next += window.length
                 whole -= window.length
         if others:
-            super().advance(others, tally)  # a smaller last batch
+            Step.advance(self, others, tally)  # a smaller last batch
         if self.next == self.parts.feeder.order.batches and self.epoch + 1 < self.parts.workload.epochs:
             self._ahead = self._plan(self.epoch + 1)  # while the device is still busy with this one
 

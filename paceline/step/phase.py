@@ -27,7 +27,7 @@ Batch = tuple[Tensor, Tensor]
 class Outcome:
     """What one gradient gave. `output`, when there is one, is compared with the labels for accuracy.
 
-    No loss means the cross entropy of `output`, which can wait until it is asked for.
+    No loss means cross entropy, to be taken from `output` when it is asked for: log-probabilities, then.
     """
 
     loss: Tensor | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +47,12 @@ class Parts:
     def seed(self, epoch: int, step: int) -> None:
         """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
         if self.random:
-            self.generator.manual_seed(mix(_STEP, self.workload.seed, self.feeder.order.worker, epoch, step))
+            self.generator.manual_seed(mix(_epoch_seed(self.workload.seed, self.feeder.order.worker, epoch), step))
+
+
+@functools.lru_cache(maxsize=1024)
+def _epoch_seed(seed: int, worker: int, epoch: int) -> int:
+    return mix(_STEP, seed, worker, epoch)
 
 
 class Step(ABC):

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 # Outputs are kept until there are enough of them to be worth an operation on all at once.
-KEEP_STEPS = 64
+KEEP_STEPS = 256
 KEEP_ELEMENTS = 1 << 22
 
 
@@ -58,7 +57,10 @@ class Tally:
         self._classified = 0
 
     def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
-        """One step's results; the tensors must not be overwritten afterwards. No loss: cross entropy."""
+        """One step's results; the tensors must not be overwritten afterwards.
+
+        Without a loss the output holds log-probabilities, and the loss is their cross entropy.
+        """
         if self._sizes and (loss is None) == bool(self._losses):
             self._fold()  # a smaller last batch may be computed another way than those before it
         if loss is not None:
@@ -74,30 +76,31 @@ class Tally:
     def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
         """Several steps of `size` samples at once, already joined."""
         self._fold()
-        loss_sum = losses.double().sum() * size if losses is not None else _cross_entropy(outputs, targets)
-        self._accumulate(loss_sum, outputs, targets)
+        self._accumulate(losses.double().sum() * size if losses is not None else None, outputs, targets)
         self._samples += len(targets)
 
     def _fold(self) -> None:
         if not self._sizes:
             return
-        outputs = torch.cat(self._outputs) if self._outputs else None
-        targets = torch.cat(self._targets) if self._targets else None
+        loss_sum = None
         if self._losses:
             losses = torch.stack(self._losses).double()
             loss_sum = (losses * torch.tensor(self._sizes, dtype=torch.float64).to(losses.device)).sum()
-        else:
-            loss_sum = _cross_entropy(outputs, targets)
-        self._accumulate(loss_sum, outputs, targets)
+        outputs = torch.cat(self._outputs) if self._outputs else None
+        self._accumulate(loss_sum, outputs, torch.cat(self._targets) if self._targets else None)
         self._samples += sum(self._sizes)
         self._losses, self._sizes, self._outputs, self._targets, self._elements = [], [], [], [], 0
 
-    def _accumulate(self, loss_sum: Tensor, outputs: Tensor | None, targets: Tensor | None) -> None:
+    def _accumulate(self, loss_sum: Tensor | None, outputs: Tensor | None, targets: Tensor | None) -> None:
         if outputs is None or targets is None:
+            assert loss_sum is not None
             sums = torch.stack([loss_sum, torch.zeros_like(loss_sum), torch.zeros_like(loss_sum)])
         else:
-            rank = rank_of_target(outputs.flatten(0, -2), targets.flatten())
+            outputs, targets = outputs.flatten(0, -2), targets.flatten()
+            own = outputs.gather(1, targets.unsqueeze(1).long())
+            rank = rank_among(outputs, own)
             self._classified += len(rank)
+            loss_sum = -own.double().sum() if loss_sum is None else loss_sum
             sums = torch.stack([loss_sum, (rank < 1).sum().double(), (rank < self.top).sum().double()])
         self._sums = sums if self._sums is None else self._sums + sums
 
@@ -110,13 +113,6 @@ class Tally:
         return Score(loss_sum, self._samples, round(correct), round(correct_top), self._classified)
 
 
-def _cross_entropy(outputs: Tensor | None, targets: Tensor | None) -> Tensor:
-    """Summed over the samples. Log-probabilities are as good as raw outputs: normalising them changes nothing."""
-    assert outputs is not None and targets is not None
-    return F.cross_entropy(outputs, targets, reduction="sum").double()
-
-
-def rank_of_target(outputs: Tensor, targets: Tensor) -> Tensor:
+def rank_among(outputs: Tensor, own: Tensor) -> Tensor:
     """How many classes are not below the right one. Ties and NaN count against the prediction."""
-    own = outputs.gather(1, targets.unsqueeze(1).long())
-    return (~(outputs < own)).sum(1) - 1
+    return (~(outputs < own)).sum(1, dtype=torch.int32) - 1
