@@ -123,7 +123,8 @@ IMAGENET = {"data": "synthetic:3x224x224/1000", "optimizer": "momentum", "l2": 5
 BUILT_IN: dict[str, dict[str, Any]] = {
     "mlp": {"batch": 100, "optimizer": "momentum", "lr": 0.1, "schedule": "cosine", "epochs": 20},
     "dnn": {
-        "batch": 64, "optimizer": "momentum", "lr": 0.05, "schedule": "cosine", "l2": 1e-5, "dropout": 0.1, "epochs": 20,
+        "batch": 64, "optimizer": "momentum", "lr": 0.05, "schedule": "cosine", "l2": 1e-5, "dropout": 0.1,
+        "epochs": 20,
     },
     "lstm": {"batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 8},
     "lenet5": {"batch": 64, "optimizer": "momentum", "lr": 0.03, "schedule": "cosine", "epochs": 10},
@@ -151,7 +152,7 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     """
     given = dict(settings or {})
     if place.endswith(".toml"):
-        given = {**_read_toml(Path(place)), **given}
+        given = {**given_by(place), **given}
     elif place in BUILT_IN:
         given = {"network": place, **given}
     elif ":" in place:
@@ -168,6 +169,11 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     if network not in BUILT_IN and ":" not in network:
         raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")
     return with_settings(Workload(**BUILT_IN.get(network, {})), given)
+
+
+def given_by(place: str) -> dict[str, Any]:
+    """The settings that a workload's place itself gives: those of its file, if it is one."""
+    return _read_toml(Path(place)) if place.endswith(".toml") else {}
 
 
 def with_settings(workload: Workload, settings: Mapping[str, Any]) -> Workload:
@@ -260,8 +266,12 @@ def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
 def _number(
     key: str, value: float, *, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
 ) -> None:
-    if not math.isfinite(value):
-        raise WorkloadError(f"{key}={value} is not a finite number")
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        finite = False
+    if not finite:
+        raise WorkloadError(f"{key}={str(value)[:20]} is not a finite number")
     if value < least or value <= above or value >= below:
         limits = [f"at least {least:g}"] if least > -math.inf else []
         limits += [f"above {above:g}"] if above > -math.inf else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from paceline.errors import OutputError
 from paceline.record import write_atomically
 
 JsonOption = Annotated[
@@ -20,6 +22,18 @@ JsonOption = Annotated[
 def console_for(json_file: str | None) -> Console:
     """Text for people goes to standard output, unless JSON goes there."""
     return Console(stderr=json_file == "-", highlight=False, soft_wrap=True)
+
+
+def check_json(json_file: str | None) -> None:
+    """Says before the work, not after it, that the result cannot be written where it was asked for."""
+    if json_file is None or json_file == "-":
+        return
+    path = Path(json_file)
+    if path.is_dir():
+        raise OutputError(f"--json {path} is a directory; name a file")
+    near = next(p for p in (path, *path.parents) if p.exists())
+    if (near != path and not near.is_dir()) or not os.access(near, os.W_OK):
+        raise OutputError(f"--json {path} cannot be written: {near} is not a writable directory")
 
 
 def hand_over(value: Any, json_file: str | None) -> None:

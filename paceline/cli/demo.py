@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption
+from paceline.cli.console import JsonOption, console_for
 
 EXAMPLE = "Example: paceline demo"
 
@@ -20,4 +20,6 @@ def demo(
     from paceline.cli.train import start
     from paceline.train.directory import next_directory
 
-    start("lenet5", {"data": "digits", "epochs": 20, "batch": 32}, out=out or next_directory("demo"), json=json)
+    settings = {"data": "digits", "epochs": 20, "batch": 32}
+    page = start("lenet5", settings, out=out or next_directory("demo"), json=json)
+    console_for(json).print(f"Open {page.resolve()} in a browser.", markup=False)

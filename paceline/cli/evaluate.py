@@ -16,6 +16,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
     data: Annotated[str | None, typer.Option(help="Other data than the run's own.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Test accuracy and loss of a run's saved parameters."""
@@ -23,7 +24,7 @@ def evaluate(
     from paceline.record import dump
     from paceline.train.evaluate import evaluate as score
 
-    result = score(run, data, device)
+    result = score(run, data, device, data_dir)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
     console_for(json).print(
         f"{result.workload.network} on {result.data}: {reached}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from paceline.cli.console import JsonOption, console_for, hand_over
-from paceline.errors import WorkloadError
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import PacelineError, WorkloadError
+
+if TYPE_CHECKING:
+    from paceline.train.run import Run
+    from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=0.2 --out runs/lenet"
 
@@ -35,6 +41,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
     log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
+    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 20.0,
     json: JsonOption = None,
 ) -> None:
     """Train a network; the run is saved and can be resumed."""
@@ -48,46 +55,73 @@ def train(
     given |= parse_settings(settings or [])
     if resume is None and workload is None:
         raise WorkloadError("name a workload to train (see paceline models), or --resume a run")
+    if resume is not None and (step != "auto" or log_placement):
+        raise WorkloadError("--step and --log-placement are for new runs: a resumed one goes on as it was")
     if resume is not None and out is not None:
         raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
-    start(workload, given, step=step, out=out, resume=resume, data_dir=data_dir, log_placement=log_placement, json=json)
+    options: dict[str, Any] = {"cache": data_dir, "checkpoint_every_s": checkpoint_every}
+    if resume is None:
+        options |= {"step": step, "log_placement": log_placement}
+    start(workload, given, out=out, resume=resume, options=options, json=json)
 
 
 def start(
     place: str | None,
     given: dict[str, Any],
     *,
-    step: str = "auto",
     out: Path | None = None,
     resume: Path | None = None,
-    data_dir: Path | None = None,
-    log_placement: bool = False,
+    options: dict[str, Any] | None = None,
     json: str | None = None,
 ) -> Path:
     """Trains or goes on training with progress on the terminal, and writes the summary page."""
-    from paceline.cli.progress import TerminalWatcher, closing_table
-    from paceline.record import dump
+    from paceline.cli.progress import closing_table
+    from paceline.record import dump, load
     from paceline.report.page import write_summary
-    from paceline.train import trainer
-    from paceline.train.directory import next_directory
+    from paceline.train.directory import next_directory, remove_if_empty
     from paceline.workload import resolve
 
+    check_json(json)
     console = console_for(json)
-    with TerminalWatcher(console) as watcher:
-        if resume is not None:
-            if place is not None:
-                given = {"network": resolve(place, given).network, **given}
-            directory = resume
-            run = trainer.resume(resume, changes=given, cache=data_dir, watcher=watcher)
-        else:
-            assert place is not None
-            workload = resolve(place, given)
-            directory = out or next_directory(f"{workload.network}-{workload.data}")
-            run = trainer.run(
-                workload, step=step, out=directory, cache=data_dir, watcher=watcher, log_placement=log_placement
-            )
+    if resume is not None:
+        directory = resume
+        work = partial(_resume, directory, place, given, options or {})
+    else:
+        assert place is not None
+        workload = resolve(place, given)
+        directory = out or next_directory(f"{workload.network}-{workload.data}")
+        work = partial(_run, workload, directory, options or {})
+    try:
+        run = work(console)
+    except PacelineError:
+        if resume is None and out is None:
+            remove_if_empty(directory)
+        if (directory / "record.json").exists():
+            write_summary(load(directory), directory)  # also of a run that was interrupted or diverged
+        raise
     page = write_summary(run, directory)
     console.print(closing_table(run))
     console.print(f"run: {directory}   summary: {page}", markup=False)
     hand_over(dump(run), json)
     return page
+
+
+def _run(workload: Workload, out: Path, options: dict[str, Any], console: Console) -> Run:
+    from paceline.cli.progress import TerminalWatcher
+    from paceline.train import trainer
+
+    with TerminalWatcher(console) as watcher:
+        return trainer.run(workload, out=out, watcher=watcher, **options)
+
+
+def _resume(
+    directory: Path, place: str | None, given: dict[str, Any], options: dict[str, Any], console: Console
+) -> Run:
+    from paceline.cli.progress import TerminalWatcher
+    from paceline.train import trainer
+    from paceline.workload import given_by, resolve
+
+    if place is not None:  # what was named again must be what was saved
+        given = {"network": resolve(place, given).network, **given_by(place), **given}
+    with TerminalWatcher(console) as watcher:
+        return trainer.resume(directory, changes=given, watcher=watcher, **options)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paceline import data, networks, user_code
 from paceline.data.dataset import Dataset
@@ -59,8 +59,8 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
     """Everything a step needs, on `device`."""
     set_number_formats(workload, device)
     network = build_network(workload, dataset)
-    threads = choose_threads(workload.threads, network)
-    torch.set_num_threads(threads)
+    if device.type == "cpu":
+        set_threads(workload, network, dataset)
     network.to(device).train()
     order = Order(len(dataset.train), workload.batch, workload.seed, worker, workers)
     feeder = make_feeder(
@@ -79,12 +79,21 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
     )  # fmt: skip
 
 
+def set_threads(workload: Workload, network: nn.Module, dataset: Dataset) -> None:
+    torch.set_num_threads(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch))
+
+
+def example_of(workload: Workload, dataset: Dataset, count: int = 1) -> Tensor:
+    """Samples of the data set's shape, all zero."""
+    kind = torch.int64 if dataset.kind == "text" else dtype_of(workload)
+    return torch.zeros((count, *dataset.shape), dtype=kind)
+
+
 def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device: torch.device) -> None:
     """A network of the user's own may not take these samples; better said now than from inside a layer."""
     if ":" not in workload.network or workload.phases:
         return
-    floats = dataset.kind != "text"
-    sample = torch.zeros((2, *dataset.shape), dtype=dtype_of(workload) if floats else torch.int64, device=device)
+    sample = example_of(workload, dataset, 2).to(device)
     network.eval()
     try:
         with torch.no_grad():
@@ -97,7 +106,7 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
     finally:
         network.train()
     main = output[0] if isinstance(output, tuple) else output
-    if not isinstance(main, torch.Tensor):
+    if not isinstance(main, Tensor):
         raise NetworkError(f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor")
     if dataset.classes and workload.loss == "cross-entropy" and main.shape[-1] < len(dataset.classes):
         raise NetworkError(

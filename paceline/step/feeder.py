@@ -93,20 +93,26 @@ class FileFeeder:
         self.files, self.order, self.prepare, self.device = files, order, prepare, device
         self.training, self.readers = training, readers
         self.reader: Reader | None = None
+        self.idle = True
         self.where = f"{order.samples:,} files, decoded ahead by {readers} processes"
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        self.close()  # a reader left in the middle of an epoch still holds its old requests
-        reader = self.reader = self.files.open(
-            batch=self.order.batch,
-            seed=self.order.seed,
-            training=self.training,
-            depth=DEPTH,
-            readers=self.readers,
-        )
+        reader = self._idle_reader()
+        self.idle = False
         with Prefetcher(self._raw(reader, self.order.epoch(epoch)[first:], epoch), self.device, 2) as ahead:
             for x, y in ahead:
                 yield self.prepare(x, y)
+        self.idle = True
+
+    def _idle_reader(self) -> Reader:
+        """The reader, started anew if it was left in the middle of an epoch with its old requests."""
+        if not self.idle:
+            self.close()
+        if self.reader is None:
+            self.reader = self.files.open(
+                batch=self.order.batch, seed=self.order.seed, training=self.training, depth=DEPTH, readers=self.readers
+            )
+        return self.reader
 
     def _raw(self, reader: Reader, indices: list[Tensor], epoch: int) -> Iterator[Batch]:
         """Keeps DEPTH requests in flight, and hands on what came, oldest first."""
@@ -122,7 +128,7 @@ class FileFeeder:
     def close(self) -> None:
         if self.reader is not None:
             self.reader.close()
-            self.reader = None
+            self.reader, self.idle = None, True
 
 
 def make_feeder(

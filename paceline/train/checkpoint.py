@@ -117,8 +117,16 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}")
     del content["schema"]
     try:
-        return Checkpoint(**{**content, "workload": Workload(**content["workload"])})
-    except (TypeError, ValueError, KeyError) as error:
+        checkpoint = Checkpoint(**{**content, "workload": Workload(**content["workload"])})
+        for name, kind in (("epoch", int), ("next_step", int), ("updates", int), ("record", str), ("step_kind", str)):
+            if not isinstance(content[name], kind):
+                raise TypeError(f"{name} is {content[name]!r:.40}")
+        if not all(isinstance(t, Tensor) for t in checkpoint.parameters.values()):
+            raise TypeError("parameters are not tensors")
+        if not isinstance(checkpoint.optimizer, dict) or not isinstance(checkpoint.score, dict):
+            raise TypeError("optimizer and score are not tables")
+        return checkpoint
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a checkpoint this version can read: {error}") from error
 
 

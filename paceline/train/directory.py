@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -36,12 +37,24 @@ def new_directory(path: Path) -> Path:
 
 
 def next_directory(name: str, parent: Path = Path("runs")) -> Path:
-    """The first of runs/NAME-1, runs/NAME-2, … that is not taken."""
+    """The first of runs/NAME-1, runs/NAME-2, … that is not taken, made at once so that no one else takes it."""
     word = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:60] or "run"
     number = 1
-    while (parent / f"{word}-{number}").exists():
-        number += 1
-    return parent / f"{word}-{number}"
+    while True:
+        path = parent / f"{word}-{number}"
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise OutputError(f"{path} cannot be made: {error.strerror}; name a place with --out") from error
+
+
+def remove_if_empty(path: Path) -> None:
+    """Takes back a directory in which nothing came to be."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def resumable_directory(path: Path) -> Path:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError
-from paceline.step.build import build_network, load_data
+from paceline.errors import DataError
+from paceline.step.build import build_network, load_data, set_threads
 from paceline.step.feeder import Feeder, make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import LossPhase
-from paceline.step.placement import available_cores, choose_device, dtype_of
+from paceline.step.placement import available_cores, choose_device, dtype_of, set_number_formats
 from paceline.step.tally import Score, Tally
 from paceline.train.checkpoint import load_checkpoint, load_parameters
 from paceline.workload import Workload, with_settings
@@ -64,23 +64,28 @@ class Evaluation:
     top_accuracy: float
 
 
-def evaluate(run: str | Path, data: str | None = None, device: str | None = None) -> Evaluation:
+def evaluate(
+    run: str | Path, data: str | None = None, device: str | None = None, cache: Path | None = None
+) -> Evaluation:
     """How well the saved parameters of a run do on its own test data, or on other data."""
     path = Path(run)
     checkpoint = load_checkpoint(path)
     changes = {"data": data, "device": device}
     workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
     place, _ = choose_device(workload.device)
-    own_data = load_data(checkpoint.workload) if data is None else load_data(_any_batch(workload))
-    network = build_network(workload, own_data)
+    dataset = load_data(_any_batch(workload), cache)
+    if not len(dataset.test):
+        raise DataError(f"{workload.data} has no test samples")
+    set_number_formats(workload, place)
+    network = build_network(workload, dataset)
+    if place.type == "cpu":
+        set_threads(workload, network, dataset)
     load_parameters(network, checkpoint, path)
-    evaluator = Evaluator(workload, network.to(place), own_data, place)
+    evaluator = Evaluator(workload, network.to(place), dataset, place)
     try:
         score = evaluator.score()
     finally:
         evaluator.close()
-    if not score.samples:
-        raise CheckpointError(f"{workload.data} has no test samples")
     return Evaluation(str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy)
 
 

@@ -70,6 +70,7 @@ def run(
     cache: Path | None = None,
     watcher: Watcher | None = None,
     log_placement: bool = False,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there."""
     module = user_code.importing()
@@ -78,6 +79,7 @@ def run(
     if out is not None:
         check_new(Path(out))  # before the work, though it is made after it
     trainer = Trainer(workload, step, cache, watcher or Silent(), log_placement)
+    trainer.checkpoint_every_s = checkpoint_every_s
     try:
         if out is not None:
             trainer.directory = new_directory(Path(out))
@@ -92,12 +94,14 @@ def resume(
     changes: dict[str, Any] | None = None,
     cache: Path | None = None,
     watcher: Watcher | None = None,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
     """Goes on with the run in `directory` from its last checkpoint."""
     place = resumable_directory(Path(directory))
     checkpoint = load_checkpoint(place)
     workload = with_settings(checkpoint.workload, _allowed(changes or {}, checkpoint.workload, place))
     trainer = Trainer(workload, _step_like(checkpoint.step_kind, workload), cache, watcher or Silent(), False)
+    trainer.checkpoint_every_s = checkpoint_every_s
     try:
         trainer.directory = place
         trainer.restore(checkpoint, place)
@@ -153,9 +157,10 @@ class Trainer:
         )
         self.epoch, self.next, self.updates = 0, 0, 0
         self.score = Score()
-        self.wall_before_s = 0.0
+        self.wall_before_s, self.rate_before = 0.0, math.nan
         self.timed_s, self.timed_samples, self.train_s = 0.0, 0, 0.0
         self.chunk = 1
+        self.checkpoint_every_s = CHECKPOINT_EVERY_S
         self.saved_at_s, self.saving_s = 0.0, 0.0
 
     def close(self) -> None:
@@ -172,6 +177,7 @@ class Trainer:
         self.score = Score(**checkpoint.score)
         before = record.from_json(Run, json.loads(checkpoint.record), "record")
         self.wall_before_s, self.train_s = before.wall_s, before.train_s
+        self.rate_before = before.samples_per_s
         self.run = replace(
             self.run,
             epochs=before.epochs,
@@ -189,6 +195,7 @@ class Trainer:
                 self._train_epoch(epoch, stop)
             self._update_record("finished")
             self._save()
+            self._update_record("finished")  # with the time the last checkpoint took
         return self.run
 
     def _train_epoch(self, epoch: int, stop: StopRequest) -> None:
@@ -197,19 +204,19 @@ class Trainer:
         steps = self.parts.updates_per_epoch
         with self.recorder.span("train", f"epoch {epoch + 1}"):
             self.step.begin(epoch, self.next)
-            while self.next < steps:
+            while self.next < steps and not stop.made:
                 seconds, samples = self._train_chunk(min(self.chunk, steps - self.next))
                 epoch_train_s, epoch_samples = epoch_train_s + seconds, epoch_samples + samples
                 rate = epoch_samples / epoch_train_s
                 self.watcher.advanced(Progress(epoch, self.run.workload.epochs, self.next, steps, self.score, rate))
                 self._check_loss()
-                if stop.made and self.next < steps:
-                    self._interrupt()
                 self._save_now_and_then()
+        if self.next < steps:
+            self._interrupt()
         with self.recorder.span("validate", f"epoch {epoch + 1}"):
             test = self.evaluator.score()
         self._finish_epoch(test, self.recorder.now() - began_s, epoch_samples / max(epoch_train_s, 1e-9))
-        if stop.made:
+        if stop.made and self.epoch < self.run.workload.epochs:
             self._interrupt()
         self._save_now_and_then()
 
@@ -261,7 +268,7 @@ class Trainer:
     def _update_record(self, status: str) -> None:
         epochs = self.run.epochs
         last = epochs[-1] if epochs else None
-        rate = self.timed_samples / self.timed_s if self.timed_s else math.nan
+        rate = self.timed_samples / self.timed_s if self.timed_s else self.rate_before
         self.run = replace(
             self.run,
             status=status,
@@ -278,8 +285,11 @@ class Trainer:
             record.save(self.run, self.directory / "record.json")
 
     def _save_now_and_then(self) -> None:
-        """A checkpoint when the last is old enough, and rarely enough that checkpoints cost little."""
-        pause_s = max(CHECKPOINT_EVERY_S, self.saving_s / CHECKPOINT_SHARE)
+        """A checkpoint when the last is old enough, and rarely enough that checkpoints cost little.
+
+        With a pause of 0 there is one after every look at the clock.
+        """
+        pause_s = self.checkpoint_every_s and max(self.checkpoint_every_s, self.saving_s / CHECKPOINT_SHARE)
         if self.recorder.now() - self.saved_at_s >= pause_s:
             self._save()
 

@@ -48,9 +48,10 @@ def test_one_that_cannot_be_written_is_refused(tmp_path):
 def test_the_next_one_is_the_first_that_is_free(tmp_path):
     parent = tmp_path / "runs"
     assert next_directory("demo", parent) == parent / "demo-1"
-    (parent / "demo-1").mkdir(parents=True)
     (parent / "demo-3").mkdir()
     assert next_directory("demo", parent) == parent / "demo-2"
+    assert next_directory("demo", parent) == parent / "demo-4"
+    assert all((parent / f"demo-{number}").is_dir() for number in (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(
