@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paceline.data.dataset import Arrays, Dataset
     from paceline.errors import PacelineError
+    from paceline.measure.layer_clock import LayerClock
+    from paceline.measure.measurement import Measurement
     from paceline.record import load
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
@@ -24,7 +26,9 @@ _HOMES = {
     "Arrays": "paceline.data.dataset",
     "Dataset": "paceline.data.dataset",
     "Evaluation": "paceline.train.evaluate",
+    "LayerClock": "paceline.measure.layer_clock",
     "LossPhase": "paceline.step.phase",
+    "Measurement": "paceline.measure.measurement",
     "Outcome": "paceline.step.phase",
     "PacelineError": "paceline.errors",
     "Phase": "paceline.step.phase",
@@ -44,7 +48,9 @@ __all__ = [
     "Arrays",
     "Dataset",
     "Evaluation",
+    "LayerClock",
     "LossPhase",
+    "Measurement",
     "Outcome",
     "PacelineError",
     "Phase",

@@ -25,6 +25,8 @@ SCHEMA = 1
 KINDS = {
     "run": "paceline.train.run:Run",
     "evaluation": "paceline.train.evaluate:Evaluation",
+    "measurement": "paceline.measure.measurement:Measurement",
+    "links": "paceline.measure.links:LinkMeasurement",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 
 import typer
@@ -17,7 +18,7 @@ _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
 def make_app() -> typer.Typer:
-    from paceline.cli import data, demo, doctor, evaluate, models, train
+    from paceline.cli import data, demo, doctor, evaluate, measure, models, train
 
     app = typer.Typer(
         name="paceline",
@@ -29,6 +30,7 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.command("train", epilog=train.EXAMPLE)(train.train)
+    app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
     app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
     app.command("models", epilog=models.EXAMPLE)(models.models)
     app.add_typer(data.app, name="data")
@@ -41,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
     try:
         result = make_app()(arguments, prog_name="paceline", standalone_mode=False)
+        if result == 130:  # some versions of typer turn Ctrl-C into a result
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except PacelineError as error:
         complain(str(error))
@@ -68,4 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def entry() -> None:
-    sys.exit(main())
+    try:
+        code = main()
+    except KeyboardInterrupt:  # once more, while the first was being answered
+        code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is over at once
+    sys.exit(code)

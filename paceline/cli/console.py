@@ -21,7 +21,9 @@ JsonOption = Annotated[
 
 def console_for(json_file: str | None) -> Console:
     """Text for people goes to standard output, unless JSON goes there."""
-    return Console(stderr=json_file == "-", highlight=False, soft_wrap=True)
+    stream = sys.stderr if json_file == "-" else sys.stdout
+    wide = None if stream.isatty() else 120  # a file or a pipe has no width of its own
+    return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, width=wide)
 
 
 def check_json(json_file: str | None) -> None:

@@ -18,8 +18,7 @@ def demo(
 ) -> None:
     """Train a small convolutional network on the bundled digits and write a summary page."""
     from paceline.cli.train import start
-    from paceline.train.directory import next_directory
 
     settings = {"data": "digits", "epochs": 20, "batch": 32}
-    page = start("lenet5", settings, out=out or next_directory("demo"), json=json)
+    page = start("lenet5", settings, name="demo", out=out, json=json)
     console_for(json).print(f"Open {page.resolve()} in a browser.", markup=False)

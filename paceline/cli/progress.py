@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from paceline.train.run import Epoch, Run
-from paceline.train.trainer import Progress as Advance
+from paceline.train.watcher import Progress as Advance
 
 
 class TerminalWatcher:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 from paceline.errors import PacelineError, WorkloadError
 
 if TYPE_CHECKING:
+    from paceline.cli.progress import TerminalWatcher
     from paceline.train.run import Run
     from paceline.workload import Workload
 
@@ -69,13 +70,17 @@ def start(
     place: str | None,
     given: dict[str, Any],
     *,
+    name: str | None = None,
     out: Path | None = None,
     resume: Path | None = None,
     options: dict[str, Any] | None = None,
     json: str | None = None,
 ) -> Path:
-    """Trains or goes on training with progress on the terminal, and writes the summary page."""
-    from paceline.cli.progress import closing_table
+    """Trains or goes on training with progress on the terminal, and writes the summary page.
+
+    Without `out` the run is kept in runs/NAME-N.
+    """
+    from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump, load
     from paceline.report.page import write_summary
     from paceline.train.directory import next_directory, remove_if_empty
@@ -89,15 +94,18 @@ def start(
     else:
         assert place is not None
         workload = resolve(place, given)
-        directory = out or next_directory(f"{workload.network}-{workload.data}")
+        directory = out or next_directory(name or f"{workload.network}-{workload.data}")
         work = partial(_run, workload, directory, options or {})
+    watcher = TerminalWatcher(console)
     try:
-        run = work(console)
-    except PacelineError:
-        if resume is None and out is None:
+        with watcher:
+            run = work(watcher)
+    except BaseException:
+        if watcher.run is not None:
+            with suppress(PacelineError):  # what ended the run is what is to be said
+                write_summary(load(directory), directory)
+        elif resume is None and out is None:
             remove_if_empty(directory)
-        if (directory / "record.json").exists():
-            write_summary(load(directory), directory)  # also of a run that was interrupted or diverged
         raise
     page = write_summary(run, directory)
     console.print(closing_table(run))
@@ -106,22 +114,18 @@ def start(
     return page
 
 
-def _run(workload: Workload, out: Path, options: dict[str, Any], console: Console) -> Run:
-    from paceline.cli.progress import TerminalWatcher
+def _run(workload: Workload, out: Path, options: dict[str, Any], watcher: TerminalWatcher) -> Run:
     from paceline.train import trainer
 
-    with TerminalWatcher(console) as watcher:
-        return trainer.run(workload, out=out, watcher=watcher, **options)
+    return trainer.run(workload, out=out, watcher=watcher, **options)
 
 
 def _resume(
-    directory: Path, place: str | None, given: dict[str, Any], options: dict[str, Any], console: Console
+    directory: Path, place: str | None, given: dict[str, Any], options: dict[str, Any], watcher: TerminalWatcher
 ) -> Run:
-    from paceline.cli.progress import TerminalWatcher
     from paceline.train import trainer
     from paceline.workload import given_by, resolve
 
     if place is not None:  # what was named again must be what was saved
         given = {"network": resolve(place, given).network, **given_by(place), **given}
-    with TerminalWatcher(console) as watcher:
-        return trainer.resume(directory, changes=given, watcher=watcher, **options)
+    return trainer.resume(directory, changes=given, watcher=watcher, **options)

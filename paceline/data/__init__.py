@@ -78,7 +78,6 @@ def catalogue(*, cache: Path | None = None) -> list[Entry]:
 def fetch(name: str, *, cache: Path | None = None, progress: Progress | None = None) -> Path:
     """Makes a data set available without a network from now on; the folder or file where it is."""
     from paceline.data.cache import cache_folder
-    from paceline.data.entries import place_of
     from paceline.data.published import obtain
     from paceline.data.remote_folder import is_remote, synchronise
     from paceline.data.source import parse
@@ -90,7 +89,7 @@ def fetch(name: str, *, cache: Path | None = None, progress: Progress | None = N
         return obtain(WELL_KNOWN[asked.name], folder, progress=progress)[0].parent
     if asked.name == "images" and asked.argument and is_remote(asked.argument):
         return synchronise(asked.argument, folder, progress)
-    return place_of(asked.name, folder) or _local(name)
+    return _local(name, folder)
 
 
 def path(name: str, *, cache: Path | None = None) -> Path | None:
@@ -107,18 +106,21 @@ def path(name: str, *, cache: Path | None = None) -> Path | None:
         return local_copy(asked.argument, folder)
     if asked.name in WELL_KNOWN:
         return place_of(asked.name, folder)
-    return place_of(asked.name, folder) or _local(name)
+    return _local(name, folder)
 
 
-def _local(name: str) -> Path:
-    """The file or folder that a source of the user's own names."""
-    from paceline.data.entries import MODULES
+def _local(name: str, cache: Path) -> Path:
+    """The file of a bundled data set, or the file or folder that a source of the user's own names."""
+    from paceline.data.entries import MODULES, place_of
     from paceline.data.source import parse
     from paceline.errors import DataError, nearest
 
     asked = parse(name)
     if asked.name not in MODULES:
         raise DataError(f"data {name!r}: nothing to fetch by that name; {nearest(asked.name, MODULES)}")
+    bundled = None if asked.argument else place_of(asked.name, cache)
+    if bundled is not None:
+        return bundled
     if not asked.argument or not Path(asked.argument).expanduser().exists():
         raise DataError(f"data {name!r} is no file or folder and no published data set; nothing can be fetched")
     return Path(asked.argument).expanduser()

@@ -11,7 +11,7 @@ from typing import Any
 from paceline.data.arrays import dataset_of
 from paceline.data.dataset import Dataset
 from paceline.data.source import Source, without_count
-from paceline.errors import DataError, nearest
+from paceline.errors import DataError, PacelineError, nearest
 
 Find = Callable[[str], Any]
 """Turns `module:function` into the function."""
@@ -21,7 +21,7 @@ def load(source: Source, find: Find | None, known: tuple[str, ...]) -> Dataset:
     source.allow()
     name = without_count(source)
     make = find(name) if find is not None else _imported(source, known)
-    result = make() if callable(make) else make
+    result = _called(name, make) if callable(make) else make
     if isinstance(result, Dataset):
         return result
     if isinstance(result, (tuple, list)) and len(result) == 4:
@@ -29,6 +29,15 @@ def load(source: Source, find: Find | None, known: tuple[str, ...]) -> Dataset:
     raise DataError(
         f"data {name!r} gave a {type(result).__name__}; it must return a Dataset or (x_train, y_train, x_test, y_test)"
     )
+
+
+def _called(name: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except PacelineError:
+        raise
+    except Exception as error:
+        raise DataError(f"data {name!r} failed: {type(error).__name__}: {error}") from error
 
 
 def _imported(source: Source, known: tuple[str, ...]) -> Any:

@@ -32,14 +32,20 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     training = source.count or _DEFAULT_TRAINING
     testing = max(1, training // _TEST_SHARE)
     # Every class reads the same pattern, each from one place further: no memory a class.
-    pattern = np.random.default_rng(0).integers(0, 64, size=prod(shape) + classes - 1, dtype=np.uint8)
+    try:
+        pattern = np.random.default_rng(0).integers(0, 64, size=prod(shape) + classes - 1, dtype=np.uint8)
+        train = _part(shape, classes, training, pattern, seed=1)
+        test = _part(shape, classes, testing, pattern, seed=2)
+    except (MemoryError, ValueError, OverflowError) as error:  # numpy has three names for too much
+        size_bytes = (training + testing) * prod(shape) + classes
+        raise DataError(f"data {source.text!r}: {size_bytes:,} bytes do not fit into memory; ask for fewer") from error
     return Dataset(
         name=without_count(source),
         kind="image" if len(shape) == 3 else "table",
         shape=shape,
         classes=tuple(str(i) for i in range(classes)),
-        train=_part(shape, classes, training, pattern, seed=1),
-        test=_part(shape, classes, testing, pattern, seed=2),
+        train=train,
+        test=test,
         prepare=Normalise((_MEAN,), (_DEVIATION,)),
     )
 
@@ -57,11 +63,8 @@ def _understood(source: Source) -> tuple[tuple[int, ...], int]:
 
 def _part(shape: tuple[int, ...], classes: int, count: int, pattern: npt.NDArray[Any], seed: int) -> Arrays:
     size = prod(shape)
-    try:
-        # Eight bytes a draw: filling an array of bytes one by one takes several times as long.
-        words = np.random.default_rng(seed).integers(0, 1 << 64, -(-count * size // 8), dtype=np.uint64)
-    except MemoryError as error:
-        raise DataError(f"synthetic data: {count * size} bytes do not fit into memory; ask for fewer") from error
+    # Eight bytes a draw: filling an array of bytes one by one takes several times as long.
+    words = np.random.default_rng(seed).integers(0, 1 << 64, -(-count * size // 8), dtype=np.uint64)
     words &= np.uint64(0x7F7F7F7F7F7F7F7F)
     samples = words.view(np.uint8)[: count * size].reshape(count, size)
     labels = np.arange(count, dtype=np.int64) % classes

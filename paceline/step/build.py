@@ -16,7 +16,8 @@ from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
 from paceline.step.randomness import default_generator, draws_random_numbers, mix
-from paceline.step.step import Parts
+from paceline.step.reason import reason
+from paceline.step.step import Parts, has_own_code
 from paceline.workload import Workload
 
 _WEIGHTS = 0x3E16  # keeps initial weights apart from other uses of the same seed
@@ -41,6 +42,11 @@ def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
         if not isinstance(made, nn.Module):
             raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
         network = made
+    elif not dataset.classes:
+        raise NetworkError(
+            f"{workload.network} tells classes apart, the targets of {dataset.name} are numbers: "
+            "use a network of your own (module:function) and --set loss=squared"
+        )
     else:
         network = networks.build(
             workload.network,
@@ -57,11 +63,7 @@ def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
 
 def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, worker: int = 0, workers: int = 1) -> Parts:
     """Everything a step needs, on `device`."""
-    set_number_formats(workload, device)
-    network = build_network(workload, dataset)
-    if device.type == "cpu":
-        set_threads(workload, network, dataset)
-    network.to(device).train()
+    network = placed_network(workload, dataset, device)
     order = Order(len(dataset.train), workload.batch, workload.seed, worker, workers)
     feeder = make_feeder(
         dataset,
@@ -71,12 +73,21 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
         training=True,
         readers=max(1, available_cores() // workers),
     )
-    own_code = ":" in workload.network or bool(workload.phases)
-    _check_fit(workload, network, dataset, device)
     return Parts(
-        workload, network, phases_of(workload, network), feeder, device, default_generator(device),
-        random=own_code or draws_random_numbers(network),
+        workload, dataset, network, phases_of(workload, network), feeder, device, default_generator(device),
+        random=has_own_code(workload) or draws_random_numbers(network),
     )  # fmt: skip
+
+
+def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -> nn.Module:
+    """The network on `device`, found to take the data, and the device set up for it."""
+    set_number_formats(workload, device)
+    network = build_network(workload, dataset)
+    if device.type == "cpu":
+        set_threads(workload, network, dataset)
+    network.to(device).train()
+    _check_fit(workload, network, dataset, device)
+    return network
 
 
 def set_threads(workload: Workload, network: nn.Module, dataset: Dataset) -> None:
@@ -101,14 +112,21 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
     except Exception as error:
         raise NetworkError(
             f"{workload.network} does not take {dataset.name}'s samples of shape {tuple(dataset.shape)}: "
-            f"{str(error).splitlines()[0][:160]}"
+            f"{reason(error)}"
         ) from error
     finally:
         network.train()
-    main = output[0] if isinstance(output, tuple) else output
+    main = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(main, Tensor):
         raise NetworkError(f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor")
-    if dataset.classes and workload.loss == "cross-entropy" and main.shape[-1] < len(dataset.classes):
+    if main.dim() == 0 or len(main) != len(sample):
         raise NetworkError(
-            f"{workload.network} has {main.shape[-1]} outputs, {dataset.name} has {len(dataset.classes)} classes"
+            f"{workload.network} turns {len(sample)} samples into an output of shape {tuple(main.shape)}; "
+            "its first dimension should be that of the samples"
+        )
+    outputs = main.shape[-1] if main.dim() > 1 else 1
+    if outputs < len(dataset.classes):
+        raise NetworkError(
+            f"{workload.network} has {outputs} output{'s' * (outputs != 1)}, "
+            f"{dataset.name} has {len(dataset.classes)} classes"
         )

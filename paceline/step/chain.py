@@ -7,11 +7,14 @@ this is for, that is most of a step. Operations and random numbers are the ones 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from paceline.data.dataset import Dataset
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.phase import Batch, LossPhase, Outcome, Phase
 
@@ -167,15 +170,21 @@ class Chain:
         self.batch = batch
         self.beside = Beside(flat.buffer.device)
         self.links: list[Link] = []
-        for layer in network:
+        self.names: list[str] = []
+        self.watch: Callable[[str, str], None] | None = None
+        """Told which part of which layer comes next; a layer clock sets it for the steps it samples."""
+        for name, layer in network.named_children():
+            if isinstance(layer, nn.Flatten) or (isinstance(layer, nn.Dropout) and not layer.p):
+                continue  # nothing to do: PyTorch draws no mask for a dropout of 0
+            self.names.append(name)
             if isinstance(layer, nn.Linear):
                 kind = Output if layer is network[-1] else Linear
                 w, b = id(layer.weight), id(layer.bias)
                 self.links.append(kind(values[w], values[b], slopes[w], slopes[b], batch, first=not self.links))
             elif isinstance(layer, nn.Dropout):
                 self.links.append(Dropout(layer.p))
-            elif not isinstance(layer, nn.Flatten):
-                self.links.append(_activation(layer))
+            elif type(layer) in _ACTIVATIONS:
+                self.links.append(_ACTIVATIONS[type(layer)]())
         classes = values[id(network[-1].bias)].shape[0]
         # The loss differentiated by the log-probabilities: -1/batch at the right class of each sample.
         self.slope = torch.eye(classes, dtype=flat.buffer.dtype, device=flat.buffer.device).mul_(-1.0 / batch)
@@ -185,12 +194,12 @@ class Chain:
         return self.slope.index_select(0, labels) if self.slope.is_cuda else self.slope.index_select(1, labels).t()
 
     @staticmethod
-    def of(phase: Phase, flat: FlatParameters, batch: int) -> Chain | None:
+    def of(phase: Phase, flat: FlatParameters, batch: int, dataset: Dataset) -> Chain | None:
         """The chain a phase's network is, or None when it is something else."""
         if type(phase) is not LossPhase or phase.loss_name != "cross-entropy" or phase.autocast:
             return None
         network = phase.network
-        if type(network) is not nn.Sequential or not _is_chain(network, flat):
+        if type(network) is not nn.Sequential or not dataset.classes or not _is_chain(network, flat, dataset.shape):
             return None
         return Chain(network, flat, batch)
 
@@ -200,37 +209,55 @@ class Chain:
         In place of labels the batch may hold what `slopes_of` makes of them.
         """
         x, y = batch
+        watch = self.watch
         h = x.flatten(1)
-        for link in self.links:
+        for name, link in zip(self.names, self.links, strict=True):
+            if watch is not None:
+                watch("forward", name)
             h = link.forward(h)
         g = y if y.is_floating_point() else self.slopes_of(y)
-        for link in reversed(self.links):
+        for name, link in zip(reversed(self.names), reversed(self.links), strict=True):
+            if watch is not None:
+                watch("backward", name)
             g = link.backward(g, self.beside)
         self.beside.join()
         return Outcome(None, (), h)
 
 
-def _activation(layer: nn.Module) -> Link:
-    if isinstance(layer, nn.Tanh):
-        return Tanh()
-    return Sigmoid() if isinstance(layer, nn.Sigmoid) else Relu()
+_ACTIVATIONS: dict[type[nn.Module], type[Tanh | Sigmoid | Relu]] = {
+    nn.Tanh: Tanh,
+    nn.Sigmoid: Sigmoid,
+    nn.ReLU: Relu,
+}
 
 
-def _is_chain(network: nn.Sequential, flat: FlatParameters) -> bool:
-    """Starts (after flattening) and ends with a linear layer, holds nothing unknown, and nobody listens in."""
+def _is_chain(network: nn.Sequential, flat: FlatParameters, shape: tuple[int, ...]) -> bool:
+    """Takes rows, starts and ends with a linear layer, holds nothing unknown, and nobody listens in."""
     layers = list(network)
     if layers and type(layers[0]) is nn.Flatten and layers[0].start_dim == 1 and layers[0].end_dim == -1:
         layers = layers[1:]
-    flat_ids = {id(p) for p in flat.parameters}
-    for layer in [network, *layers]:
-        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
-            return False
-    for layer in layers:
-        if type(layer) is nn.Linear:
-            if layer.bias is None or not {id(layer.weight), id(layer.bias)} <= flat_ids:
-                return False
-        elif type(layer) not in (nn.Tanh, nn.Sigmoid, nn.ReLU, nn.Dropout):
-            return False
+    elif len(shape) != 1:
+        return False
+    if any(_is_watched(layer) for layer in [network, *layers]):
+        return False
+    kinds = [type(layer) for layer in layers]
+    if not kinds or kinds[0] is not nn.Linear or kinds[-1] is not nn.Linear:
+        return False
+    # An activation overwrites its input, which the one before it would still need.
+    if any(a in _ACTIVATIONS and b in _ACTIVATIONS for a, b in pairwise(kinds)):
+        return False
+    if not all(_is_link(layer) for layer in layers):
+        return False
     own = [id(p) for layer in layers for p in layer.parameters()]
-    ends = len(layers) > 0 and type(layers[0]) is nn.Linear and type(layers[-1]) is nn.Linear
-    return ends and len(own) == len(flat_ids)
+    return len(own) == len(flat.parameters) and set(own) == {id(p) for p in flat.parameters}
+
+
+def _is_link(layer: nn.Module) -> bool:
+    if type(layer) is nn.Linear:
+        return layer.bias is not None
+    return type(layer) in _ACTIVATIONS or (type(layer) is nn.Dropout and layer.p < 1.0)
+
+
+def _is_watched(layer: nn.Module) -> bool:
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return bool(hooks) or any(p._backward_hooks for p in layer.parameters(recurse=False))

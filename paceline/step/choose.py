@@ -13,12 +13,15 @@ import torch
 
 from paceline.errors import PacelineError, WorkloadError, nearest
 from paceline.step.compiled import CompiledStep, check_compiler
+from paceline.step.feeder import first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
 from paceline.step.plain import PlainStep
+from paceline.step.reason import reason
 from paceline.step.snapshot import Snapshot
 from paceline.step.step import Parts, Step
+from paceline.step.trial import unused_parameters
 from paceline.workload import STEPS
 
 # Networks for which compiling was measured to pay on a CPU, and from how many updates on: half a minute of
@@ -46,7 +49,7 @@ def make_step(parts: Parts, asked: str) -> tuple[Step, StepChoice]:
 
 
 def _suitable(parts: Parts) -> tuple[Step, str]:
-    obstacle = _not_flat(parts) or _unused(parts)
+    obstacle = unused_parameters(parts) or _not_flat(parts)
     if obstacle:
         return PlainStep(parts), obstacle
     updates = parts.updates_per_epoch * parts.workload.epochs
@@ -63,7 +66,8 @@ def _suitable(parts: Parts) -> tuple[Step, str]:
 
 
 def _asked_for(parts: Parts, kind: str) -> Step:
-    obstacle = None if kind == "plain" else _not_flat(parts)
+    unused = unused_parameters(parts)
+    obstacle = None if kind == "plain" else unused or _not_flat(parts)
     if kind == "compiled":
         obstacle = obstacle or CompiledStep.possible(parts) or check_compiler()
     elif kind == "graph":
@@ -79,7 +83,7 @@ def _asked_for(parts: Parts, kind: str) -> Step:
     except PacelineError:
         raise
     except Exception as error:
-        raise WorkloadError(f"step {kind!r} is not possible here: {_line(error)}; use --step auto") from error
+        raise WorkloadError(f"step {kind!r} is not possible here: {reason(error)}; use --step auto") from error
 
 
 def _captured_if_possible(parts: Parts) -> tuple[Step, str]:
@@ -87,7 +91,7 @@ def _captured_if_possible(parts: Parts) -> tuple[Step, str]:
         return GraphStep(parts), "captured as a CUDA graph, so that launching costs nothing"
     except Exception as error:
         torch.cuda.synchronize(parts.device)
-        return FlatStep(parts), f"the step cannot be captured: {_line(error)}"
+        return FlatStep(parts), f"the step cannot be captured: {reason(error)}"
 
 
 def _compiled_if_possible(parts: Parts, updates: int) -> tuple[Step, str]:
@@ -97,15 +101,13 @@ def _compiled_if_possible(parts: Parts, updates: int) -> tuple[Step, str]:
     try:
         return _checked_compiled(parts), f"{updates:,} updates pay for compiling"
     except Exception as error:
-        return FlatStep(parts), f"the step cannot be compiled: {_line(error)}"
+        return FlatStep(parts), f"the step cannot be compiled: {reason(error)}"
 
 
 def _checked_compiled(parts: Parts) -> CompiledStep:
     """A compiled step whose first update was compared with the uncompiled one."""
     step = CompiledStep(parts)
-    batches = parts.feeder.batches(0)
-    batch = next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batch = first_batch(parts.feeder)
     changes = []
     start = step.phases[0].flat.buffer.clone()
     before = Snapshot(parts.network, step, parts.generator)
@@ -121,27 +123,12 @@ def _checked_compiled(parts: Parts) -> CompiledStep:
 
 
 def _not_flat(parts: Parts) -> str | None:
+    seen: set[int] = set()
     for phase in parts.phases:
         obstacle = FlatParameters.possible(phase.parameters)
         if obstacle:
             return obstacle
+        if not seen.isdisjoint(map(id, phase.parameters)):
+            return "two phases share a parameter"
+        seen.update(map(id, phase.parameters))
     return None
-
-
-def _unused(parts: Parts) -> str | None:
-    """A user's network may have parameters that get no gradient; PyTorch leaves those as they are."""
-    if ":" not in parts.workload.network and not parts.workload.phases:
-        return None
-    buffers = [(b, b.clone()) for b in parts.network.buffers()]
-    batches = parts.feeder.batches(0)
-    batch = next(batches)
-    batches.close()  # type: ignore[attr-defined]
-    gradients = [g for phase in parts.phases for g in phase.gradient(batch, parts.generator).gradients]
-    for buffer, value in buffers:
-        buffer.copy_(value)
-    return "some parameters get no gradient" if any(g is None for g in gradients) else None
-
-
-def _line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:120]}" if text else type(error).__name__

@@ -17,6 +17,7 @@ from paceline.step.flat import FlatStep
 from paceline.step.losses import total_loss
 from paceline.step.optimizers import State, update
 from paceline.step.phase import Batch, LossPhase, Outcome
+from paceline.step.reason import reason
 from paceline.step.step import Parts, Step
 from paceline.step.tally import Tally
 
@@ -34,9 +35,7 @@ class CompiledStep(FlatStep):
     @staticmethod
     def possible(parts: Parts) -> str | None:
         """Why a workload cannot be compiled as one function, or None when it can."""
-        if len(parts.phases) > 1 or not isinstance(parts.phases[0], LossPhase):
-            return "it has phases of its own"
-        return None
+        return "it has phases of its own" if parts.workload.phases else None
 
     def advance(self, count: int, tally: Tally) -> None:
         Step.advance(self, count, tally)
@@ -94,5 +93,5 @@ def check_compiler() -> str | None:
     try:
         cpp_builder.get_cpp_compiler()
     except Exception as error:
-        return f"no C++ compiler ({str(error).splitlines()[0][:80]})"
+        return f"no C++ compiler ({reason(error)})"
     return None

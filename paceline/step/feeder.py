@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
 
 import torch
@@ -18,16 +18,27 @@ from paceline.step.prefetch import Prefetcher
 SHARE_OF_MEMORY = 0.4
 DEPTH = 4
 
+Batches = Generator[Batch, None, None]
+"""Closing it early ends what fetches ahead."""
+
 
 class Feeder(Protocol):
     order: Order
     where: str
 
-    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, first: int = 0) -> Batches:
         """The batches of an epoch from number `first` on, prepared, on the device."""
         ...
 
     def close(self) -> None: ...
+
+
+def first_batch(feeder: Feeder) -> Batch:
+    """The batch that training begins with, for trying something out."""
+    batches = feeder.batches(0)
+    batch = next(batches)
+    batches.close()
+    return batch
 
 
 class ResidentFeeder:
@@ -37,10 +48,10 @@ class ResidentFeeder:
         self.x, self.y, self.order, self.prepare = x, y, order, prepare
         self.where = f"all {order.samples:,} samples on {x.device}"
 
-    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, first: int = 0) -> Batches:
         return self.chosen(self.order.epoch(epoch)[first:])
 
-    def chosen(self, indices: list[Tensor]) -> Iterator[Batch]:
+    def chosen(self, indices: list[Tensor]) -> Batches:
         """A batch for each tensor of indices."""
         if indices and self.x.device.type != "cpu":
             sizes = [len(i) for i in indices]
@@ -62,7 +73,7 @@ class HostFeeder:
         self.arrays, self.order, self.prepare, self.device = arrays, order, prepare, device
         self.where = f"{order.samples:,} samples on the host, fetched ahead"
 
-    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, first: int = 0) -> Batches:
         indices = self.order.epoch(epoch)[first:]
 
         def raw() -> Iterator[Batch]:
@@ -96,13 +107,12 @@ class FileFeeder:
         self.idle = True
         self.where = f"{order.samples:,} files, decoded ahead by {readers} processes"
 
-    def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, first: int = 0) -> Batches:
         reader = self._idle_reader()
         self.idle = False
         with Prefetcher(self._raw(reader, self.order.epoch(epoch)[first:], epoch), self.device, 2) as ahead:
             for x, y in ahead:
                 yield self.prepare(x, y)
-        self.idle = True
 
     def _idle_reader(self) -> Reader:
         """The reader, started anew if it was left in the middle of an epoch with its old requests."""
@@ -123,6 +133,7 @@ class FileFeeder:
             batch = x.clone(), y.clone()  # the reader reuses its memory for a later request
             if number + DEPTH < len(indices):
                 reader.request(indices[number + DEPTH], epoch)
+            self.idle = number + 1 == len(indices)  # nobody may ask for more than the last batch
             yield batch
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
 from paceline.step.chain import Chain
 from paceline.step.flat_parameters import FlatParameters
@@ -19,10 +20,10 @@ from paceline.step.tally import Tally
 class FlatPhase:
     """A phase whose parameters, gradient and optimizer state are flat."""
 
-    def __init__(self, phase: Phase, batch: int) -> None:
+    def __init__(self, phase: Phase, batch: int, dataset: Dataset) -> None:
         self.phase = phase
         self.flat = FlatParameters(phase.parameters)
-        self.chain = Chain.of(phase, self.flat, batch)
+        self.chain = Chain.of(phase, self.flat, batch, dataset)
         buffer = self.flat.buffer
         self.state: State = initial_state(phase.rule, buffer)
         exact = torch.float64 if buffer.dtype == torch.float64 else torch.float32
@@ -62,7 +63,7 @@ class FlatStep(Step):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self.phases = [FlatPhase(phase, parts.feeder.order.batch) for phase in parts.phases]
+        self.phases = [FlatPhase(phase, parts.feeder.order.batch, parts.dataset) for phase in parts.phases]
 
     def advance(self, count: int, tally: Tally) -> None:
         if all(phase.chain is not None for phase in self.phases):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.step.feeder import ResidentFeeder
+from paceline.step.feeder import ResidentFeeder, first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.phase import Batch, Outcome
 from paceline.step.placement import free_memory_bytes
@@ -96,9 +96,7 @@ class GraphStep(FlatStep):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self.resident = parts.feeder if isinstance(parts.feeder, ResidentFeeder) else None
-        batches = parts.feeder.batches(0)
-        example = next(batches)
-        batches.close()  # type: ignore[attr-defined]
+        example = first_batch(parts.feeder)
         before = Snapshot(parts.network, self, parts.generator)
         outcome = self._warm_up(example)
         size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if t is not None)
@@ -167,11 +165,9 @@ class GraphStep(FlatStep):
             place.copy_(rates[steps])
         if self.resident is None or self.plan.chosen is None:
             x, y = next(self._batches)
-            window.x[0].copy_(x, non_blocking=True)
-            window.y[0].copy_(y, non_blocking=True)
-            return
-        size = self.parts.feeder.order.batch
-        x, y = self.resident.gather(self.plan.chosen[steps.start * size : steps.stop * size])
+        else:
+            size = self.parts.feeder.order.batch
+            x, y = self.resident.gather(self.plan.chosen[steps.start * size : steps.stop * size])
         window.x.flatten(0, 1).copy_(x)
         window.y.flatten(0, 1).copy_(y)
         if window.slopes is not None and window.chain is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,7 +56,10 @@ def total_loss(loss: Loss, output: Tensor | tuple[Tensor, ...], target: Tensor, 
     if isinstance(output, Tensor):
         return loss(output, target)
     main, *others = output
-    return loss(main, target) + auxiliary_weight * torch.stack([loss(o, target) for o in others]).sum()
+    total = loss(main, target)
+    for other in others:
+        total = total + auxiliary_weight * loss(other, target)
+    return total
 
 
 def auxiliary_weight(network: nn.Module) -> float:

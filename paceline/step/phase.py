@@ -18,7 +18,7 @@ from paceline import user_code
 from paceline.errors import WorkloadError
 from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
 from paceline.step.optimizers import Rule
-from paceline.workload import Workload
+from paceline.workload import OPTIMIZERS, Workload
 
 Batch = tuple[Tensor, Tensor]
 
@@ -81,13 +81,24 @@ def phases_of(workload: Workload, network: nn.Module) -> list[Phase]:
         if not phase.parameters:
             raise WorkloadError(f"network {workload.network!r} has no parameters to train")
         return [phase]
-    made = list(user_code.call(workload.phases, network, workload))
+    made = user_code.call(workload.phases, network, workload)
+    if not isinstance(made, list | tuple) or not made:
+        raise WorkloadError(f"{workload.phases} returned {made!r:.60}; it should return a list of phases")
     for phase in made:
-        if not isinstance(phase, Phase):
-            raise WorkloadError(
-                f"{workload.phases} returned a {type(phase).__name__}; a phase has name, parameters, rule "
-                "and gradient(batch, generator)"
-            )
-    if not made:
-        raise WorkloadError(f"{workload.phases} returned no phase")
-    return made
+        _check_phase(workload.phases, phase)
+    return list(made)
+
+
+def _check_phase(place: str, phase: Phase) -> None:
+    if not isinstance(phase, Phase):
+        raise WorkloadError(
+            f"{place} returned a {type(phase).__name__}; a phase has name, parameters, rule and "
+            "gradient(batch, generator)"
+        )
+    who = f"phase {phase.name!r} of {place}"
+    if not isinstance(phase.rule, Rule) or phase.rule.optimizer not in OPTIMIZERS:
+        raise WorkloadError(f"{who}: its rule should be a Rule, its optimizer one of {', '.join(OPTIMIZERS)}")
+    if not isinstance(phase.parameters, list | tuple) or not phase.parameters:
+        raise WorkloadError(f"{who}: its parameters should be a list with at least one, not {phase.parameters!r:.60}")
+    if not all(isinstance(p, nn.Parameter) for p in phase.parameters):
+        raise WorkloadError(f"{who}: its parameters should be nn.Parameter")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,14 @@ def choose_device(name: str) -> tuple[torch.device, str]:
     return device, ""
 
 
+def processor_name() -> str:
+    try:
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        match = None
+    return match.group(1).strip() if match else platform.processor() or "CPU"
+
+
 def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
@@ -38,10 +48,13 @@ def available_cores() -> int:
 # Below this much arithmetic in a forward pass a second thread is hardly faster, and where another program wants
 # the core it makes everything wait: the threads of an operation meet many times in a step.
 ONE_THREAD_UP_TO_FLOPS = 30e6
+MOST_THREADS = 1024  # with millions the library ends the program
 
 
 def choose_threads(asked: int, network: nn.Module, sample: Tensor, batch: int) -> int:
     """Threads of a CPU operation: as asked, else one for little work and all cores for more."""
+    if asked > MOST_THREADS:
+        raise WorkloadError(f"threads={asked} is more than {MOST_THREADS}: use the {available_cores()} cores there are")
     if asked:
         return asked
     small = flops_of(network, sample) * batch <= ONE_THREAD_UP_TO_FLOPS

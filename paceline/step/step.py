@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from paceline.data.dataset import Dataset
 from paceline.step.feeder import Feeder
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.randomness import mix
@@ -26,6 +27,7 @@ class Parts:
     """What a workload was turned into, before the choice of a step."""
 
     workload: Workload
+    dataset: Dataset
     network: nn.Module
     phases: list[Phase]
     feeder: Feeder
@@ -48,6 +50,11 @@ class Parts:
         """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
         if self.random:
             self.generator.manual_seed(mix(_epoch_seed(self.workload.seed, self.feeder.order.worker, epoch), step))
+
+
+def has_own_code(workload: Workload) -> bool:
+    """Whether a gradient runs code of the user's own, of which nothing is known."""
+    return ":" in workload.network or bool(workload.phases)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -76,7 +76,8 @@ class Tally:
     def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
         """Several steps of `size` samples at once, already joined."""
         self._fold()
-        self._accumulate(losses.double().sum() * size if losses is not None else None, outputs, targets)
+        labelled = None if targets.is_floating_point() else outputs
+        self._accumulate(losses.double().sum() * size if losses is not None else None, labelled, targets)
         self._samples += len(targets)
 
     def _fold(self) -> None:

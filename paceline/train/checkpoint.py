@@ -32,6 +32,8 @@ class Checkpoint:
     epoch: int
     next_step: int
     updates: int
+    samples: tuple[int, int]
+    """For training and testing; data that have grown or shrunk would be visited in another order."""
     parameters: dict[str, Tensor]
     optimizer: dict[str, Any]
     score: dict[str, Any]
@@ -118,7 +120,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     del content["schema"]
     try:
         checkpoint = Checkpoint(**{**content, "workload": Workload(**content["workload"])})
-        for name, kind in (("epoch", int), ("next_step", int), ("updates", int), ("record", str), ("step_kind", str)):
+        kinds = {"epoch": int, "next_step": int, "updates": int, "samples": tuple, "record": str, "step_kind": str}
+        for name, kind in kinds.items():
             if not isinstance(content[name], kind):
                 raise TypeError(f"{name} is {content[name]!r:.40}")
         if not all(isinstance(t, Tensor) for t in checkpoint.parameters.values()):

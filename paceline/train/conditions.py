@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import platform
-import re
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 
-from paceline.step.placement import available_cores
+from paceline.step.placement import available_cores, processor_name
 from paceline.train.run import Conditions
 
 
@@ -30,11 +28,7 @@ def current_conditions(device: torch.device, precision: str) -> Conditions:
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-    except OSError:
-        match = None
-    return match.group(1).strip() if match else platform.processor() or "CPU"
+    return processor_name()
 
 
 def own_version() -> str:

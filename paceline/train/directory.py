@@ -52,9 +52,10 @@ def next_directory(name: str, parent: Path = Path("runs")) -> Path:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Takes back a directory in which nothing came to be."""
+    """Takes back a directory in which nothing came to be, and its parent if nothing else is there."""
     with contextlib.suppress(OSError):
         path.rmdir()
+        path.parent.rmdir()
 
 
 def resumable_directory(path: Path) -> Path:

@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from paceline.step.feeder import first_batch
 from paceline.step.optimizers import torch_optimizer
 from paceline.step.phase import phases_of
 from paceline.step.step import Parts
@@ -33,15 +34,13 @@ def count_operations(parts: Parts) -> dict[str, int]:
     """Operations by device of one plain step, on a copy of the network so that nothing changes."""
     network = copy.deepcopy(parts.network)
     phases = phases_of(parts.workload, network)
-    batches = parts.feeder.batches(0)
+    batch = first_batch(parts.feeder)
     state = parts.generator.get_state()
     with _Counting() as counting:
-        batch = next(batches)
         for phase in phases:
             outcome = phase.gradient(batch, parts.generator)
             for parameter, gradient in zip(phase.parameters, outcome.gradients, strict=True):
                 parameter.grad = gradient
             torch_optimizer(phase.rule, list(phase.parameters)).step()
-    batches.close()  # type: ignore[attr-defined]
     parts.generator.set_state(state)
     return dict(counting.counts)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from paceline import record, user_code
-from paceline.errors import CheckpointError, Diverged, Interrupted, WorkloadError
+from paceline.errors import CheckpointError, Diverged, Interrupted, PacelineError, WorkloadError
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.placement import choose_device
@@ -21,45 +21,16 @@ from paceline.train.checkpoint import Checkpoint, load_checkpoint, load_paramete
 from paceline.train.conditions import current_conditions
 from paceline.train.directory import check_new, new_directory, resumable_directory
 from paceline.train.evaluate import Evaluator
+from paceline.train.failures import explained
 from paceline.train.placement_log import count_operations
 from paceline.train.run import Epoch, Run
 from paceline.train.stopping import StopRequest
+from paceline.train.watcher import Progress, Silent, Watcher
 from paceline.workload import Workload, with_settings
 
 CHUNK_S = 0.2  # the loop looks up this often: progress, signals, checkpoints
 CHECKPOINT_EVERY_S = 20.0
 CHECKPOINT_SHARE = 0.02  # checkpoints may take this much of the time
-
-
-@dataclass(frozen=True)
-class Progress:
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    score: Score
-    samples_per_s: float
-
-
-class Watcher(Protocol):
-    """Is told how a run goes on; what the command line draws its progress from."""
-
-    def begun(self, run: Run, notes: list[str]) -> None: ...
-
-    def advanced(self, progress: Progress) -> None: ...
-
-    def finished_epoch(self, epoch: Epoch) -> None: ...
-
-
-class Silent:
-    def begun(self, run: Run, notes: list[str]) -> None:
-        pass
-
-    def advanced(self, progress: Progress) -> None:
-        pass
-
-    def finished_epoch(self, epoch: Epoch) -> None:
-        pass
 
 
 def run(
@@ -78,14 +49,11 @@ def run(
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
     if out is not None:
         check_new(Path(out))  # before the work, though it is made after it
-    trainer = Trainer(workload, step, cache, watcher or Silent(), log_placement)
-    trainer.checkpoint_every_s = checkpoint_every_s
-    try:
+    with explained(workload), Trainer(workload, step, cache, watcher or Silent(), log_placement) as trainer:
+        trainer.checkpoint_every_s = checkpoint_every_s
         if out is not None:
             trainer.directory = new_directory(Path(out))
         return trainer.train()
-    finally:
-        trainer.close()
 
 
 def resume(
@@ -100,14 +68,14 @@ def resume(
     place = resumable_directory(Path(directory))
     checkpoint = load_checkpoint(place)
     workload = with_settings(checkpoint.workload, _allowed(changes or {}, checkpoint.workload, place))
-    trainer = Trainer(workload, _step_like(checkpoint.step_kind, workload), cache, watcher or Silent(), False)
-    trainer.checkpoint_every_s = checkpoint_every_s
-    try:
-        trainer.directory = place
+    if workload.epochs < checkpoint.epoch:
+        raise CheckpointError(f"{place} has done {checkpoint.epoch} epochs already: --epochs {workload.epochs} is less")
+    step = _step_like(checkpoint.step_kind, workload)
+    with explained(workload), Trainer(workload, step, cache, watcher or Silent(), False) as trainer:
+        trainer.checkpoint_every_s = checkpoint_every_s
         trainer.restore(checkpoint, place)
+        trainer.directory = place
         return trainer.train()
-    finally:
-        trainer.close()
 
 
 # What may differ when a run goes on; all else would make it another run.
@@ -143,9 +111,13 @@ class Trainer:
             device, note = choose_device(workload.device)
             dataset = load_data(workload, cache)
             self.parts = assemble(workload, dataset, device)
-            placement = count_operations(self.parts) if log_placement else {}
-            self.evaluator = Evaluator(workload, self.parts.network, dataset, device)
-            self.step, choice = make_step(self.parts, step)
+            try:
+                self.evaluator = Evaluator(workload, self.parts.network, self.parts.phases, dataset, device)
+                self.step, choice = make_step(self.parts, step)
+                placement = count_operations(self.parts) if log_placement else {}
+            except BaseException:
+                self.parts.feeder.close()
+                raise
         self.notes = [note] if note else []
         self.run = Run(
             workload=workload,
@@ -163,19 +135,27 @@ class Trainer:
         self.checkpoint_every_s = CHECKPOINT_EVERY_S
         self.saved_at_s, self.saving_s = 0.0, 0.0
 
-    def close(self) -> None:
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self.step.close()
         self.evaluator.close()
 
     def restore(self, checkpoint: Checkpoint, place: Path) -> None:
+        if self._samples() != checkpoint.samples:
+            before, now = (f"{train:,} + {test:,}" for train, test in (checkpoint.samples, self._samples()))
+            raise CheckpointError(f"{place} is of {before} samples, {self.run.workload.data} now has {now}")
         load_parameters(self.parts.network, checkpoint, place)
         try:
             self.step.load_state(checkpoint.optimizer)
-        except (KeyError, ValueError, RuntimeError) as error:
+            self.score = Score(**checkpoint.score)
+            before = record.from_json(Run, json.loads(checkpoint.record), "record")
+        except PacelineError:
+            raise
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise CheckpointError(f"{place} does not fit: its step was {checkpoint.step_kind} ({error})") from error
         self.epoch, self.next, self.updates = checkpoint.epoch, checkpoint.next_step, checkpoint.updates
-        self.score = Score(**checkpoint.score)
-        before = record.from_json(Run, json.loads(checkpoint.record), "record")
         self.wall_before_s, self.train_s = before.wall_s, before.train_s
         self.rate_before = before.samples_per_s
         self.run = replace(
@@ -185,6 +165,9 @@ class Trainer:
             resumed=before.resumed + 1,
             placement=before.placement,
         )
+
+    def _samples(self) -> tuple[int, int]:
+        return len(self.parts.dataset.train), len(self.parts.dataset.test)
 
     def train(self) -> Run:
         with StopRequest() as stop:
@@ -307,6 +290,7 @@ class Trainer:
                     epoch=self.epoch,
                     next_step=self.next,
                     updates=self.updates,
+                    samples=self._samples(),
                     parameters=parameters,
                     optimizer=self.step.state(),
                     score=dataclasses.asdict(self.score),

@@ -40,6 +40,7 @@ def a_checkpoint(network: nn.Module, **changes) -> Checkpoint:
         epoch=3,
         next_step=7,
         updates=52,
+        samples=(1437, 360),
         parameters=network.state_dict(),
         optimizer={"flat": [{"velocity": torch.arange(5.0)}]},
         score={"loss_sum": 1.5, "samples": 700},

@@ -1,0 +1,153 @@
+"""`paceline measure`: where the time of an iteration goes, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.measure.measurement import Measurement
+
+EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
+
+
+def measure(
+    workload: Annotated[str | None, typer.Argument(help="As for train.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    iterations: Annotated[int, typer.Option(help="How many to run; one in twenty is looked into.")] = 200,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
+    step: Annotated[str, typer.Option(help="auto, plain, flat or compiled.")] = "auto",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for tables, trace and plots.")] = None,
+    link: Annotated[bool, typer.Option("--link", help="Measure this machine's links instead of a workload.")] = False,
+    load: Annotated[Path | None, typer.Option(help="Show a saved measurement again, without running.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Measure every layer's forward, backward and update time."""
+    from paceline.measure.measurement import Measurement
+    from paceline.record import dump
+    from paceline.record import load as load_record
+    from paceline.report.measurement_files import write_measurement, write_tables
+    from paceline.train.directory import check_new, new_directory
+
+    check_json(json)
+    console = console_for(json)
+    if [workload is not None, load is not None, link].count(True) != 1:
+        raise InputError("name a workload to measure, or --load a saved measurement, or --link: one of the three")
+    if link:
+        _measure_links(device or "auto", console, json)
+        return
+    if load is not None:
+        found = load_record(load / "measurement.json" if load.is_dir() else load)
+        if not isinstance(found, Measurement):
+            raise InputError(f"{load} holds a {type(found).__name__.lower()}, not a measurement")
+        write_tables(found, out or (load if load.is_dir() else load.parent))
+    else:
+        assert workload is not None
+        flags = {"data": data, "batch": batch, "device": device, "threads": threads}
+        if out is not None:
+            check_new(out)
+        found = _measure(workload, flags, settings or [], iterations, step, data_dir, console)
+        if out is not None:
+            write_measurement(found, new_directory(out))
+    show(found, console)
+    if out is not None:
+        console.print(f"tables, trace and plots: {out}", markup=False)
+    hand_over(dump(found), json)
+
+
+def _measure_links(device: str, console: Console, json: str | None) -> None:
+    from rich.table import Table
+
+    from paceline.measure.links import measure_links
+    from paceline.record import dump
+    from paceline.step.placement import choose_device
+
+    found = measure_links(choose_device(device)[0])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("link")
+    table.add_column("latency", justify="right")
+    table.add_column("bandwidth", justify="right")
+    for speed in found.links:
+        table.add_row(speed.link, f"{1e6 * speed.latency_s:.1f} µs", f"{speed.bandwidth / 1e9:.2f} GB/s")
+    console.print(table)
+    hand_over(dump(found), json)
+
+
+def _measure(
+    place: str,
+    flags: dict[str, Any],
+    settings: list[str],
+    iterations: int,
+    step: str,
+    data_dir: Path | None,
+    console: Console,
+) -> Measurement:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from paceline.measure.measuring import measure as run
+    from paceline.workload import parse_settings, resolve
+
+    given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings)
+    columns = (TextColumn("measuring"), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=iterations)
+        return run(
+            resolve(place, given),
+            iterations=iterations,
+            step=step,
+            cache=data_dir,
+            watch=lambda done, _: bar.update(task, completed=done),
+        )
+
+
+def show(m: Measurement, console: Console) -> None:
+    """The measurement as a table, and what it means."""
+    from rich.table import Table
+
+    from paceline.measure.advice import advice
+
+    def ms(seconds: float) -> str:
+        return f"{1e3 * seconds:.3f}"
+
+    i = m.iteration_s
+    console.print(
+        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}), step {m.step}: an iteration takes "
+        f"{ms(i.median_s)} ms ({ms(i.p10_s)} to {ms(i.p90_s)})",
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("layer", "kind", "forward", "backward", "update", "share", "GFLOP/s", "GB/s"):
+        table.add_column(column, justify="left" if column in ("layer", "kind") else "right", no_wrap=True)
+    total = sum(m.parts_s.values()) or 1.0
+    for layer in m.layers:
+        if layer.total_s < 5e-4 * total:
+            continue
+        table.add_row(
+            layer.name, layer.kind, ms(layer.forward_s.median_s), ms(layer.backward_s.median_s),
+            ms(layer.update_s.median_s) + ("*" if layer.update_apportioned and layer.parameters else ""),
+            f"{layer.total_s / total:.1%}", f"{layer.achieved_flops / 1e9:.1f}", f"{layer.achieved_bytes / 1e9:.1f}",
+        )  # fmt: skip
+    console.print(table, markup=False, soft_wrap=False)
+    console.print("times in ms; * apportioned by bytes: the update treats all layers at once", markup=False)
+    parts = "  ".join(f"{part} {seconds / total:.1%}" for part, seconds in m.parts_s.items() if seconds > 0)
+    console.print(f"parts: {parts}", markup=False)
+    console.print(
+        f"accounted {m.accounted:.3f}  scale {m.scale:.3f}  overhead {m.overhead:+.1%}  sampled {m.sampled} of "
+        f"{m.iterations}; the device reaches {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
+        markup=False,
+    )
+    for sentence in advice(m):
+        console.print(f"- {sentence}", markup=False)

@@ -1,0 +1,195 @@
+"""Marks at the boundaries of modules: forward by hooks, backward by the nodes that each module's call made.
+
+Every operation recorded for differentiation gets a sequence number. The numbers seen when a module's call begins
+and ends enclose those of its nodes, so each node of the backward pass finds the innermost call that made it; a
+pre-hook on the node then marks where its time begins. Hooks on modules alone cannot do this: they are wrong for
+the first layer, and fail on in-place operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from threading import get_ident
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from paceline.errors import PacelineError
+from paceline.measure.tape import OUTSIDE, RECOMPUTE, Owner, Tape
+
+LEAF = (1 << 64) - 1  # the number that accumulating nodes report
+
+
+def sequence_number() -> int:
+    return int(torch._C._autograd._get_sequence_nr())
+
+
+def in_backward() -> bool:
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+def supported() -> str | None:
+    """Why backward time cannot be attributed with this PyTorch, or None. Both calls are private, so they are tried."""
+    try:
+        x = torch.zeros(1, requires_grad=True, device="cpu")
+        before = sequence_number()
+        with torch.enable_grad():
+            y = x * 2
+        assert y.grad_fn is not None
+        number = y.grad_fn._sequence_nr()
+        in_backward()
+    except (AttributeError, AssertionError) as error:
+        return f"this PyTorch has no sequence numbers ({error})"
+    return None if before <= number < sequence_number() else "this PyTorch counts operations in another way"
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a module: the numbers from `first` up to `end` are of nodes it made, or calls in it made."""
+
+    row: str
+    depth: int
+    before: Owner
+    """Whose time it was when the call began."""
+    first: int
+    end: int | None = None
+    """None while the call lasts."""
+
+
+class ModuleMarks:
+    """While installed, writes a mark to the tape wherever time passes from one module to another."""
+
+    def __init__(self, model: nn.Module, tape: Callable[[], Tape]) -> None:
+        self.model, self.tape = model, tape
+        self.parameter_rows: dict[int, str] = {}
+        self.open: list[Call] = []
+        self.calls: list[Call] = []
+        self.backwards = 0
+        self._in_backward = False
+        self._thread: int | None = None
+        """Numbers count per thread, and a tape has one hand: other threads go unmarked."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Hooks on every module, and on what starts a backward pass."""
+        whole = type(self.model).__name__
+        self.open, self.calls, self.backwards = [], [], 0
+        self.parameter_rows = {id(p): name.rpartition(".")[0] or whole for name, p in self.model.named_parameters()}
+        with ExitStack() as undo:
+            for name, module in self.model.named_modules():
+                enter, leave = self._hooks(name or whole)
+                undo.callback(module.register_forward_pre_hook(enter).remove)
+                undo.callback(module.register_forward_hook(leave, always_call=True).remove)
+            for start in ("backward", "grad"):
+                watched = self._watched(getattr(torch.autograd, start))
+                undo.callback(_unwrap, start, watched)
+                setattr(torch.autograd, start, watched)
+            undo.callback(setattr, self, "_thread", None)
+            self._thread = get_ident()
+            yield
+
+    def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        forward, again = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
+
+        def enter(module: nn.Module, inputs: Any) -> None:
+            if get_ident() != self._thread:
+                return
+            begun, tape = perf_counter_ns(), self.tape()
+            self.open.append(Call(row, len(self.open), tape.current, sequence_number()))
+            tape.mark_since("module", again if in_backward() else forward, begun)
+
+        def leave(module: nn.Module, inputs: Any, output: Any) -> None:
+            if get_ident() != self._thread or not self.open or self.open[-1].row != row:
+                return
+            begun = perf_counter_ns()
+            call = self.open.pop()
+            call.end = sequence_number()
+            self.calls.append(call)
+            self.tape().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
+
+        return enter, leave
+
+    def _after(self, before: Owner, otherwise: Owner) -> Owner:
+        """Who was interrupted goes on: an outer module, a node that recomputes, an update that evaluates a closure."""
+        return before if self.open or in_backward() or before[0] == "update" else otherwise
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward` or `grad` with a mark at every node it will run."""
+
+        @wraps(original)
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            inner = watched.__wrapped__
+            if get_ident() != self._thread:
+                return inner(*arguments, **keywords)
+            begun, tape = perf_counter_ns(), self.tape()
+            before = tape.current
+            ends = arguments[0] if arguments else keywords.get("tensors", keywords.get("outputs"))
+            handles = self._mark_nodes(t.grad_fn for t in tree_leaves(ends) if isinstance(t, Tensor))
+            within, self._in_backward = self._in_backward, True
+            tape.mark_since("walk", ("backward", OUTSIDE), begun)
+            try:
+                return inner(*arguments, **keywords)
+            finally:
+                begun = perf_counter_ns()
+                self._in_backward = within
+                for handle in handles:
+                    handle.remove()
+                self.backwards += 1
+                tape.mark_since("walk", self._after(before, ("other", "")), begun)
+
+        return watched
+
+    def _mark_nodes(self, roots: Iterable[Any]) -> list[Any]:
+        made_by: dict[int, str] = {}
+        now = sequence_number()
+        for call in sorted(self.calls + self.open, key=lambda call: call.depth):  # inner calls overwrite outer ones
+            made_by.update(dict.fromkeys(range(call.first, now if call.end is None else call.end), call.row))
+        handles, seen = [], set()
+        todo = [root for root in roots if root is not None]
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            handles.append(node.register_prehook(self._at_node(self._owner_of(node, made_by))))
+            todo += [following for following, _ in node.next_functions if following is not None]
+        return handles
+
+    def _at_node(self, owner: Owner) -> Callable[..., None]:
+        def stamp(gradients: Any) -> None:
+            # Nodes of a GPU run in a thread of its own while ours waits for them.
+            if self._in_backward:
+                self.tape().mark("node", owner)
+
+        return stamp
+
+    def _owner_of(self, node: Any, made_by: dict[int, str]) -> Owner:
+        """The innermost module call whose numbers enclose the node's; a parameter's own for what it accumulates."""
+        number = node._sequence_nr()
+        if number == LEAF and hasattr(node, "variable"):
+            return "backward", self.parameter_rows.get(id(node.variable), OUTSIDE)
+        return "backward", made_by.get(number, OUTSIDE)
+
+
+def _unwrap(start: str, watched: Any) -> None:
+    """Takes `watched` out of the way to `torch.autograd`'s function, though another clock may have wrapped it since."""
+    outer = getattr(torch.autograd, start)
+    if outer is watched:
+        setattr(torch.autograd, start, watched.__wrapped__)
+        return
+    while outer is not None and getattr(outer, "__wrapped__", None) is not watched:
+        outer = getattr(outer, "__wrapped__", None)
+    if outer is not None:
+        outer.__wrapped__ = watched.__wrapped__
+
+
+def check_supported() -> None:
+    obstacle = supported()
+    if obstacle:
+        raise PacelineError(f"layers cannot be measured: {obstacle}")

@@ -1,0 +1,128 @@
+"""Decides which iterations are instrumented, keeps what they gave, and times all the others untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+
+from torch import nn
+
+from paceline.measure.module_marks import ModuleMarks
+from paceline.measure.shapes import ShapeWatch
+from paceline.measure.tape import Owner, Tape
+from paceline.trace import Trace
+
+SAMPLE_EVERY = 20
+WARM_UP = 5
+KEEP_SAMPLES = 1_000
+KEEP_ITERATIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One instrumented iteration, and how long its untouched neighbours took."""
+
+    number: int
+    owners: dict[Owner, float]
+    wall_s: float
+
+
+@dataclass
+class Session:
+    """The state of a measurement while it runs. `cost_s` is what marks cost outside themselves."""
+
+    model: nn.Module
+    cost_s: dict[str, float]
+    every: int = SAMPLE_EVERY
+    warm_up: int = WARM_UP
+    samples: list[Sample] = field(default_factory=list)
+    walls: list[tuple[int, float, bool]] = field(default_factory=list)
+    last_tape: Tape | None = None
+    trace: Trace | None = None
+    """Of a sampled iteration, where it is more than its tape tells."""
+    backwards: int = 0
+    number: int = 0
+    first_owner: Owner = ("other", "")
+    shapes_known: bool = False
+    """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
+    tape: Tape | None = None
+    _began: int | None = None
+    _wall_every: int = 1
+    _sample_every: int = 1
+
+    def __post_init__(self) -> None:
+        self.shapes = ShapeWatch(self.model)
+        self.marks = ModuleMarks(self.model, self._the_tape)
+        self.extra: list[Callable[[Tape], ExitStack]] = []
+        self._stack = ExitStack()
+
+    def _the_tape(self) -> Tape:
+        assert self.tape is not None
+        return self.tape
+
+    def begin(self) -> None:
+        """Before the first iteration, and after any pause: what was since the last one is no part of an iteration."""
+        self.close()
+        if not self.shapes_known:
+            self.warm_up = max(1, self.warm_up)
+        self._prepare_next()
+
+    def _is_sampled(self, number: int) -> bool:
+        return number >= self.warm_up and (number - self.warm_up) % self.every == self.every // 2
+
+    def _prepare_next(self) -> None:
+        if self.number == 0 and not self.shapes_known:
+            self._stack.enter_context(self.shapes.watching())
+        if self._is_sampled(self.number):
+            self.tape = Tape()
+            self._stack.enter_context(self.marks.installed())
+            for extra in self.extra:
+                self._stack.enter_context(extra(self.tape))
+            self.tape.mark("edge", self.first_owner)
+        self._began = perf_counter_ns()
+
+    def mark(self, owner: Owner) -> None:
+        """From now on the time is `owner`'s; nothing happens in an untouched iteration."""
+        if self.tape is not None:
+            self.tape.mark("edge", owner)
+
+    def end_iteration(self) -> None:
+        """After the last thing an iteration does. One whose beginning was not seen does not count."""
+        ended = perf_counter_ns()
+        if self._began is None:
+            self.begin()
+            return
+        sampled = self.tape is not None
+        if self.tape is not None:
+            self.tape.mark("edge", ("other", ""))
+            self.backwards += self.marks.backwards
+            self._keep_sample(Sample(self.number, self.tape.durations_s(self.cost_s), self.tape.wall_s()))
+            self.last_tape, self.tape = self.tape, None
+        self._stack.close()
+        self._keep_wall((ended - self._began) * 1e-9, sampled)
+        self.number += 1
+        self._prepare_next()
+
+    def close(self) -> None:
+        """Nothing is watched until the next `begin`."""
+        self._stack.close()
+        self.tape = self._began = None
+
+    def _keep_wall(self, seconds: float, sampled: bool) -> None:
+        """Sampled iterations and their neighbours are wanted; of the many others, fewer as the run goes on."""
+        near = any(self._is_sampled(self.number + d) for d in (-1, 0, 1))
+        if self.number >= self.warm_up and (near or self.number % self._wall_every == 0):
+            self.walls.append((self.number, seconds, sampled))
+        if len(self.walls) >= KEEP_ITERATIONS:
+            self._wall_every *= 2
+            kept = {s.number for s in self.samples}
+            self.walls = [w for w in self.walls if w[0] % self._wall_every == 0 or kept & {w[0] - 1, w[0], w[0] + 1}]
+
+    def _keep_sample(self, sample: Sample) -> None:
+        if len(self.samples) >= KEEP_SAMPLES:
+            self.samples = self.samples[::2]
+            self._sample_every *= 2
+        if (sample.number // self.every) % self._sample_every == 0:
+            self.samples.append(sample)

@@ -1,0 +1,38 @@
+"""Whoever wants to know how a run goes on; what the command line draws its progress from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.step.tally import Score
+from paceline.train.run import Epoch, Run
+
+
+@dataclass(frozen=True)
+class Progress:
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    score: Score
+    samples_per_s: float
+
+
+class Watcher(Protocol):
+    def begun(self, run: Run, notes: list[str]) -> None: ...
+
+    def advanced(self, progress: Progress) -> None: ...
+
+    def finished_epoch(self, epoch: Epoch) -> None: ...
+
+
+class Silent:
+    def begun(self, run: Run, notes: list[str]) -> None:
+        pass
+
+    def advanced(self, progress: Progress) -> None:
+        pass
+
+    def finished_epoch(self, epoch: Epoch) -> None:
+        pass

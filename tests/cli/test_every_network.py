@@ -1,0 +1,75 @@
+"""Every built-in network, precision, loss and optimizer trains for a few steps as named on the command line."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import paceline as package
+from paceline.workload import BUILT_IN, LOSSES, OPTIMIZERS
+
+SMALL = {
+    "mlp": ["--data", "digits:64", "--batch", "16"],
+    "dnn": ["--data", "digits:64", "--batch", "16"],
+    "lstm": ["--data", "digits:64", "--batch", "16"],
+    "lenet5": ["--data", "digits:64", "--batch", "16"],
+    "alexnet": ["--data", "synthetic:3x64x64/4:8", "--batch", "4"],
+    "vgg11": ["--data", "synthetic:3x32x32/4:4", "--batch", "4"],
+    "vgg16": ["--data", "synthetic:3x32x32/4:4", "--batch", "4"],
+    "googlenet": ["--data", "synthetic:3x64x64/4:8", "--batch", "4"],
+    "resnet18": ["--data", "synthetic:3x32x32/4:8", "--batch", "4"],
+    "resnet50": ["--data", "synthetic:3x32x32/4:4", "--batch", "4"],
+    "resnet20": ["--data", "synthetic:3x16x16/4:8", "--batch", "4"],
+    "textlstm": ["--data", "text:16", "--batch", "8"],
+    "transformer": ["--data", "text:16", "--batch", "8"],
+}
+ALWAYS = ["--epochs", "1", "--device", "cpu", "--threads", "1"]
+
+
+def trained(paceline, tmp_path, network: str, *arguments: str) -> package.Run:
+    result = paceline("train", network, *SMALL[network], *ALWAYS, "--out", "run", *arguments)
+    assert result.code == 0, result.err
+    run = package.load(tmp_path / "run")
+    assert run.status == "finished" and run.updates == -(-samples(network) // run.workload.batch)
+    assert math.isfinite(run.epochs[0].loss) and math.isfinite(run.test_loss) and 0 <= run.test_accuracy <= 1
+    return run
+
+
+def samples(network: str) -> int:
+    return int(SMALL[network][1].rpartition(":")[2])
+
+
+def test_there_is_small_data_for_every_network():
+    assert SMALL.keys() == BUILT_IN.keys()
+
+
+@pytest.mark.parametrize("network", SMALL)
+def test_networks(paceline, tmp_path, network):
+    run = trained(paceline, tmp_path, network)
+    assert run.conditions.threads == 1 and run.step.kind == "flat"
+
+
+@pytest.mark.parametrize("network", ["dnn", "lstm", "lenet5", "resnet20", "transformer"])
+@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+def test_precisions(paceline, tmp_path, network, precision):
+    run = trained(paceline, tmp_path, network, "--precision", precision)
+    assert run.conditions.precision == precision
+
+
+@pytest.mark.parametrize("network", ["lenet5", "transformer"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses(paceline, tmp_path, network, loss):
+    assert trained(paceline, tmp_path, network, "--set", f"loss={loss}").workload.loss == loss
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("step", ["plain", "flat"])
+def test_optimizers(paceline, tmp_path, optimizer, step):
+    run = trained(paceline, tmp_path, "mlp", "--optimizer", optimizer, "--step", step, "--lr", "0.01")
+    assert run.step.kind == step
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_as_many_threads_as_asked_for(paceline, tmp_path, threads):
+    assert trained(paceline, tmp_path, "mlp", "--threads", str(threads)).conditions.threads == threads

@@ -1,0 +1,22 @@
+"""What a mark costs is measured here and now: something, but little."""
+
+from __future__ import annotations
+
+import torch
+
+from paceline.measure.mark_cost import mark_cost_s
+
+BACKWARD = torch.autograd.backward
+
+
+def test_the_costs_of_marks_are_positive_and_small():
+    costs = mark_cost_s()
+    assert set(costs) == {"module", "node"}
+    assert all(0.0 < cost < 100e-6 for cost in costs.values())
+    assert torch.autograd.backward is BACKWARD
+
+
+def test_they_can_be_measured_where_gradients_are_off():
+    with torch.no_grad():
+        assert mark_cost_s()["node"] > 0.0
+        assert not torch.is_grad_enabled()

@@ -1,0 +1,91 @@
+"""A session samples as it was told, and its memory does not grow with the run."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from paceline.measure.session import KEEP_ITERATIONS, KEEP_SAMPLES, Session
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run(session: Session, iterations: int) -> Session:
+    session.begin()
+    for _ in range(iterations):
+        session.end_iteration()
+    session.close()
+    return session
+
+
+@pytest.mark.parametrize(
+    ("every", "warm_up", "sampled"),
+    [
+        (1, 0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+        (1, 5, [5, 6, 7, 8, 9, 10, 11]),
+        (2, 1, [2, 4, 6, 8, 10]),
+        (5, 3, [5, 10]),
+        (20, 5, []),
+    ],
+)
+def test_these_iterations_are_sampled(every, warm_up, sampled):
+    session = run(Session(nn.Identity(), {}, every=every, warm_up=warm_up), 12)
+    assert [sample.number for sample in session.samples] == sampled
+    first = max(1, warm_up)  # the first iteration tells the shapes
+    assert [(number, was) for number, _, was in session.walls] == [(n, n in sampled) for n in range(first, 12)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory is read from /proc")
+@pytest.mark.parametrize("every", [2, 20])
+def test_memory_is_bounded_over_100_000_iterations(every):
+    before = resident_bytes()
+    session = run(Session(nn.Identity(), {}, every=every), 100_000)
+    assert session.number == 100_000
+    assert resident_bytes() - before < 100e6
+    assert KEEP_SAMPLES / 4 <= len(session.samples) <= KEEP_SAMPLES
+    assert len(session.walls) <= KEEP_ITERATIONS
+
+
+def test_the_lists_stay_short_however_long_the_run(monkeypatch):
+    monkeypatch.setattr("paceline.measure.session.KEEP_SAMPLES", 10)
+    monkeypatch.setattr("paceline.measure.session.KEEP_ITERATIONS", 100)
+    session, most = Session(nn.Identity(), {}, every=4), [0, 0]
+    session.begin()
+    for _ in range(5_000):
+        session.end_iteration()
+        most = [max(most[0], len(session.samples)), max(most[1], len(session.walls))]
+    session.close()
+    assert most[0] <= 10 and most[1] <= 100
+    numbers = [sample.number for sample in session.samples]
+    assert numbers == sorted(set(numbers)) and numbers[0] < 1_000 and numbers[-1] > 4_000
+    gaps = {after - before for before, after in pairwise(numbers)}
+    assert max(gaps) <= 2 * min(gaps)  # evenly over the run
+    kept = {number for number, _, _ in session.walls}
+    assert sum(1 for n in numbers if {n - 1, n + 1} & kept) >= len(numbers) - 1  # each with something to compare
+
+
+def test_backward_passes_are_counted_where_they_were_seen():
+    model = nn.Linear(2, 2)
+    session = Session(model, {}, every=2, warm_up=1)
+    session.begin()
+    for _ in range(7):
+        model(torch.randn(3, 2)).sum().backward()
+        session.end_iteration()
+    session.close()
+    assert len(session.samples) == 3 and session.backwards == 3
+
+
+def test_an_iteration_whose_beginning_was_not_seen_does_not_count():
+    session = run(Session(nn.Identity(), {}, every=2, warm_up=1), 3)
+    session.end_iteration()
+    assert session.number == 3
+    session.end_iteration()
+    assert session.number == 4
+    session.close()
