@@ -94,16 +94,16 @@ class LayerClock:
         """The end of an iteration."""
         if self._closed:
             raise InputError("clock.step() was called after the block of the clock")
-        if _device_of(self.model) != self.device:
-            raise InputError(
-                f"the model was moved from {self.device} to {_device_of(self.model)} while it was measured: "
-                "move it before the clock starts"
-            )
         self._handed_out = False
         self.session.end_iteration()
 
     def _around_update(self, tape: Tape) -> ExitStack:
         """The optimizer's step, with a mark on either side while one iteration is sampled."""
+        if _device_of(self.model) != self.device:  # here, because this is between two iterations
+            raise InputError(
+                f"the model was moved from {self.device} to {_device_of(self.model)} while it was measured: "
+                "move it before the clock starts"
+            )
         stack = ExitStack()
         if self.optimizer is not None:
             stack.callback(around(self.optimizer, "step", tape, ("update", ""), ("other", "")))

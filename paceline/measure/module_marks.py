@@ -62,6 +62,33 @@ class Call:
     """None while the call lasts."""
 
 
+def rows_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules whose time can be told apart, by name. What is compiled runs as one: a hook inside would break it."""
+    rows: dict[str, nn.Module] = {}
+    whole: list[str] = []
+    for name, module in model.named_modules():
+        if any(name.startswith(prefix) for prefix in whole):
+            continue
+        compiled_in_place = module._compiled_call_impl is not None
+        if compiled_in_place or is_compiled(module):
+            whole.append(f"{name}." if name else "")
+        if not compiled_in_place:
+            rows[name or type(model).__name__] = module
+    return rows
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether it is what `torch.compile` made of a module."""
+    return "_orig_mod" in module._modules
+
+
+def _row_above(parameter: str, rows: dict[str, nn.Module], whole: str) -> str:
+    above = parameter.rpartition(".")[0]
+    while above and above not in rows:
+        above = above.rpartition(".")[0]
+    return above or whole
+
+
 class ModuleMarks:
     """While installed, writes a mark to the tape wherever time passes from one module to another."""
 
@@ -80,10 +107,11 @@ class ModuleMarks:
         """Hooks on every module, and on what starts a backward pass."""
         whole = type(self.model).__name__
         self.open, self.calls, self.backwards = [], [], 0
-        self.parameter_rows = {id(p): name.rpartition(".")[0] or whole for name, p in self.model.named_parameters()}
+        rows = rows_of(self.model)
+        self.parameter_rows = {id(p): _row_above(name, rows, whole) for name, p in self.model.named_parameters()}
         with ExitStack() as undo:
-            for name, module in self.model.named_modules():
-                enter, leave = self._hooks(name or whole)
+            for row, module in rows.items():
+                enter, leave = self._hooks(row)
                 undo.callback(module.register_forward_pre_hook(enter).remove)
                 undo.callback(module.register_forward_hook(leave, always_call=True).remove)
             for start in ("backward", "grad"):

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
-from paceline.measure.module_marks import in_backward
+from paceline.measure.module_marks import in_backward, is_compiled, rows_of
 
 
 @dataclass
@@ -41,7 +41,7 @@ class ShapeWatch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """What was counted before is forgotten."""
-        rows = {name or type(self.model).__name__: module for name, module in self.model.named_modules()}
+        rows = rows_of(self.model)
         self._trained = False
         self.layers = {row: LayerShape(type(module).__name__) for row, module in rows.items()}
         handles = [m.register_forward_hook(self._count(self.layers[row]), with_kwargs=True) for row, m in rows.items()]
@@ -56,7 +56,7 @@ class ShapeWatch:
         """Afterwards, because a lazy module has none before its first call. A tied one is its first owner's."""
         seen: set[int] = set()
         for row, module in rows.items():
-            for parameter in module.parameters(recurse=False):
+            for parameter in module.parameters(recurse=is_compiled(module)):
                 if id(parameter) in seen or is_lazy(parameter):
                     continue
                 seen.add(id(parameter))
@@ -68,11 +68,11 @@ class ShapeWatch:
             if in_backward():
                 return  # recomputed for a checkpoint
             shape.calls += 1
-            if list(module.children()):
+            if list(module.children()) and not is_compiled(module):
                 return  # its work is its children's
             read, written = _tensors((inputs, keywords)), _tensors(output)
             shape.activation_bytes += _bytes(written)
-            shape.bytes += _bytes(read) + _bytes(written) + _bytes(module.parameters(recurse=False))
+            shape.bytes += _bytes(read) + _bytes(written) + _bytes(module.parameters())
             flops, trains = flops_of_call(module, read, written), any(p.requires_grad for p in module.parameters())
             shape.flops += flops
             shape.backward_flops += flops * (trains + (self._trained or any(t.requires_grad for t in read)))

@@ -23,10 +23,11 @@ from paceline.train.directory import check_new, new_directory, resumable_directo
 from paceline.train.evaluate import Evaluator
 from paceline.train.failures import explained
 from paceline.train.placement_log import count_operations
+from paceline.train.resuming import resumed_step, resumed_workload
 from paceline.train.run import Epoch, Run
 from paceline.train.stopping import StopRequest
 from paceline.train.watcher import Progress, Silent, Watcher
-from paceline.workload import Workload, with_settings
+from paceline.workload import Workload
 
 CHUNK_S = 0.2  # the loop looks up this often: progress, signals, checkpoints
 CHECKPOINT_EVERY_S = 20.0
@@ -67,36 +68,13 @@ def resume(
     """Goes on with the run in `directory` from its last checkpoint."""
     place = resumable_directory(Path(directory))
     checkpoint = load_checkpoint(place)
-    workload = with_settings(checkpoint.workload, _allowed(changes or {}, checkpoint.workload, place))
-    if workload.epochs < checkpoint.epoch:
-        raise CheckpointError(f"{place} has done {checkpoint.epoch} epochs already: --epochs {workload.epochs} is less")
-    step = _step_like(checkpoint.step_kind, workload)
+    workload = resumed_workload(checkpoint, changes or {}, place)
+    step = resumed_step(checkpoint, workload)
     with explained(workload), Trainer(workload, step, cache, watcher or Silent(), False) as trainer:
         trainer.checkpoint_every_s = checkpoint_every_s
         trainer.restore(checkpoint, place)
         trainer.directory = place
         return trainer.train()
-
-
-# What may differ when a run goes on; all else would make it another run.
-CHANGEABLE = ("epochs", "device", "threads")
-
-
-def _allowed(changes: dict[str, Any], saved: Workload, place: Path) -> dict[str, Any]:
-    asked = with_settings(saved, changes)
-    for field in dataclasses.fields(Workload):
-        before, after = getattr(saved, field.name), getattr(asked, field.name)
-        if before != after and field.name not in CHANGEABLE:
-            other = "of another network: " if field.name == "network" else "of another run: "
-            raise CheckpointError(f"{place} is {other}its {field.name} is {before!r}, not {after!r}")
-    return {key: getattr(asked, key) for key in CHANGEABLE}
-
-
-def _step_like(kind: str, workload: Workload) -> str:
-    """A graph cannot go on without its GPU, but the flat step can take over its state."""
-    if kind == "graph" and choose_device(workload.device)[0].type != "cuda":
-        return "flat"
-    return kind
 
 
 class Trainer:

@@ -39,9 +39,7 @@ def train(rank: int, size: int, folder: Path) -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_layers_are_measured_in_every_process(size, tmp_path):
     if size == 1:
-        threads = torch.get_num_threads()
         train(0, 1, tmp_path)
-        torch.set_num_threads(threads)
     else:
         torch.multiprocessing.spawn(train, (size, tmp_path), nprocs=size)
     for rank in range(size):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -64,9 +63,9 @@ def test_the_next_one_is_the_first_that_is_free(tmp_path):
         ("x" * 200, "x" * 60 + "-1"),
     ],
 )
-def test_a_name_becomes_one_word_inside_the_parent(name, word):
-    found = next_directory(name, Path("runs"))
-    assert found.parent == Path("runs") and found.name == word
+def test_a_name_becomes_one_word_inside_the_parent(name, word, tmp_path):
+    found = next_directory(name, tmp_path / "runs")
+    assert found.parent == tmp_path / "runs" and found.name == word
 
 
 def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
