@@ -43,8 +43,8 @@ class LayerClock:
         every: int = SAMPLE_EVERY,
         warm_up: int = WARM_UP,
     ) -> None:
-        if every < 1 or warm_up < 0:
-            raise InputError(f"every={every} should be at least 1 and warm_up={warm_up} at least 0")
+        if every < 2 or warm_up < 0:
+            raise InputError(f"every={every} should be at least 2 and warm_up={warm_up} at least 0")
         check_supported()
         self.model, self.optimizer = model, optimizer
         self.device = _device_of(model)

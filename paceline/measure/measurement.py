@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from paceline.trace import Trace
@@ -51,9 +52,9 @@ class IterationTime:
     number: int
     seconds: float
     sampled: bool
-    loss: float = float("nan")
-    top_1: float = float("nan")
-    top_n: float = float("nan")
+    loss: float = math.nan
+    top_1: float = math.nan
+    top_n: float = math.nan
 
 
 @dataclass(frozen=True)

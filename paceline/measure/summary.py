@@ -47,7 +47,7 @@ def summarise(
         )
     typical = median(untouched.values()) if untouched else session.samples[0].wall_s
     beside = {s.number: _neighbours_s(s.number, untouched, typical) for s in session.samples}
-    factors = {s.number: beside[s.number] / sum(s.owners.values()) for s in session.samples}
+    factors = {s.number: beside[s.number] / _all_s(s) for s in session.samples}
     named = [sum(t for (part, _), t in s.owners.items() if part != "other") / beside[s.number] for s in session.samples]
     iteration = spread(list(untouched.values()) or [typical])
     parts = _parts_s(session.samples, factors, typical)
@@ -90,11 +90,15 @@ def _parts_s(samples: list[Sample], factors: dict[int, float], typical: float) -
     """Each part's share of an iteration, times the typical one; the shares are made to add up to one."""
     shares = {}
     for part in PARTS:
-        shares[part] = median(
-            sum(t for (owner, _), t in s.owners.items() if owner == part) / sum(s.owners.values()) for s in samples
-        )
+        share = median(sum(t for (owner, _), t in s.owners.items() if owner == part) / _all_s(s) for s in samples)
+        shares[part] = max(0.0, share)
     whole = sum(shares.values())
-    return {part: typical * max(0.0, share) / whole for part, share in shares.items()}
+    return {part: typical * share / whole for part, share in shares.items()}
+
+
+def _all_s(sample: Sample) -> float:
+    """What the owners have together; marks taken off an iteration of next to nothing could leave less than it."""
+    return max(1e-9, sum(sample.owners.values()))
 
 
 def _idle_causes_s(samples: list[Sample]) -> dict[str, float]:
