@@ -46,7 +46,8 @@ class CompiledStep(FlatStep):
         phase = self.phases[0]
         phase.lr.fill_(self.parts.rate(phase.phase, self.epoch, self.next))
         buffers = dict(self.parts.network.named_buffers())
-        loss, output = self.whole(phase.flat.buffer, phase.state, buffers, phase.lr, *batch)
+        with torch.no_grad():
+            loss, output = self.whole(phase.flat.buffer, phase.state, buffers, phase.lr, *batch)
         return Outcome(loss, (), output)
 
     def _whole(self) -> FunctionType:
@@ -82,8 +83,7 @@ class CompiledStep(FlatStep):
 def _with_own_code(function: FunctionType) -> FunctionType:
     """The same function under a code object of its own: the compiler counts its attempts by code object."""
     code = function.__code__.replace()
-    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    return torch.no_grad()(copy)
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
 
 
 def check_compiler() -> str | None:
