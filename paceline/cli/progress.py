@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from paceline.cli.download_bar import DownloadBar
 from paceline.train.run import Epoch, Run
 from paceline.train.watcher import Progress as Advance
 
@@ -27,19 +28,23 @@ class TerminalWatcher:
             transient=True,
             disable=not console.is_terminal,
         )
+        self.downloads = DownloadBar(console)
         self.run: Run | None = None
         self.task = self.bar.add_task("", total=None, visible=False, epoch="", loss="", accuracy="", rate="", left="")
 
     def __enter__(self) -> TerminalWatcher:
-        self.bar.start()
+        self.downloads.__enter__()  # a terminal has room for one bar at a time; training comes after fetching
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.downloads.__exit__(kind, error, traceback)
         self.bar.stop()
 
     def begun(self, run: Run, notes: list[str]) -> None:
+        self.downloads.__exit__(None, None, None)
+        self.bar.start()
         self.run = run
         w, c = run.workload, run.conditions
         for note in notes:

@@ -117,7 +117,7 @@ def start(
 def _run(workload: Workload, out: Path, options: dict[str, Any], watcher: TerminalWatcher) -> Run:
     from paceline.train import trainer
 
-    return trainer.run(workload, out=out, watcher=watcher, **options)
+    return trainer.run(workload, out=out, watcher=watcher, progress=watcher.downloads, **options)
 
 
 def _resume(
@@ -128,4 +128,4 @@ def _resume(
 
     if place is not None:  # what was named again must be what was saved
         given = {"network": resolve(place, given).network, **given_by(place), **given}
-    return trainer.resume(directory, changes=given, watcher=watcher, **options)
+    return trainer.resume(directory, changes=given, watcher=watcher, progress=watcher.downloads, **options)

@@ -59,7 +59,7 @@ def time_parts(run: Run) -> list[tuple[str, float, float]]:
     total = max((span.end_s for span in spans), default=0.0)
     if not total:
         return []
-    names = {"prepare": "preparing data and step", "train": "training", "validate": "validating"}
+    names = {"load": "loading data", "prepare": "preparing the step", "train": "training", "validate": "validating"}
     inside = sum(s.duration_s for s in spans if s.what == "checkpoint" and _within_training(run, s.start_s))
     seconds = {what: run.trace.total_s(what) for what in run.trace.whats()}
     if "train" in seconds:

@@ -41,6 +41,7 @@ def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
             raise WorkloadError(f"{workload.network} returns a workload; name its network instead")
         if not isinstance(made, nn.Module):
             raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
+        _check_settings_apply(workload)
         network = made
     elif not dataset.classes:
         raise NetworkError(
@@ -88,6 +89,19 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
     network.to(device).train()
     _check_fit(workload, network, dataset, device)
     return network
+
+
+def _check_settings_apply(workload: Workload) -> None:
+    """A network of the user's own is taken as it is; a setting that could not take effect is better refused."""
+    given = {
+        "dropout": workload.dropout is not None,
+        "activation": workload.activation is not None,
+        "init": workload.init != "default",
+        "options": bool(workload.options),
+    }
+    for key, is_given in given.items():
+        if is_given:
+            raise WorkloadError(f"{key} is for built-in networks; set it inside {workload.network} itself")
 
 
 def set_threads(workload: Workload, network: nn.Module, dataset: Dataset) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paceline import record, user_code
+from paceline import data, record, user_code
+from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Diverged, Interrupted, PacelineError, WorkloadError
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
@@ -40,17 +41,22 @@ def run(
     step: str = "auto",
     out: str | Path | None = None,
     cache: Path | None = None,
+    progress: data.Progress | None = None,
     watcher: Watcher | None = None,
     log_placement: bool = False,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
-    """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there."""
+    """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
+
+    `progress` is told of downloads, `watcher` of the training.
+    """
     module = user_code.importing()
     if module:
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
     if out is not None:
         check_new(Path(out))  # before the work, though it is made after it
-    with explained(workload), Trainer(workload, step, cache, watcher or Silent(), log_placement) as trainer:
+    recorder, dataset = _loaded(workload, cache, progress)
+    with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), log_placement) as trainer:
         trainer.checkpoint_every_s = checkpoint_every_s
         if out is not None:
             trainer.directory = new_directory(Path(out))
@@ -62,6 +68,7 @@ def resume(
     *,
     changes: dict[str, Any] | None = None,
     cache: Path | None = None,
+    progress: data.Progress | None = None,
     watcher: Watcher | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
@@ -70,24 +77,35 @@ def resume(
     checkpoint = load_checkpoint(place)
     workload = resumed_workload(checkpoint, changes or {}, place)
     step = resumed_step(checkpoint, workload)
-    with explained(workload), Trainer(workload, step, cache, watcher or Silent(), False) as trainer:
+    recorder, dataset = _loaded(workload, cache, progress)
+    with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), False) as trainer:
         trainer.checkpoint_every_s = checkpoint_every_s
         trainer.restore(checkpoint, place)
         trainer.directory = place
         return trainer.train()
 
 
+def _loaded(workload: Workload, cache: Path | None, progress: data.Progress | None) -> tuple[Recorder, Dataset]:
+    """The data, and the recorder whose clock began with loading them."""
+    recorder = Recorder()
+    with recorder.span("load"), explained(workload):
+        return recorder, load_data(workload, cache, progress)
+
+
 class Trainer:
     def __init__(
-        self, workload: Workload, step: str, cache: Path | None, watcher: Watcher, log_placement: bool
+        self,
+        workload: Workload,
+        dataset: Dataset,
+        step: str,
+        recorder: Recorder,
+        watcher: Watcher,
+        log_placement: bool,
     ) -> None:
-        self.recorder = Recorder()
-        self.recorder.now()
-        self.watcher = watcher
+        self.recorder, self.watcher = recorder, watcher
         self.directory: Path | None = None
         with self.recorder.span("prepare"):
             device, note = choose_device(workload.device)
-            dataset = load_data(workload, cache)
             self.parts = assemble(workload, dataset, device)
             try:
                 self.evaluator = Evaluator(workload, self.parts.network, self.parts.phases, dataset, device)

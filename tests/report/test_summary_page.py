@@ -173,7 +173,7 @@ def test_a_run_that_has_not_begun_has_a_page_too():
 def test_times_add_up_to_the_wall_clock_and_the_rest_is_shown():
     parts = {what: seconds for what, seconds, _ in time_parts(a_run())}
     assert parts == {
-        "preparing data and step": 0.5,
+        "preparing the step": 0.5,
         "writing checkpoints": 0.5,
         "training": 1.75,  # two seconds, less the checkpoint written meanwhile
         "validating": 1.0,
