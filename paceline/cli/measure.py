@@ -123,8 +123,9 @@ def show(m: Measurement, console: Console) -> None:
         return f"{1e3 * seconds:.3f}"
 
     i = m.iteration_s
+    console.print(f"step {m.conditions.get('step', m.step)}", markup=False)
     console.print(
-        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}), step {m.step}: an iteration takes "
+        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}): an iteration takes "
         f"{ms(i.median_s)} ms ({ms(i.p10_s)} to {ms(i.p90_s)})",
         markup=False,
     )

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import torch
 
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError
 from paceline.measure.gpu_session import run_in_blocks
 from paceline.measure.mark_cost import mark_cost_s
 from paceline.measure.measurement import IterationTime, Measurement
@@ -48,12 +48,13 @@ def measure(
     if iterations < 20:
         raise InputError(f"iterations={iterations} are too few to tell anything: at least 20")
     device, _ = choose_device(workload.device)
-    workload = replace(workload, epochs=max(workload.epochs, 1_000_000))  # as many as the iterations need
     parts = assemble(workload, load_data(workload, cache), device)
     on_gpu = device.type == "cuda"
     if on_gpu and step in ("graph", "compiled"):
-        raise PacelineError(f"a {step} step on a GPU cannot be looked into yet: use --step flat or plain")
+        raise InputError(f"a {step} step on a GPU cannot be looked into yet: use --step flat or plain")
     taken, choice = make_step(parts, "flat" if on_gpu and step == "auto" else step)
+    if on_gpu and step == "auto":
+        choice = replace(choice, reason="training would capture it as a graph, which cannot be looked into yet")
     warm_up = max(5, min(20, iterations // 10))
     every = max(2, min(SAMPLE_EVERY, (iterations - warm_up) // LEAST_SAMPLES))
     session = Session(parts.network, mark_cost_s(), every, warm_up)
