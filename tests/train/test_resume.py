@@ -97,8 +97,9 @@ def test_sigkill_at_random_moments(tmp_path: Path) -> None:
     while True:
         while not (place / "checkpoint.pt").exists() and started.poll() is None:
             time.sleep(0.01)
-        time.sleep(choose.uniform(0.0, 2.5 if kills < 6 else 60))
-        if started.poll() is None:
+        try:
+            started.wait(timeout=choose.uniform(0.0, 2.5) if kills < 6 else 120)
+        except subprocess.TimeoutExpired:
             os.kill(started.pid, signal.SIGKILL)
             kills += 1
         if started.wait() == 0:
