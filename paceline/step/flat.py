@@ -49,7 +49,7 @@ class FlatPhase:
                 fused_update(rule, flat.views, gradients, self.velocities, lr)
             else:
                 update(rule, flat.buffer, flat.gather(outcome.gradients), self.state, lr)
-        return outcome
+        return Outcome(outcome.loss, (), outcome.output)  # the gradients have served; a large network's are let go here
 
     def load_state(self, saved: dict[str, Tensor]) -> None:
         if saved.keys() != self.state.keys():
