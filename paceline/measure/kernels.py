@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 
 import torch
@@ -35,26 +34,6 @@ class Kernel:
 @dataclass
 class KernelTrace:
     kernels: list[Kernel] = field(default_factory=list)
-
-    @property
-    def busy_s(self) -> float:
-        """Time in which at least one kernel ran."""
-        return sum(end - start for start, end in self.merged()) * 1e-9
-
-    @property
-    def idle_s(self) -> float:
-        """The gaps between kernels, from the first to the last."""
-        spans = self.merged()
-        return sum(after[0] - before[1] for before, after in pairwise(spans)) * 1e-9
-
-    def merged(self) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = []
-        for kernel in sorted(self.kernels, key=lambda k: k.start):
-            if spans and kernel.start <= spans[-1][1]:
-                spans[-1] = (spans[-1][0], max(spans[-1][1], kernel.end))
-            else:
-                spans.append((kernel.start, kernel.end))
-        return spans
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _shared_memory() -> LinkSpeed:
 def _disk(directory: Path) -> list[LinkSpeed]:
     """Writing with the data really on the disk, and reading with the system's cache emptied of the file."""
     content = os.urandom(1 << 20) * (LARGE_BYTES >> 20)
-    with tempfile.NamedTemporaryFile(dir=directory, prefix="paceline-link-") as file:
+    with tempfile.TemporaryFile(dir=directory) as file:  # it has no name, so nothing is left even by SIGKILL
         descriptor = file.fileno()
 
         def write(data: bytes) -> None:

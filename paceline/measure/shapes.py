@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
 from paceline.measure.module_marks import in_backward, is_compiled, rows_of
+from paceline.step.arithmetic import flops_of_call
 
 
 @dataclass
@@ -88,17 +89,3 @@ def _tensors(values: Any) -> list[Tensor]:
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def flops_of_call(module: nn.Module, read: list[Tensor], written: list[Tensor]) -> float:
-    """Multiplications and additions of a layer's forward call."""
-    if not written:
-        return 0.0
-    if isinstance(module, nn.Linear):
-        return 2.0 * module.in_features * written[0].numel()
-    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return 2.0 * module.weight[0].numel() * written[0].numel()
-    if isinstance(module, nn.RNNBase) and read:
-        steps = read[0].numel() // module.input_size
-        return 2.0 * steps * sum(p.numel() for p in module.parameters() if p.dim() > 1)
-    return float(written[0].numel())

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from paceline.errors import WorkloadError
+from paceline.step.arithmetic import flops_of
 from paceline.workload import Workload
 
 
@@ -59,35 +58,6 @@ def choose_threads(asked: int, network: nn.Module, sample: Tensor, batch: int) -
         return asked
     small = flops_of(network, sample) * batch <= ONE_THREAD_UP_TO_FLOPS
     return 1 if small else available_cores()
-
-
-def flops_of(network: nn.Module, sample: Tensor) -> float:
-    """Multiplications and additions of a forward pass on one sample, in the layers that do most of them."""
-    total = 0.0
-
-    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
-        nonlocal total
-        if isinstance(layer, nn.RNNBase):
-            total += 2.0 * sum(p.numel() for p in layer.parameters()) * inputs[0].shape[1 if layer.batch_first else 0]
-        elif isinstance(layer, nn.Linear):
-            total += 2.0 * layer.in_features * output.numel()
-        else:
-            total += 2.0 * layer.weight[0].numel() * output.numel()  # type: ignore[index]
-
-    layers = [m for m in network.modules() if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.RNNBase)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    mode = network.training
-    network.eval()
-    try:
-        with torch.no_grad():
-            network(sample)
-    except Exception:
-        return math.inf  # it does not run on this; whoever trains it will say why
-    finally:
-        network.train(mode)
-        for hook in hooks:
-            hook.remove()
-    return total
 
 
 def free_memory_bytes(device: torch.device) -> int:
