@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import logging
+import os
 import warnings
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -22,14 +23,17 @@ from paceline.errors import PacelineError
 from paceline.step.placement import choose_device
 from paceline.train.conditions import current_conditions
 
-NAMES = ("epoch", "auto", "folder")
+NAMES = ("epoch", "auto", "folder", "measure", "virtual")
+USUAL = NAMES[:3]  # measuring takes as long as all of these
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; none: {', '.join(USUAL)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
     parser.add_argument("--rounds", type=int, help="default: as many as fit the time, at most 7")
+    parser.add_argument("--networks", nargs="+", default=[], metavar="NETWORK", help="for measure; default: all")
+    parser.add_argument("--pairs", type=int, default=20, help="for measure: blocks with and without the clock")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every single measurement there")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, proves nothing")
     given = parser.parse_args()
@@ -38,19 +42,21 @@ def main() -> None:
             parser.error(f"no benchmark {name!r}: one of {', '.join(NAMES)}")
     if given.rounds is not None and given.rounds < 1:
         parser.error(f"--rounds {given.rounds}: at least 1")
+    if given.pairs < 1:
+        parser.error(f"--pairs {given.pairs}: at least 1")
     try:
         device, _ = choose_device(given.device or "auto")
     except PacelineError as error:
         parser.error(str(error))
     _quieten()
-    options = Options(device, given.rounds, given.quick)
+    options = Options(device, given.rounds, given.quick, tuple(given.networks), given.pairs)
     conditions = _conditions(device)
     show(" · ".join(f"{key} {value}" for key, value in conditions.items()))
     if options.quick:
         show("Quick: sizes too small and rounds too few for conclusions.")
     results = {}
     with empty_compiler_cache():
-        for name in given.names or NAMES:
+        for name in given.names or USUAL:
             start_s = perf_counter()
             results[name] = importlib.import_module(f"benchmarks.{name}").run(options)
             show(f"({name} took {perf_counter() - start_s:.0f} s)\n")
@@ -75,6 +81,7 @@ def _version(package: str) -> str:
 def _quieten() -> None:
     """Peers greet, advise and warn; between the rows of a table that helps nobody."""
     warnings.filterwarnings("ignore")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     for name in ("lightning", "lightning.fabric", "lightning.pytorch", "accelerate"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

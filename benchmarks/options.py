@@ -15,6 +15,10 @@ class Options:
     rounds: int | None
     """None: as many as fit the time."""
     quick: bool
+    networks: tuple[str, ...] = ()
+    """For `measure`; none: all of the device."""
+    pairs: int = 20
+    """For `measure`: blocks with the clock, each compared with one without it."""
 
 
 def digits_of_28(count: int) -> str:

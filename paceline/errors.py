@@ -5,6 +5,7 @@
     ├── Interrupted              exit 130 stopped by the user; the run can go on
     └── InputError (ValueError)  exit 2   what was asked for cannot be done as asked
         ├── WorkloadError                 a key, a value or a name of a workload
+        ├── StrategyError                 a strategy that is unknown, or does not fit its workers
         ├── DataError                     a data set that is missing, corrupt or unsuitable
         ├── NetworkError                  a network that does not fit the data, or does not exist
         ├── RecordError                   a record that cannot be read
@@ -37,6 +38,10 @@ class InputError(PacelineError, ValueError):
 
 
 class WorkloadError(InputError):
+    pass
+
+
+class StrategyError(InputError):
     pass
 
 

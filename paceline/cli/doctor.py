@@ -30,7 +30,8 @@ def examine() -> dict[str, str]:
     from paceline import data
     from paceline.step.compiled import check_compiler
     from paceline.step.placement import available_cores, free_memory_bytes
-    from paceline.train.conditions import device_name, own_version
+    from paceline.step.placement import device_name
+    from paceline.train.conditions import own_version
 
     cpu = torch.device("cpu")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

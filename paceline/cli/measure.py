@@ -12,8 +12,10 @@ from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from paceline.measure.measurement import Measurement
+    from paceline.measure.measurement import LayerTime, Measurement
+    from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
 
@@ -39,6 +41,7 @@ def measure(
     from paceline.measure.measurement import Measurement
     from paceline.record import dump
     from paceline.record import load as load_record
+    from paceline.report.experiment_table import experiment_of, saved_experiment
     from paceline.report.measurement_files import write_measurement, write_tables
     from paceline.train.directory import check_new, new_directory
 
@@ -53,15 +56,20 @@ def measure(
         found = load_record(load / "measurement.json" if load.is_dir() else load)
         if not isinstance(found, Measurement):
             raise InputError(f"{load} holds a {type(found).__name__.lower()}, not a measurement")
-        write_tables(found, out or (load if load.is_dir() else load.parent))
+        place = load if load.is_dir() else load.parent
+        write_tables(found, out or place, saved_experiment(place / "experiment.csv"))
     else:
         assert workload is not None
         flags = {"data": data, "batch": batch, "device": device, "threads": threads}
         if out is not None:
             check_new(out)
-        found = _measure(workload, flags, settings or [], iterations, step, data_dir, console)
+        resolved = _resolved(workload, flags, settings or [])
+        found = _measure(resolved, iterations, step, data_dir, console)
         if out is not None:
-            write_measurement(found, new_directory(out))
+            from paceline.train.measured_validation import time_validation
+
+            experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
+            write_measurement(found, new_directory(out), experiment)
     show(found, console)
     if out is not None:
         console.print(f"tables, trace and plots: {out}", markup=False)
@@ -86,26 +94,22 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
     hand_over(dump(found), json)
 
 
-def _measure(
-    place: str,
-    flags: dict[str, Any],
-    settings: list[str],
-    iterations: int,
-    step: str,
-    data_dir: Path | None,
-    console: Console,
-) -> Measurement:
+def _resolved(place: str, flags: dict[str, Any], settings: list[str]) -> Workload:
+    from paceline.workload import parse_settings, resolve
+
+    return resolve(place, {key: value for key, value in flags.items() if value is not None} | parse_settings(settings))
+
+
+def _measure(workload: Workload, iterations: int, step: str, data_dir: Path | None, console: Console) -> Measurement:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from paceline.measure.measuring import measure as run
-    from paceline.workload import parse_settings, resolve
 
-    given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings)
     columns = (TextColumn("measuring"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=iterations)
         return run(
-            resolve(place, given),
+            workload,
             iterations=iterations,
             step=step,
             cache=data_dir,
@@ -115,12 +119,7 @@ def _measure(
 
 def show(m: Measurement, console: Console) -> None:
     """The measurement as a table, and what it means."""
-    from rich.table import Table
-
     from paceline.measure.advice import advice
-
-    def ms(seconds: float) -> str:
-        return f"{1e3 * seconds:.3f}"
 
     i = m.iteration_s
     console.print(f"step {m.conditions.get('step', m.step)}", markup=False)
@@ -129,22 +128,16 @@ def show(m: Measurement, console: Console) -> None:
         f"{ms(i.median_s)} ms ({ms(i.p10_s)} to {ms(i.p90_s)})",
         markup=False,
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("layer", "kind", "forward", "backward", "update", "share", "GFLOP/s", "GB/s"):
-        table.add_column(column, justify="left" if column in ("layer", "kind") else "right", no_wrap=True)
     total = sum(m.parts_s.values()) or 1.0
-    for layer in m.layers:
-        if layer.total_s < 5e-4 * total:
-            continue
-        table.add_row(
-            layer.name, layer.kind, ms(layer.forward_s.median_s), ms(layer.backward_s.median_s),
-            ms(layer.update_s.median_s) + ("*" if layer.update_apportioned and layer.parameters else ""),
-            f"{layer.total_s / total:.1%}", f"{layer.achieved_flops / 1e9:.1f}", f"{layer.achieved_bytes / 1e9:.1f}",
-        )  # fmt: skip
-    console.print(table, markup=False, soft_wrap=False)
+    console.print(_layer_table(m.layers, total), markup=False, soft_wrap=False)
     console.print("times in ms; * apportioned by bytes: the update treats all layers at once", markup=False)
+    if m.apart:
+        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.apart_s)} ms:", markup=False)
+        console.print(_layer_table(m.apart, m.apart_s), markup=False, soft_wrap=False)
     parts = "  ".join(f"{part} {seconds / total:.1%}" for part, seconds in m.parts_s.items() if seconds > 0)
     console.print(f"parts: {parts}", markup=False)
+    if m.hidden_communication_s:
+        console.print(f"communication hidden beside computing: {ms(m.hidden_communication_s)} ms", markup=False)
     console.print(
         f"accounted {m.accounted:.3f}  scale {m.scale:.3f}  overhead {m.overhead:+.1%}  sampled {m.sampled} of "
         f"{m.iterations}; the device reaches {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
@@ -152,3 +145,24 @@ def show(m: Measurement, console: Console) -> None:
     )
     for sentence in advice(m):
         console.print(f"- {sentence}", markup=False)
+
+
+def ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"
+
+
+def _layer_table(layers: tuple[LayerTime, ...], total_s: float) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("layer", "kind", "forward", "backward", "update", "share", "GFLOP/s", "GB/s"):
+        table.add_column(column, justify="left" if column in ("layer", "kind") else "right", no_wrap=True)
+    for layer in layers:
+        if layer.total_s < 5e-4 * total_s:
+            continue
+        table.add_row(
+            layer.name, layer.kind, ms(layer.forward_s.median_s), ms(layer.backward_s.median_s),
+            ms(layer.update_s.median_s) + ("*" if layer.update_apportioned and layer.parameters else ""),
+            f"{layer.total_s / total_s:.1%}", f"{layer.achieved_flops / 1e9:.1f}", f"{layer.achieved_bytes / 1e9:.1f}",
+        )  # fmt: skip
+    return table

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions, takes
 from paceline.errors import PacelineError, WorkloadError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from paceline.cli.progress import TerminalWatcher
+    from paceline.measure.measurement import Measurement
+    from paceline.train.measured_training import TrainingClock
     from paceline.train.run import Run
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=0.2 --out runs/lenet"
 
 
+@takes(strategy=StrategyOptions, cluster=ClusterOptions, driver=DriverOptions)
 def train(
     workload: Annotated[
         str | None,
@@ -41,11 +48,16 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Directory of the run; runs/NAME-N if not given.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure every layer as it trains.")] = False,
     log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
     checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 20.0,
     json: JsonOption = None,
+    *,
+    strategy: StrategyOptions,
+    cluster: ClusterOptions,
+    driver: DriverOptions,
 ) -> None:
-    """Train a network; the run is saved and can be resumed."""
+    """Train a network, in this process or distributed; the run is saved and can be resumed."""
     from paceline.workload import parse_settings
 
     flags = {
@@ -61,9 +73,12 @@ def train(
     if resume is not None and out is not None:
         raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
     options: dict[str, Any] = {"cache": data_dir, "checkpoint_every_s": checkpoint_every}
-    if resume is None:
+    distributed = Distributed(strategy, cluster, driver)
+    if distributed.asked_for and (step != "auto" or log_placement or measure):
+        raise WorkloadError("--step, --log-placement and --measure are for training in one process, without a strategy")
+    if resume is None and not distributed.asked_for:
         options |= {"step": step, "log_placement": log_placement}
-    start(workload, given, out=out, resume=resume, options=options, json=json)
+    start(workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed)
 
 
 def start(
@@ -74,11 +89,13 @@ def start(
     out: Path | None = None,
     resume: Path | None = None,
     options: dict[str, Any] | None = None,
+    measure: bool = False,
     json: str | None = None,
+    distributed: Distributed | None = None,
 ) -> Path:
     """Trains or goes on training with progress on the terminal, and writes the summary page.
 
-    Without `out` the run is kept in runs/NAME-N.
+    Without `out` the run is kept in runs/NAME-N; what `measure` finds goes into a folder of it.
     """
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump, load
@@ -88,14 +105,19 @@ def start(
 
     check_json(json)
     console = console_for(json)
+    clock = _new_clock() if measure else None
+    options = {**(options or {}), "clock": clock}
+    several = distributed is not None and distributed.asked_for
+    if distributed is not None and several:
+        distributed.check(resuming=resume is not None)
     if resume is not None:
         directory = resume
-        work = partial(_resume, directory, place, given, options or {})
+        work = partial(_resume, directory, place, given, options, distributed)
     else:
         assert place is not None
         workload = resolve(place, given)
         directory = out or next_directory(name or f"{workload.network}-{workload.data}")
-        work = partial(_run, workload, directory, options or {})
+        work = partial(_run, workload, directory, options, distributed if several else None)
     watcher = TerminalWatcher(console)
     try:
         with watcher:
@@ -104,28 +126,70 @@ def start(
         if watcher.run is not None:
             with suppress(PacelineError):  # what ended the run is what is to be said
                 write_summary(load(directory), directory)
+                if clock is not None:
+                    _write_measurement(clock, load(directory), directory)
         elif resume is None and out is None:
             remove_if_empty(directory)
         raise
     page = write_summary(run, directory)
     console.print(closing_table(run))
     console.print(f"run: {directory}   summary: {page}", markup=False)
+    if clock is not None:
+        _show_measurement(clock, run, directory, console)
     hand_over(dump(run), json)
     return page
 
 
-def _run(workload: Workload, out: Path, options: dict[str, Any], watcher: TerminalWatcher) -> Run:
+def _new_clock() -> TrainingClock:
+    from paceline.train.measured_training import TrainingClock
+
+    return TrainingClock()
+
+
+def _show_measurement(clock: TrainingClock, run: Run, directory: Path, console: Console) -> None:
+    from paceline.cli.measure import show
+
+    found, place = _write_measurement(clock, run, directory)
+    console.print()
+    show(found, console)
+    console.print(f"tables, trace and plots: {place}", markup=False)
+
+
+def _write_measurement(clock: TrainingClock, run: Run, directory: Path) -> tuple[Measurement, Path]:
+    """Into the folder `measure` of the run; one that is there from before a resumption is left as it is."""
+    from paceline.report.experiment_table import experiment_of_run
+    from paceline.report.measurement_files import write_measurement
+
+    found = clock.measurement()
+    names = ("measure" if number == 1 else f"measure-{number}" for number in count(1))
+    place = next(directory / name for name in names if not (directory / name).exists())
+    write_measurement(found, place, experiment_of_run(run, clock.quarters, directory))
+    return found, place
+
+
+def _run(
+    workload: Workload, out: Path, options: dict[str, Any], distributed: Distributed | None, watcher: TerminalWatcher
+) -> Run:
     from paceline.train import trainer
 
+    if distributed is not None:
+        return distributed.run(workload, out, watcher, progress=watcher.downloads, **options)
     return trainer.run(workload, out=out, watcher=watcher, progress=watcher.downloads, **options)
 
 
 def _resume(
-    directory: Path, place: str | None, given: dict[str, Any], options: dict[str, Any], watcher: TerminalWatcher
+    directory: Path,
+    place: str | None,
+    given: dict[str, Any],
+    options: dict[str, Any],
+    distributed: Distributed | None,
+    watcher: TerminalWatcher,
 ) -> Run:
     from paceline.train import trainer
     from paceline.workload import given_by, resolve
 
     if place is not None:  # what was named again must be what was saved
         given = {"network": resolve(place, given).network, **given_by(place), **given}
+    if distributed is not None and distributed.goes_on(directory):
+        return distributed.resume(directory, given, watcher, progress=watcher.downloads, **options)
     return trainer.resume(directory, changes=given, watcher=watcher, progress=watcher.downloads, **options)

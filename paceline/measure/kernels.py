@@ -1,28 +1,25 @@
 """What a GPU did while a block of iterations ran: every kernel, when it was launched, and when it ran.
 
 Kernel times do not grow when the host is slowed down by being watched, so a layer's time on a GPU is that of
-its kernels. Which layer a kernel belongs to is told by the moment of its launch on the host's clock.
+its kernels. Whose a kernel is, is told by the moment of its launch on the host's clock.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from statistics import median
+from typing import Any, NamedTuple
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd import DeviceType
+from torch.autograd.profiler import profile
 
 from paceline.measure.tape import Owner, Tape
 
 PROBES = 8
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One piece of work on the device; times in nanoseconds of the host's `perf_counter`."""
 
     name: str
@@ -30,50 +27,64 @@ class Kernel:
     start: int
     end: int
 
+    @property
+    def copies(self) -> bool:
+        return "Memcpy HtoD" in self.name
 
-@dataclass
-class KernelTrace:
-    kernels: list[Kernel] = field(default_factory=list)
+    @property
+    def communicates(self) -> bool:
+        return "nccl" in self.name.lower()
 
 
-@contextmanager
-def traced(device: torch.device) -> Iterator[KernelTrace]:
-    """Fills the trace when the block ends. The device is idle at both ends."""
-    trace = KernelTrace()
-    probe = torch.zeros(1, device=device)
-    torch.cuda.synchronize(device)
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        around = []
+class Tracing:
+    """Watches the device from `start` to `stop`, which gives the kernels in the order of their launches."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._probe = torch.zeros(1, device=device)
+        self._profiler: profile | None = None
+        self._around: list[tuple[int, int]] = []
+
+    def start(self) -> None:
+        """The device is not waited for: one that idles for a moment is faster for a while after it."""
+        self._profiler = profile(use_cpu=False, use_device="cuda", use_kineto=True)
+        self._profiler.__enter__()
+        self._around = []
         for _ in range(PROBES):  # launches whose moment is known, to align the two clocks
             before = time.perf_counter_ns()
-            probe.zero_()
-            around.append((before, time.perf_counter_ns()))
-        torch.cuda.synchronize(device)
-        yield trace
-        torch.cuda.synchronize(device)
-    _fill(trace, profiler, around)
+            self._probe.zero_()
+            self._around.append((before, time.perf_counter_ns()))
 
-
-def _fill(trace: KernelTrace, profiler: profile, around: list[tuple[int, int]]) -> None:
-    assert profiler.profiler is not None and profiler.profiler.kineto_results is not None
-    events = profiler.profiler.kineto_results.events()
-    launches: dict[int, int] = {}
-    work = []
-    for event in events:
-        if "CUDA" in str(event.device_type()):
-            work.append((event.name(), event.correlation_id(), event.start_ns(), event.duration_ns()))
-        elif event.name().startswith(("cudaLaunch", "cuLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch")):
-            launches[event.correlation_id()] = event.start_ns()
-    work.sort(key=lambda w: w[2])
-    probes = sorted(launches[w[1]] for w in work if w[1] in launches)[:PROBES]
-    if len(probes) < PROBES:
-        return
-    shift = _shift(probes, around)
-    first = probes[-1]
-    for name, correlation, start, duration in work:
-        launched = launches.get(correlation)
-        if launched is not None and launched > first:
-            trace.kernels.append(Kernel(name, launched + shift, start + shift, start + duration + shift))
+    def stop(self) -> list[Kernel]:
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            return []
+        torch.cuda.synchronize(self.device)
+        profiler.__exit__(None, None, None)
+        assert profiler.kineto_results is not None
+        on_device: list[Any] = []
+        on_host: list[Any] = []
+        for event in profiler.kineto_results.events():
+            (on_device if event.device_type() == DeviceType.CUDA else on_host).append(event)
+        wanted = {event.correlation_id() for event in on_device}
+        launches = {}
+        for event in on_host:
+            correlation = event.correlation_id()
+            if correlation in wanted:
+                launches[correlation] = event.start_ns()
+        known = []
+        for event in on_device:
+            launched = launches.get(event.correlation_id())
+            if launched is not None:  # else it was launched before the trace began
+                known.append((launched, event.start_ns(), event.duration_ns(), event.name()))
+        known.sort()
+        if len(known) < PROBES:
+            return []
+        shift = _shift([launched for launched, *_ in known[:PROBES]], self._around)
+        return [
+            Kernel(name, launched + shift, start + shift, start + duration + shift)
+            for launched, start, duration, name in known[PROBES:]
+        ]
 
 
 def _shift(launches: list[int], around: list[tuple[int, int]]) -> int:
@@ -83,46 +94,52 @@ def _shift(launches: list[int], around: list[tuple[int, int]]) -> int:
     return (low + high) // 2
 
 
-def attribute(trace: KernelTrace, tapes: list[Tape]) -> list[dict[Owner, float]]:
-    """For each iteration's tape, the seconds of device work by owner; of kernels that overlap, the first counts."""
-    results: list[dict[Owner, float]] = [{} for _ in tapes]
+def owners_by_launch(kernels: list[Kernel], tapes: list[Tape]) -> list[tuple[int, Owner]]:
+    """For every kernel the iteration (number of a tape) and the owner at whose time it was launched."""
     starts = [tape.marks[0][2] for tape in tapes]
     moments = [[mark[3] for mark in tape.marks] for tape in tapes]
-    covered = 0
-    for kernel in sorted(trace.kernels, key=lambda k: k.start):
-        alone = max(0, kernel.end - max(kernel.start, covered))
-        covered = max(covered, kernel.end)
-        number = bisect_right(starts, kernel.launched) - 1
-        if number < 0:
-            continue
-        tape = tapes[number]
+    found = []
+    for kernel in kernels:
+        number = max(0, bisect_right(starts, kernel.launched) - 1)
         place = max(0, bisect_right(moments[number], kernel.launched) - 1)
-        owner = tape.marks[place][1]
-        if "Memcpy HtoD" in kernel.name:
-            owner = ("copy", "")
-        elif "nccl" in kernel.name.lower():
-            owner = ("communicate", "")
-        results[number][owner] = results[number].get(owner, 0.0) + alone * 1e-9
-    return results
+        found.append((number, owner_of(kernel, tapes[number].marks[place][1])))
+    return found
 
 
-def launch_cost_s(device: torch.device, launches: int = 1_000, rounds: int = 5) -> float:
-    """What being traced adds to a launch, on the host: small kernels one after another, with and without."""
-    x = torch.zeros(64, device=device)
+def owner_of(kernel: Kernel, otherwise: Owner) -> Owner:
+    """A copy of data and communication are told by what they are, not by who was at work."""
+    if kernel.copies:
+        return "copy", ""
+    return ("communicate", "") if kernel.communicates else otherwise
 
-    def burst() -> float:
-        torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        for _ in range(launches):
-            x.add_(1.0)
-        seconds = time.perf_counter() - start
-        torch.cuda.synchronize(device)
-        return seconds
 
-    costs = []
-    for _ in range(rounds):
-        plain = burst()
-        with traced(device):
-            watched = burst()
-        costs.append((watched - plain) / launches)
-    return max(0.0, median(costs))
+def alone_s(kernels: list[Kernel]) -> list[float]:
+    """Each kernel's part of the time: of those that overlap the first counts, and communication only where it is
+    alone, which is where it is exposed."""
+    seconds = [0.0] * len(kernels)
+    computing: list[tuple[int, int]] = []
+    for hidden_last in (False, True):
+        covered = 0
+        for number in sorted(range(len(kernels)), key=lambda n: kernels[n].start):
+            kernel = kernels[number]
+            if kernel.communicates is not hidden_last:
+                continue
+            start = max(kernel.start, covered)
+            covered = max(covered, kernel.end)
+            if not hidden_last:
+                seconds[number] = max(0, kernel.end - start) * 1e-9
+                if kernel.end > start:
+                    computing.append((start, kernel.end))
+            else:
+                seconds[number] = _outside(start, kernel.end, computing) * 1e-9
+    return seconds
+
+
+def _outside(start: int, end: int, busy: list[tuple[int, int]]) -> int:
+    """How much of an interval lies outside of busy ones, which are sorted and apart."""
+    left = max(0, end - start)
+    place = max(0, bisect_right(busy, (start, start)) - 1)
+    while place < len(busy) and busy[place][0] < end:
+        left -= max(0, min(end, busy[place][1]) - max(start, busy[place][0]))
+        place += 1
+    return max(0, left)

@@ -18,7 +18,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError
+from paceline.measure.gpu_session import SAMPLED_SHARE, GpuSession
 from paceline.measure.mark_cost import mark_cost_s
 from paceline.measure.measurement import Measurement
 from paceline.measure.memory import peak_memory_bytes
@@ -27,7 +28,7 @@ from paceline.measure.rates import device_rates
 from paceline.measure.session import SAMPLE_EVERY, WARM_UP, Session
 from paceline.measure.summary import summarise
 from paceline.measure.tape import OUTSIDE, Tape, around
-from paceline.step.placement import processor_name
+from paceline.step.placement import device_name
 
 T = TypeVar("T")
 
@@ -48,13 +49,18 @@ class LayerClock:
         check_supported()
         self.model, self.optimizer = model, optimizer
         self.device = _device_of(model)
-        if self.device.type != "cpu":
-            raise PacelineError(f"the layer clock runs on the CPU so far; the model is on {self.device}")
-        self.session = Session(model, mark_cost_s(), every, warm_up)
+        self.session = self._session(every, warm_up)
         self.session.extra.append(self._around_update)
         self.batch = 0
         self._handed_out = False
         self._closed = False
+
+    def _session(self, every: int, warm_up: int) -> Session:
+        if self.device.type == "cpu":
+            return Session(self.model, mark_cost_s(), every, warm_up)
+        if self.device.type != "cuda":
+            raise InputError(f"the layer clock knows the CPU and CUDA devices; the model is on {self.device}")
+        return GpuSession(self.model, self.device, every=max(2, every * SAMPLED_SHARE // SAMPLE_EVERY))
 
     def __enter__(self) -> LayerClock:
         self.session.first_owner = ("forward", OUTSIDE)
@@ -123,7 +129,7 @@ class LayerClock:
             name=name or type(self.model).__name__,
             batch=self.batch,
             device=str(self.device),
-            device_name=processor_name(),
+            device_name=device_name(self.device),
             step="plain",
             peak_memory_bytes=peak_memory_bytes(self.device),
             conditions={"threads": str(torch.get_num_threads()), "torch": torch.__version__},

@@ -95,6 +95,11 @@ class Measurement:
     peak_memory_bytes: int
     idle_causes_s: dict[str, float] = field(default_factory=dict)
     """Why the device was idle, by seconds of an iteration, before any scaling."""
+    hidden_communication_s: float = 0.0
+    """Communication of an iteration that ran beside computing and so cost nothing."""
+    apart: tuple[LayerTime, ...] = ()
+    """Where the step that runs cannot be looked into: the layers of the plain step, which add up to `apart_s`."""
+    apart_s: float = 0.0
     conditions: dict[str, str] = field(default_factory=dict)
     kept: tuple[IterationTime, ...] = ()
     samples: tuple[LayerSample, ...] = ()

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from paceline.errors import PacelineError
@@ -54,6 +55,8 @@ class Call:
     """One call of a module: the numbers from `first` up to `end` are of nodes it made, or calls in it made."""
 
     row: str
+    thread: int
+    """Numbers count per thread."""
     depth: int
     before: Owner
     """Whose time it was when the call began."""
@@ -94,19 +97,22 @@ class ModuleMarks:
 
     def __init__(self, model: nn.Module, tape: Callable[[], Tape]) -> None:
         self.model, self.tape = model, tape
+        self.communicates = any(isinstance(module, DistributedDataParallel) for module in model.modules())
+        """Whether gradients are exchanged as they come."""
         self.parameter_rows: dict[int, str] = {}
         self.open: list[Call] = []
         self.calls: list[Call] = []
         self.backwards = 0
         self._in_backward = False
         self._thread: int | None = None
-        """Numbers count per thread, and a tape has one hand: other threads go unmarked."""
+        """A tape has one hand. Other threads go unmarked, but for those that run a backward pass while this one
+        waits for it: a GPU's nodes, and what they compute again."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Hooks on every module, and on what starts a backward pass."""
         whole = type(self.model).__name__
-        self.open, self.calls, self.backwards = [], [], 0
+        self.forget()
         rows = rows_of(self.model)
         self.parameter_rows = {id(p): _row_above(name, rows, whole) for name, p in self.model.named_parameters()}
         with ExitStack() as undo:
@@ -122,18 +128,23 @@ class ModuleMarks:
             self._thread = get_ident()
             yield
 
+    def forget(self) -> None:
+        """What was called so far belongs to an iteration that is over."""
+        self.open, self.calls, self.backwards = [], [], 0
+
     def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
         forward, again = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
 
         def enter(module: nn.Module, inputs: Any) -> None:
-            if get_ident() != self._thread:
+            thread = get_ident()
+            if not self._may_mark(thread):
                 return
             begun, tape = perf_counter_ns(), self.tape()
-            self.open.append(Call(row, len(self.open), tape.current, sequence_number()))
+            self.open.append(Call(row, thread, len(self.open), tape.current, sequence_number()))
             tape.mark_since("module", again if in_backward() else forward, begun)
 
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
-            if get_ident() != self._thread or not self.open or self.open[-1].row != row:
+            if not self._may_mark(get_ident()) or not self.open or self.open[-1].row != row:
                 return
             begun = perf_counter_ns()
             call = self.open.pop()
@@ -142,6 +153,9 @@ class ModuleMarks:
             self.tape().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
 
         return enter, leave
+
+    def _may_mark(self, thread: int) -> bool:
+        return self._thread is not None and (thread == self._thread or (self._in_backward and in_backward()))
 
     def _after(self, before: Owner, otherwise: Owner) -> Owner:
         """Who was interrupted goes on: an outer module, a node that recomputes, an update that evaluates a closure."""
@@ -153,7 +167,7 @@ class ModuleMarks:
         @wraps(original)
         def watched(*arguments: Any, **keywords: Any) -> Any:
             inner = watched.__wrapped__
-            if get_ident() != self._thread:
+            if not self._may_mark(get_ident()):
                 return inner(*arguments, **keywords)
             begun, tape = perf_counter_ns(), self.tape()
             before = tape.current
@@ -175,8 +189,9 @@ class ModuleMarks:
 
     def _mark_nodes(self, roots: Iterable[Any]) -> list[Any]:
         made_by: dict[int, str] = {}
-        now = sequence_number()
-        for call in sorted(self.calls + self.open, key=lambda call: call.depth):  # inner calls overwrite outer ones
+        now, thread = sequence_number(), get_ident()
+        mine = (call for call in self.calls + self.open if call.thread == thread)
+        for call in sorted(mine, key=lambda call: call.depth):  # inner calls overwrite outer ones
             made_by.update(dict.fromkeys(range(call.first, now if call.end is None else call.end), call.row))
         handles, seen = [], set()
         todo = [root for root in roots if root is not None]
@@ -186,11 +201,14 @@ class ModuleMarks:
                 continue
             seen.add(node)
             handles.append(node.register_prehook(self._at_node(self._owner_of(node, made_by))))
+            if self.communicates and hasattr(node, "variable"):
+                # The gradient is handed over to be exchanged, and after the last one the exchange is waited for.
+                handles.append(node.register_hook(self._at_node(("communicate", ""))))
             todo += [following for following, _ in node.next_functions if following is not None]
         return handles
 
     def _at_node(self, owner: Owner) -> Callable[..., None]:
-        def stamp(gradients: Any) -> None:
+        def stamp(*gradients: Any) -> None:
             # Nodes of a GPU run in a thread of its own while ours waits for them.
             if self._in_backward:
                 self.tape().mark("node", owner)

@@ -14,7 +14,7 @@ from paceline.measure.shapes import ShapeWatch
 from paceline.measure.tape import Owner, Tape
 from paceline.trace import Trace
 
-SAMPLE_EVERY = 20
+SAMPLE_EVERY = 40
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
 KEEP_ITERATIONS = 100_000
@@ -42,9 +42,13 @@ class Session:
     last_tape: Tape | None = None
     trace: Trace | None = None
     """Of a sampled iteration, where it is more than its tape tells."""
+    hidden_s: float = 0.0
+    """Communication beside computing, of a sampled iteration; what is not hidden is a part of its own."""
     backwards: int = 0
     number: int = 0
     first_owner: Owner = ("other", "")
+    stride: int = 1
+    """How many iterations a sample is the mean of."""
     shapes_known: bool = False
     """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
     tape: Tape | None = None
@@ -56,6 +60,7 @@ class Session:
         self.shapes = ShapeWatch(self.model)
         self.marks = ModuleMarks(self.model, self._the_tape)
         self.extra: list[Callable[[Tape], ExitStack]] = []
+        """Marks beside those at modules, for one iteration at a time."""
         self._stack = ExitStack()
 
     def _the_tape(self) -> Tape:
@@ -72,36 +77,61 @@ class Session:
     def _is_sampled(self, number: int) -> bool:
         return number >= self.warm_up and (number - self.warm_up) % self.every == self.every // 2
 
+    def _is_prepared(self, number: int) -> bool:
+        """Putting marks in place leaves the caches cold, so it is done an iteration before the one that counts."""
+        return self.every >= 4 and self._is_sampled(number + 1)
+
     def _prepare_next(self) -> None:
         if self.number == 0 and not self.shapes_known:
             self._stack.enter_context(self.shapes.watching())
-        if self._is_sampled(self.number):
+        if self._is_prepared(self.number) or (self._is_sampled(self.number) and self.tape is None):
             self.tape = Tape()
             self._stack.enter_context(self.marks.installed())
             for extra in self.extra:
                 self._stack.enter_context(extra(self.tape))
+        if self.tape is not None:
             self.tape.mark("edge", self.first_owner)
         self._began = perf_counter_ns()
+
+    @property
+    def current(self) -> int | None:
+        """The number of the iteration under way; None before the first that counts."""
+        return self.number
+
+    @property
+    def first_sample(self) -> int:
+        """How many iterations come before the first that is looked into."""
+        return self.warm_up + self.every // 2
 
     def mark(self, owner: Owner) -> None:
         """From now on the time is `owner`'s; nothing happens in an untouched iteration."""
         if self.tape is not None:
             self.tape.mark("edge", owner)
 
-    def end_iteration(self) -> None:
-        """After the last thing an iteration does. One whose beginning was not seen does not count."""
+    def end_iteration(self, count: int = 1) -> None:
+        """After the last thing an iteration does (`count`: that many at once, on a device that takes them so).
+
+        One whose beginning was not seen does not count.
+        """
         ended = perf_counter_ns()
         if self._began is None:
             self.begin()
             return
         sampled = self.tape is not None
-        if self.tape is not None:
+        if self.tape is not None and self._is_sampled(self.number):
             self.tape.mark("edge", ("other", ""))
             self.backwards += self.marks.backwards
             self._keep_sample(Sample(self.number, self.tape.durations_s(self.cost_s), self.tape.wall_s()))
             self.last_tape, self.tape = self.tape, None
-        self._stack.close()
-        self._keep_wall((ended - self._began) * 1e-9, sampled)
+            self._stack.close()
+        elif self.tape is not None:
+            self.tape.marks.clear()
+            self.marks.forget()
+        else:
+            self._stack.close()
+        near = any(self._is_sampled(self.number + d) for d in (-1, 0, 1))
+        if self.number >= self.warm_up:
+            self._keep_wall(self.number, (ended - self._began) * 1e-9, sampled, near)
         self.number += 1
         self._prepare_next()
 
@@ -110,11 +140,13 @@ class Session:
         self._stack.close()
         self.tape = self._began = None
 
-    def _keep_wall(self, seconds: float, sampled: bool) -> None:
-        """Sampled iterations and their neighbours are wanted; of the many others, fewer as the run goes on."""
-        near = any(self._is_sampled(self.number + d) for d in (-1, 0, 1))
-        if self.number >= self.warm_up and (near or self.number % self._wall_every == 0):
-            self.walls.append((self.number, seconds, sampled))
+    def finish(self) -> None:
+        """Before the samples are read: what is still on its way is waited for."""
+
+    def _keep_wall(self, number: int, seconds: float, sampled: bool, near: bool) -> None:
+        """Sampled iterations and those near them are wanted; of the many others, fewer as the run goes on."""
+        if near or number % self._wall_every == 0:
+            self.walls.append((number, seconds, sampled))
         if len(self.walls) >= KEEP_ITERATIONS:
             self._wall_every *= 2
             kept = {s.number for s in self.samples}

@@ -5,6 +5,7 @@ Neighbours share the machine's mood, so the ratio of the two is steady where the
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from statistics import median, quantiles
 
 from paceline.errors import PacelineError
@@ -12,7 +13,7 @@ from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, 
 from paceline.measure.rates import DeviceRates
 from paceline.measure.session import Sample, Session
 from paceline.measure.shapes import LayerShape
-from paceline.measure.tape import OUTSIDE, PARTS, RECOMPUTE, Tape
+from paceline.measure.tape import PARTS, RECOMPUTE, Tape
 from paceline.trace import Span, Trace
 
 KEEP_IN_RECORD = 2_000
@@ -39,14 +40,15 @@ def summarise(
     conditions: dict[str, str],
 ) -> Measurement:
     """The measurement of a finished session."""
+    session.finish()
     untouched = {number: seconds for number, seconds, sampled in session.walls if not sampled}
     if not session.samples:
         raise PacelineError(
-            f"no iteration was sampled: {session.number} are too few, the first sample comes after "
-            f"{session.warm_up + session.every // 2}"
+            f"no iteration was sampled: {session.number} are too few, the first sample comes after {session.first_sample}"
         )
     typical = median(untouched.values()) if untouched else session.samples[0].wall_s
-    beside = {s.number: _neighbours_s(s.number, untouched, typical) for s in session.samples}
+    numbers = sorted(untouched)
+    beside = {s.number: _neighbours_s(s.number, numbers, untouched, typical) for s in session.samples}
     factors = {s.number: beside[s.number] / _all_s(s) for s in session.samples}
     named = [sum(t for (part, _), t in s.owners.items() if part != "other") / beside[s.number] for s in session.samples]
     iteration = spread(list(untouched.values()) or [typical])
@@ -59,7 +61,7 @@ def summarise(
         device_name=device_name,
         step=step,
         iterations=session.number,
-        sampled=len(session.samples),
+        sampled=len(session.samples) * session.stride,
         iteration_s=iteration,
         parts_s=parts,
         accounted=median(named),
@@ -73,12 +75,15 @@ def summarise(
         kept=tuple(IterationTime(*wall) for wall in _evenly(session.walls)),
         samples=_layer_samples(session),
         idle_causes_s=_idle_causes_s(session.samples),
+        hidden_communication_s=session.hidden_s,
         trace=session.trace or _trace(session.last_tape, device),
     )
 
 
-def _neighbours_s(number: int, untouched: dict[int, float], typical: float) -> float:
-    near = [untouched[n] for n in (number - 2, number - 1, number + 1, number + 2) if n in untouched]
+def _neighbours_s(number: int, numbers: list[int], untouched: dict[int, float], typical: float) -> float:
+    """The two untouched iterations before a sampled one, and the two after it."""
+    place = bisect_left(numbers, number)
+    near = [untouched[n] for n in numbers[max(0, place - 2) : place + 2]]
     return median(near) if near else typical
 
 
@@ -119,7 +124,7 @@ def _layers(
     all_bytes = sum(shape.parameter_bytes for shape in session.shapes.layers.values()) or 1
     layers = []
     for name in _layer_names(session):
-        shape = session.shapes.layers.get(name, LayerShape("outside" if OUTSIDE in name else "recompute"))
+        shape = session.shapes.layers.get(name, LayerShape("recompute" if RECOMPUTE in name else "outside"))
 
         def of(part: str, name: str = name) -> Spread:
             """Relative to the neighbours first, so that the machine's drift does not widen the spread."""

@@ -17,6 +17,7 @@ Owner = tuple[str, str]
 PARTS = ("load", "copy", "forward", "backward", "update", "communicate", "idle", "other")
 OUTSIDE = "(outside any module)"
 RECOMPUTE = "(recomputed)"
+SCORE = "(loss and accuracy)"
 
 
 @dataclass
@@ -63,11 +64,11 @@ def around(thing: Any, method: str, tape: Tape, inside: Owner, after: Owner) -> 
 
     @wraps(original)  # a scheduler looks for its own attribute on an optimizer's step
     def marked(*arguments: Any, **keywords: Any) -> Any:
-        tape.mark("edge", inside)
+        tape.mark("around", inside)
         try:
             return original(*arguments, **keywords)
         finally:
-            tape.mark("edge", after)
+            tape.mark("around", after)
 
     def undo() -> None:
         if own is None:

@@ -46,10 +46,11 @@ class Parts:
         schedule = parse_schedule(phase.rule.schedule)
         return learning_rate(phase.rule.lr, schedule, update, self.updates_per_epoch, self.workload.epochs)
 
-    def seed(self, epoch: int, step: int) -> None:
+    def seed(self, epoch: int, step: int, worker: int | None = None) -> None:
         """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
         if self.random:
-            self.generator.manual_seed(mix(_epoch_seed(self.workload.seed, self.feeder.order.worker, epoch), step))
+            worker = self.feeder.order.worker if worker is None else worker
+            self.generator.manual_seed(mix(_epoch_seed(self.workload.seed, worker, epoch), step))
 
 
 def has_own_code(workload: Workload) -> bool:

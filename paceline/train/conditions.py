@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from paceline.step.placement import available_cores, processor_name
+from paceline.step.placement import available_cores, device_name
 from paceline.train.run import Conditions
 
 
@@ -23,12 +23,6 @@ def current_conditions(device: torch.device, precision: str) -> Conditions:
         paceline=own_version(),
         platform=f"{platform.system()} {platform.machine()}",
     )
-
-
-def device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return processor_name()
 
 
 def own_version() -> str:

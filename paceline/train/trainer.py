@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
@@ -30,6 +30,9 @@ from paceline.train.stopping import StopRequest
 from paceline.train.watcher import Progress, Silent, Watcher
 from paceline.workload import Workload
 
+if TYPE_CHECKING:  # a run that is not measured imports nothing of measuring
+    from paceline.train.measured_training import TrainingClock
+
 CHUNK_S = 0.2  # the loop looks up this often: progress, signals, checkpoints
 CHECKPOINT_EVERY_S = 20.0
 CHECKPOINT_SHARE = 0.02  # checkpoints may take this much of the time
@@ -43,12 +46,13 @@ def run(
     cache: Path | None = None,
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
+    clock: TrainingClock | None = None,
     log_placement: bool = False,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
 
-    `progress` is told of downloads, `watcher` of the training.
+    `progress` is told of downloads, `watcher` of the training; `clock` measures its layers.
     """
     module = user_code.importing()
     if module:
@@ -58,6 +62,7 @@ def run(
     recorder, dataset = _loaded(workload, cache, progress)
     with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), log_placement) as trainer:
         trainer.checkpoint_every_s = checkpoint_every_s
+        trainer.measure_with(clock)
         if out is not None:
             trainer.directory = new_directory(Path(out))
         return trainer.train()
@@ -70,9 +75,10 @@ def resume(
     cache: Path | None = None,
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
+    clock: TrainingClock | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
-    """Goes on with the run in `directory` from its last checkpoint."""
+    """Goes on with the run in `directory` from its last checkpoint; `clock` measures what is left of it."""
     place = resumable_directory(Path(directory))
     checkpoint = load_checkpoint(place)
     workload = resumed_workload(checkpoint, changes or {}, place)
@@ -81,6 +87,7 @@ def resume(
     with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), False) as trainer:
         trainer.checkpoint_every_s = checkpoint_every_s
         trainer.restore(checkpoint, place)
+        trainer.measure_with(clock)
         trainer.directory = place
         return trainer.train()
 
@@ -130,6 +137,7 @@ class Trainer:
         self.chunk = 1
         self.checkpoint_every_s = CHECKPOINT_EVERY_S
         self.saved_at_s, self.saving_s = 0.0, 0.0
+        self.clock: TrainingClock | None = None
 
     def __enter__(self) -> Trainer:
         return self
@@ -161,6 +169,13 @@ class Trainer:
             resumed=before.resumed + 1,
             placement=before.placement,
         )
+
+    def measure_with(self, clock: TrainingClock | None) -> None:
+        """What is left of the run is measured; without a clock nothing changes."""
+        if clock is not None:
+            left = self.run.workload.epochs * self.parts.updates_per_epoch - self.updates
+            with self.recorder.span("prepare"):
+                self.clock, self.step = clock, clock.watch(self.step, self.run.step, left)
 
     def _samples(self) -> tuple[int, int]:
         return len(self.parts.dataset.train), len(self.parts.dataset.test)
@@ -210,6 +225,8 @@ class Trainer:
         self.next += count
         self.updates += count
         self.train_s += seconds
+        if self.clock is not None:
+            self.clock.quarters.add(count, seconds)
         if self.chunk > 1:
             self.timed_s += seconds
             self.timed_samples += score.samples

@@ -56,6 +56,8 @@ def test_the_tables_have_the_promised_columns(measured):
     (experiment,) = rows_of(measured / "experiment.csv")
     times = [float(experiment[f"at_{percent}_percent_s"]) for percent in (25, 50, 75, 100)]
     assert times == sorted(times) and times[-1] == float(experiment["training_s"]) > 0
+    assert float(experiment["validation_s"]) > 0 and experiment["validation"] == "one validation of 360 samples"
+    assert experiment["output"] == str(measured) and experiment["setting_data"] == "digits"
 
 
 def test_the_trace_opens_as_a_chrome_trace(measured):

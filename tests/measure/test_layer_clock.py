@@ -59,8 +59,9 @@ def test_a_loop_in_three_lines(model, optimizer):
     assert [layer.name for layer in measured.layers if layer.parameters] == ["0", "2"]
     assert {"0", "1", "2", "Sequential", OUTSIDE} == {layer.name for layer in measured.layers}
     assert sum(measured.parts_s.values()) == pytest.approx(measured.iteration_s.median_s)
-    for part in ("load", "forward", "backward", "update"):
+    for part in ("forward", "backward", "update"):
         assert measured.parts_s[part] > 0.0
+    assert measured.parts_s["load"] >= 0.0  # of a list: less than what a mark may cost on a busy machine
     assert measured.trace.spans and measured.overhead > -1.0
 
 

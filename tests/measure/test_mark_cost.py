@@ -11,8 +11,9 @@ BACKWARD = torch.autograd.backward
 
 def test_the_costs_of_marks_are_positive_and_small():
     costs = mark_cost_s()
-    assert set(costs) == {"module", "node"}
-    assert all(0.0 < cost < 100e-6 for cost in costs.values())
+    assert set(costs) == {"edge", "around", "module", "node"}
+    assert all(0.0 <= cost < 100e-6 for cost in costs.values())
+    assert costs["module"] > 0.0 and costs["node"] > 0.0  # the others may be within what they know of themselves
     assert torch.autograd.backward is BACKWARD
 
 

@@ -1,0 +1,100 @@
+"""What the layer clock costs: blocks of iterations with it, each between two halves of a block without it.
+
+A block with the clock has exactly one sample, or as many as a long run would have in it. Where a long run looks more
+rarely than a block does, the overhead found is divided by how much more rarely.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+
+from benchmarks.step_loop import StepLoop
+from paceline.measure.gpu_session import GpuSession
+from paceline.measure.measured_step import MeasuredStep
+from paceline.measure.measurement import Measurement
+from paceline.measure.measuring import measurement_of
+from paceline.step.build import assemble, load_data
+from paceline.step.choose import StepChoice, make_step
+from paceline.workload import Workload
+
+SHORT_BLOCK_S = 0.5  # iterations are repeated until a block is this long
+LONG_PAIR_S = 4.0  # a pair that would be longer has its samples closer together
+DENSE = 8
+DENSE_BLOCKS = 5
+GPU_ITERATIONS = 1_000
+
+
+@dataclass(frozen=True)
+class Clocked:
+    measurement: Measurement
+    overheads: list[float]
+    """With the clock over without, minus one, pair by pair."""
+    block: int
+    """Iterations with the clock in a pair, and as many without."""
+    sampled_share: float
+    """Of a long run's iterations, those that run under any instrument."""
+    denser: float
+    """How much more often than in a long run the pairs were looked into; the overheads are divided by it."""
+
+
+def with_clock(workload: Workload, device: torch.device, pairs: int, quick: bool) -> Clocked:
+    parts = assemble(workload, load_data(workload), device)
+    step, choice = make_step(parts, "flat" if device.type == "cuda" else "auto")
+    measured = MeasuredStep(step)
+    try:
+        if isinstance(measured.session, GpuSession):
+            return _on_gpu(measured, pairs, GPU_ITERATIONS // 4 if quick else GPU_ITERATIONS, choice)
+        return _on_cpu(measured, pairs, choice)
+    finally:
+        measured.close()
+
+
+def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
+    workload, session = measured.parts.workload, measured.session
+    measured.plan(workload.epochs * measured.parts.updates_per_epoch)
+    watched, bare = StepLoop(measured), StepLoop(measured.step)
+    watched.run(session.warm_up)
+    long_run, iteration_s = session.every, bare.timed(3)
+    if 2 * long_run * iteration_s > LONG_PAIR_S:
+        session.every = DENSE
+    block = session.every * max(1, ceil(SHORT_BLOCK_S / (session.every * iteration_s)))
+    denser = long_run / session.every
+    overheads = _pairs(lambda: watched.timed(block), lambda: bare.timed(block // 2), pairs)
+    measurement = measurement_of(measured, choice)
+    return Clocked(measurement, [o / denser for o in overheads], block, 2 / long_run, denser)
+
+
+def _on_gpu(measured: MeasuredStep, pairs: int, iterations: int, choice: StepChoice) -> Clocked:
+    """First a measurement as it is, then pairs with one sampled block each."""
+    session = measured.session
+    assert isinstance(session, GpuSession)
+    measured.plan(iterations)
+    watched, bare = StepLoop(measured), StepLoop(measured.step)
+    while session.number < iterations:
+        watched.run(50)
+    measurement = measurement_of(measured, choice)
+    long_run = session.every
+    block = (DENSE_BLOCKS + 1) * session.block  # after a sampled block the device recovers for one
+
+    def clocked_s() -> float:
+        session.every = DENSE_BLOCKS
+        return watched.timed(block)
+
+    overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
+    denser = long_run / (DENSE_BLOCKS + 1)
+    return Clocked(measurement, [o / denser for o in overheads], block, 1 / long_run, denser)
+
+
+def _pairs(clocked_s: Callable[[], float], half_s: Callable[[], float], pairs: int) -> list[float]:
+    """The halves on both sides take out what the machine drifts meanwhile."""
+    overheads = []
+    for _ in range(pairs):
+        gc.collect()
+        before, with_it, after = half_s(), clocked_s(), half_s()
+        overheads.append(with_it / (0.5 * (before + after)) - 1.0)
+    return overheads

@@ -1,0 +1,34 @@
+"""Whose the kernels of a captured step are: the same step, not captured, launches them in the same order."""
+
+from __future__ import annotations
+
+from paceline.measure.kernel_order import KernelOrder
+from paceline.measure.kernels import Tracing, owners_by_launch
+from paceline.measure.module_marks import ModuleMarks
+from paceline.measure.step_marks import marks_of
+from paceline.measure.tape import Tape
+from paceline.step.feeder import first_batch
+from paceline.step.graph import GraphStep
+from paceline.step.snapshot import Snapshot
+
+ITERATIONS = 3
+
+
+def order_of_captured(step: GraphStep) -> KernelOrder | None:
+    """The order of kernels in an iteration; nothing of the training is changed. None when it is not steady."""
+    batch = first_batch(step.parts.feeder)
+    before = Snapshot(step.parts.network, step, step.parts.generator)
+    tracing, tapes = Tracing(step.parts.device), []
+    step.take(batch)
+    tracing.start()
+    for _ in range(ITERATIONS):
+        tape = Tape()
+        marks = ModuleMarks(step.parts.network, lambda tape=tape: tape)  # type: ignore[misc]
+        with marks.installed(), marks_of(step, tape):
+            tape.mark("edge", ("other", ""))
+            step.take(batch)
+            tape.mark("edge", ("other", ""))
+        tapes.append(tape)
+    kernels = tracing.stop()
+    before.restore()
+    return KernelOrder.learnt(kernels, owners_by_launch(kernels, tapes))
