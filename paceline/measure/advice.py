@@ -40,7 +40,7 @@ def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, 
     """A layer that reaches little of both what the device computes and what it moves."""
     share = (layer.forward_s.median_s + layer.backward_s.median_s) / total
     reached = max(layer.achieved_flops / (m.device_flops or 1.0), layer.achieved_bytes / (m.device_bytes or 1.0))
-    if layer.kind in ("outside", "recompute") or reached <= 0.0 or reached > 0.5:
+    if layer.kind in ("outside", "recompute", "whole") or reached <= 0.0 or reached > 0.5:
         return None
     gain = share * (1.0 - reached / 0.5)
     limit = (

@@ -195,7 +195,8 @@ def _session_for(step: Step) -> Session:
     else:
         session = Session(parts.network, mark_cost_s())
     session.extra.append(lambda tape: marks_of(step, tape))
-    _read_shapes(parts, session)
+    if not parts.workload.phases:  # the user's own may call it in another way; then the first iteration tells
+        _read_shapes(parts, session)
     return session
 
 

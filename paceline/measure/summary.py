@@ -9,10 +9,12 @@ from bisect import bisect_left
 from statistics import median, quantiles
 
 from paceline.errors import PacelineError
+from paceline.measure.kernel_order import UNKNOWN
 from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measure.rates import DeviceRates
 from paceline.measure.session import Sample, Session
 from paceline.measure.shapes import LayerShape
+from paceline.measure.step_marks import WHOLE
 from paceline.measure.tape import PARTS, RECOMPUTE, Tape
 from paceline.trace import Span, Trace
 
@@ -44,7 +46,8 @@ def summarise(
     untouched = {number: seconds for number, seconds, sampled in session.walls if not sampled}
     if not session.samples:
         raise PacelineError(
-            f"no iteration was sampled: {session.number} are too few, the first sample comes after {session.first_sample}"
+            f"no iteration was sampled: {session.number} are too few, "
+            f"the first sample comes after {session.first_sample}"
         )
     typical = median(untouched.values()) if untouched else session.samples[0].wall_s
     numbers = sorted(untouched)
@@ -118,13 +121,19 @@ def _layer_names(session: Session) -> list[str]:
     return rows + sorted(seen - set(rows))
 
 
+def _kind_without_module(row: str) -> str:
+    if RECOMPUTE in row:
+        return "recompute"
+    return "whole" if row in (WHOLE, UNKNOWN[1]) else "outside"
+
+
 def _layers(
     session: Session, factors: dict[int, float], typical: float, beside: dict[int, float], update_s: float
 ) -> tuple[LayerTime, ...]:
     all_bytes = sum(shape.parameter_bytes for shape in session.shapes.layers.values()) or 1
     layers = []
     for name in _layer_names(session):
-        shape = session.shapes.layers.get(name, LayerShape("recompute" if RECOMPUTE in name else "outside"))
+        shape = session.shapes.layers.get(name, LayerShape(_kind_without_module(name)))
 
         def of(part: str, name: str = name) -> Spread:
             """Relative to the neighbours first, so that the machine's drift does not widen the spread."""
