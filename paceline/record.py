@@ -27,6 +27,8 @@ KINDS = {
     "evaluation": "paceline.train.evaluate:Evaluation",
     "measurement": "paceline.measure.measurement:Measurement",
     "links": "paceline.measure.links:LinkMeasurement",
+    "events": "paceline.strategy.event_record:EventRecord",
+    "simulation": "paceline.simulate.time_record:TimeRecord",
 }
 
 

@@ -168,7 +168,10 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     network = str(given.get("network", "mlp"))
     if network not in BUILT_IN and ":" not in network:
         raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")
-    return with_settings(Workload(**BUILT_IN.get(network, {})), given)
+    defaults = dict(BUILT_IN.get(network, {}))
+    if given.get("optimizer", defaults.get("optimizer")) != defaults.get("optimizer"):
+        defaults.pop("schedule", None)  # it was chosen for that optimizer and its rate
+    return with_settings(Workload(**defaults), given)
 
 
 def given_by(place: str) -> dict[str, Any]:

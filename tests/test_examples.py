@@ -35,6 +35,7 @@ SCRIPTS = [
     ("own_data.py", "test accuracy"),
     ("own_phases.py", "step: flat"),
     ("load_checkpoint.py", "the record says: finished"),
+    ("delayed_gradients.py", "delay compensation"),
 ]
 
 

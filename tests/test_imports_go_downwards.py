@@ -33,6 +33,7 @@ GROUND = {
     "cluster": {"record", "errors"},
     "trace": {"errors"},
     "record": {"errors"},
+    "testing": {"errors"},
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

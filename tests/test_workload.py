@@ -323,3 +323,11 @@ def test_a_function_that_returns_something_else_is_refused(module, value):
 def test_a_file_may_name_a_function(module, toml):
     place = module("from torch import nn\ndef build():\n    return nn.Linear(2, 2)\n") + ":build"
     assert resolve(toml(f'network = "{place}"\nbatch = 4\n')) == Workload(network=place, batch=4)
+
+
+def test_a_built_in_schedule_goes_with_its_optimizer():
+    assert resolve("dnn").schedule == "cosine"
+    assert resolve("dnn", {"lr": 0.1}).schedule == "cosine"
+    assert resolve("dnn", {"optimizer": "momentum"}).schedule == "cosine"
+    assert resolve("dnn", {"optimizer": "sgd", "lr": 0.1}).schedule == "constant"
+    assert resolve("dnn", {"optimizer": "sgd", "schedule": "cosine"}).schedule == "cosine"

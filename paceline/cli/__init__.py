@@ -18,7 +18,7 @@ _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
 def make_app() -> typer.Typer:
-    from paceline.cli import data, demo, doctor, evaluate, measure, models, train
+    from paceline.cli import data, demo, doctor, evaluate, measure, models, simulate, train
 
     app = typer.Typer(
         name="paceline",
@@ -31,6 +31,7 @@ def make_app() -> typer.Typer:
     )
     app.command("train", epilog=train.EXAMPLE)(train.train)
     app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
+    app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
     app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
     app.command("models", epilog=models.EXAMPLE)(models.models)
     app.add_typer(data.app, name="data")

@@ -29,8 +29,7 @@ def examine() -> dict[str, str]:
 
     from paceline import data
     from paceline.step.compiled import check_compiler
-    from paceline.step.placement import available_cores, free_memory_bytes
-    from paceline.step.placement import device_name
+    from paceline.step.placement import available_cores, device_name, free_memory_bytes
     from paceline.train.conditions import own_version
 
     cpu = torch.device("cpu")

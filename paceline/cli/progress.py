@@ -10,7 +10,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from paceline.cli.download_bar import DownloadBar
+from paceline.strategy.distribution import Distribution
 from paceline.train.run import Epoch, Run
+from paceline.train.watcher import CrewProgress
 from paceline.train.watcher import Progress as Advance
 
 
@@ -23,7 +25,7 @@ class TerminalWatcher:
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),
-            TextColumn("{task.fields[rate]} samples/s  {task.fields[left]} left"),
+            TextColumn("{task.fields[rate]} samples/s  {task.fields[left]}"),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -74,9 +76,9 @@ class TerminalWatcher:
             completed=progress.step,
             epoch=f"{progress.epoch + 1}/{progress.epochs}",
             loss=f"{score.loss:.4f}",
-            accuracy=accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
+            accuracy="" if progress.crew else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
             rate=f"{progress.samples_per_s:,.0f}",
-            left=duration(left_s),
+            left=_crew(progress.crew) if progress.crew else f"{duration(left_s)} left",
         )
 
     def finished_epoch(self, epoch: Epoch) -> None:
@@ -97,6 +99,12 @@ def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
     return f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
 
 
+def _crew(crew: CrewProgress) -> str:
+    """In place of what is less urgent: a line has little room."""
+    alive = f"{crew.alive}/{crew.workers} workers"
+    return f"{crew.updates_per_s:,.4g} updates/s  staleness {crew.staleness:.1f}  {alive}"
+
+
 def duration(seconds: float) -> str:
     seconds = max(0, round(seconds))
     if seconds >= 3600:
@@ -114,4 +122,25 @@ def closing_table(run: Run) -> Table:
     table.add_row("updates", f"{run.updates:,}")
     table.add_row("speed", f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–")
     table.add_row("time", f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s")
+    if run.distribution is not None:
+        _add_distribution(table, run.distribution)
     return table
+
+
+def _add_distribution(table: Table, found: Distribution) -> None:
+    """How the workers did, below the result."""
+    ledger, virtual = found.ledger, "virtual " * (found.driver == "virtual")
+    table.add_row("strategy", f"{found.strategy.name}, {found.workers} {virtual}workers")
+    if found.driver == "virtual":
+        table.add_row("virtual time", f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates a second")
+    else:
+        table.add_row("updates", f"{found.updates_per_s:,.0f} a second")
+    if math.isfinite(found.waiting_share):
+        table.add_row("waiting", f"{found.waiting_share:.1%} of the workers' time")
+    table.add_row("staleness", f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}")
+    counts = {"applied": ledger.applied, "dropped": ledger.dropped, "refused": ledger.refused}
+    counts["given out again"] = ledger.returned
+    said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == "applied")
+    table.add_row("batches", said)
+    if found.fault_count:
+        table.add_row("faults", f"{found.fault_count}, the first: {found.faults[0].what}" if found.faults else "")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
-from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions, takes
+from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions
+from paceline.cli.option_groups import takes
 from paceline.errors import PacelineError, WorkloadError
 
 if TYPE_CHECKING:

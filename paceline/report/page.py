@@ -55,13 +55,15 @@ def answer(run: Run) -> str:
 
 def time_parts(run: Run) -> list[tuple[str, float, float]]:
     """(what, seconds, share) of this process's wall clock; what no span covers is shown as such."""
-    spans = run.trace.spans
+    spans = [span for span in run.trace.spans if span.who == "main"]  # those of workers overlap, or are simulated
     total = max((span.end_s for span in spans), default=0.0)
     if not total:
         return []
     names = {"load": "loading data", "prepare": "preparing the step", "train": "training", "validate": "validating"}
     inside = sum(s.duration_s for s in spans if s.what == "checkpoint" and _within_training(run, s.start_s))
-    seconds = {what: run.trace.total_s(what) for what in run.trace.whats()}
+    seconds = {
+        what: sum(s.duration_s for s in spans if s.what == what) for what in dict.fromkeys(s.what for s in spans)
+    }
     if "train" in seconds:
         seconds["train"] -= inside
     seconds["not attributed"] = total - sum(seconds.values())

@@ -13,9 +13,14 @@ from paceline.workload import Workload, with_settings
 
 CHANGEABLE = ("epochs", "device", "threads")
 
+VIRTUAL = "virtual"
+"""The step of a checkpoint from a simulated cluster: parameters to look at, but nothing to go on with."""
+
 
 def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Path) -> Workload:
     """The checkpoint's workload with `changes`, or an error when it could not be the same run."""
+    if checkpoint.step_kind == VIRTUAL:
+        raise CheckpointError(f"{place} is of a virtual run, which does not go on: its seed repeats it, start it again")
     saved = checkpoint.workload
     asked = with_settings(saved, changes)
     for field in dataclasses.fields(Workload):

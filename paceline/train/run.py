@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.step.choose import StepChoice
+from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
 from paceline.workload import Workload
 
@@ -62,4 +63,6 @@ class Run:
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
     """Operations of one step by device, when asked for."""
+    distribution: Distribution | None = None
+    """Workers, waiting, staleness and faults, when there was more than one process."""
     trace: Trace = field(default_factory=Trace)

@@ -10,6 +10,17 @@ from paceline.train.run import Epoch, Run
 
 
 @dataclass(frozen=True)
+class CrewProgress:
+    """How several workers are doing together."""
+
+    alive: int
+    workers: int
+    updates_per_s: float
+    staleness: float
+    """In the mean."""
+
+
+@dataclass(frozen=True)
 class Progress:
     epoch: int
     epochs: int
@@ -17,6 +28,7 @@ class Progress:
     steps: int
     score: Score
     samples_per_s: float
+    crew: CrewProgress | None = None
 
 
 class Watcher(Protocol):

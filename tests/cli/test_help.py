@@ -9,7 +9,7 @@ import sys
 import pytest
 
 VERBS = [
-    ["train"], ["measure"], ["evaluate"], ["models"], ["doctor"], ["demo"],
+    ["train"], ["measure"], ["simulate"], ["evaluate"], ["models"], ["doctor"], ["demo"],
     ["data", "list"], ["data", "fetch"], ["data", "path"],
 ]  # fmt: skip
 

@@ -1,0 +1,166 @@
+"""The local parameter server: against one process, against Ray's documented pattern, and against a memory copy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.options import Options, digits_of_28
+from benchmarks.ray_server import ray_updates_per_s
+from benchmarks.rounds import Spread, how_many, interleave, ratios
+from benchmarks.table import show, show_table, verdict
+from paceline import data
+from paceline.data.dataset import Arrays, Dataset
+from paceline.step.build import assemble, load_data
+from paceline.step.flat import FlatStep
+from paceline.step.tally import Tally
+from paceline.strategy.strategy import preset
+from paceline.train import local
+from paceline.train.local.memory import Memory, Sizes
+from paceline.train.local.pulling import begin_writing, read_version
+from paceline.train.local.words import Control
+from paceline.train.run import Run
+from paceline.train.watcher import Silent
+from paceline.workload import Workload, resolve
+
+BAR_ONE_PROCESS, BAR_RAY, BAR_COPY = 1.5, 20.0, 0.5
+WORKERS = 2
+ALEXNET = 61_100_840
+
+
+def few_tests() -> Dataset:
+    """MNIST's 55,000 training samples with few to test on: steps are compared here, not tests."""
+    whole = data.load(digits_of_28(55_000))
+    assert isinstance(whole.test, Arrays)
+    return replace(whole, test=whole.test.first(100))
+
+
+def workload(epochs: int) -> Workload:
+    settings = {
+        "data": "benchmarks.server:few_tests", "epochs": epochs, "batch": 64, "dropout": 0.0, "l2": 0.0,
+        "optimizer": "sgd", "lr": 0.1, "schedule": "constant", "device": "cpu", "threads": 1,
+    }  # fmt: skip
+    return resolve("dnn", settings)
+
+
+class _Steady(Silent):
+    """Leaves out the first epoch, in which processes, caches and memory warm up."""
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        self.times: list[float] = []
+
+    def finished_epoch(self, epoch: Any) -> None:
+        self.times.append(epoch.wall_s)
+
+    @property
+    def seconds_an_epoch(self) -> float:
+        return sum(self.times[1:]) / len(self.times[1:])
+
+
+def updates_per_s(strategy: str, epochs: int, workers: int = WORKERS) -> float:
+    """Of a whole run with several workers; for groups of one an update is a step."""
+    watcher = _Steady()
+    run = local.run(workload(epochs), preset(strategy), workers=workers, watcher=watcher)
+    return run.updates / epochs / watcher.seconds_an_epoch
+
+
+def one_process_steps_per_s(epochs: int) -> float:
+    made = workload(epochs)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    parts = assemble(made, load_data(made), torch.device("cpu"))
+    step = FlatStep(parts)
+    times = []
+    for epoch in range(epochs):
+        step.begin(epoch)
+        tally = Tally(made.top)
+        start_s = perf_counter()
+        step.advance(parts.updates_per_epoch, tally)
+        tally.read()
+        times.append(perf_counter() - start_s)
+    step.close()
+    torch.set_num_threads(before)
+    return parts.updates_per_epoch * (epochs - 1) / sum(times[1:])
+
+
+def exchange_rates(numbers: int, repeats: int) -> dict[str, float]:
+    """Gigabytes a second of a plain copy, a pull and a push, one thread each, best of some."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    sizes = Sizes(
+        workers=1, groups=1, snapshots=False, pulled=False, numbers=numbers, dtype="float32", state=(), corrections=(),
+        batches=1, epochs=1, longest=1,
+    )  # fmt: skip
+    memory = Memory(sizes)
+    source, target = torch.ones(numbers), torch.zeros(numbers)
+    found: dict[str, list[float]] = {"copy": [], "pull": [], "push": []}
+
+    def pull(into: Tensor) -> None:
+        read_version(memory, 0, lambda version: _copy(into, memory.parameters[version % 2]))
+
+    def push() -> None:
+        memory.payloads[0][0].copy_(source)
+
+    actions = {"copy": lambda: target.copy_(source), "pull": lambda: pull(target), "push": push}
+    begin_writing(memory, 1)
+    memory.control[Control.VERSION] = 1
+    for _ in range(repeats + 1):  # the first touches the memory
+        for name, act in actions.items():
+            start_s = perf_counter()
+            act()
+            found[name].append(4 * numbers / (perf_counter() - start_s) / 1e9)
+    memory.close()
+    torch.set_num_threads(before)
+    return {name: sorted(rates[1:])[len(rates[1:]) // 2] for name, rates in found.items()}
+
+
+def _copy(into: Tensor, source: Tensor) -> None:
+    into.copy_(source)
+
+
+def run(options: Options) -> dict[str, Any]:
+    epochs = 3 if options.quick else 12
+    measures: dict[str, Any] = {
+        "one process": lambda: one_process_steps_per_s(epochs),
+        "downpour": lambda: updates_per_s("downpour", epochs),
+        "delay-compensated": lambda: updates_per_s("delay-compensated", epochs),
+        "sync": lambda: WORKERS * updates_per_s("sync", epochs),
+    }
+    if ray_updates_per_s(2) is not None:
+        measures["ray"] = lambda: ray_updates_per_s(60 if options.quick else 400)
+    rounds = how_many(options.rounds, options.quick, 25.0, 150.0)
+    found = interleave(measures, rounds)
+    rows = []
+    for name, rates in found.items():
+        against = ratios(rates, found["one process"])
+        row = [name, f"{Spread.of(rates).median:,.0f}", Spread.of(against).text()]
+        row.append(verdict(Spread.of(against).median, BAR_ONE_PROCESS) if name == "downpour" else "")
+        if "ray" in found:
+            of_ray = Spread.of(ratios(rates, found["ray"]))
+            row += [of_ray.text(1), verdict(of_ray.median, BAR_RAY) if name == "downpour" else ""]
+        rows.append(row)
+    columns = ["dnn, batch 64, 1 thread", "steps/s", "of one process", f"bar {BAR_ONE_PROCESS:g}"]
+    show_table(
+        f"{WORKERS} workers and a server on {len(os.sched_getaffinity(0))} cores, {rounds} rounds",
+        columns + (["of Ray's pattern", f"bar {BAR_RAY:g}"] if "ray" in found else []),
+        rows,
+    )
+    if "ray" not in found:
+        show("Ray is not installed: pip install 'paceline[ray]' to compare with its parameter-server pattern.")
+    rates = exchange_rates(1_000_000 if options.quick else ALEXNET, 9)
+    rows = [
+        [
+            name,
+            f"{rate:.2f}",
+            f"{rate / rates['copy']:.2f}",
+            "" if name == "copy" else verdict(rate / rates["copy"], 0.5),
+        ]
+        for name, rate in rates.items()
+    ]
+    show_table("Exchange of AlexNet's parameters, 1 thread", ["", "GB/s", "of a copy", f"bar {BAR_COPY:g}"], rows)
+    return {"steps_per_s": found, "exchange_gb_per_s": rates}

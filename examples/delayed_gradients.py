@@ -1,0 +1,39 @@
+"""Asynchronous training on simulated workers: the more there are, the older their gradients, and the worse they train.
+
+Run it:  python examples/delayed_gradients.py
+"""
+
+from __future__ import annotations
+
+from paceline import resolve
+from paceline.simulate.durations import parse_spread
+from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.strategy.strategy import preset
+from paceline.train.virtual_run import run_virtual
+
+STRATEGIES = {
+    "no correction": preset("downpour"),
+    "delay compensation": preset("delay-compensated", correction="adaptive:2"),
+    "divided by staleness": preset("staleness-aware"),
+    "synchronous": preset("sync"),
+}
+
+
+def main() -> None:
+    settings = {"data": "digits", "dropout": 0.0, "l2": 0.0, "schedule": "constant", "batch": 8, "epochs": 3}
+    workload = resolve("dnn", {**settings, "optimizer": "sgd", "lr": 0.2})
+    cluster = VirtualCluster(compute=parse_spread("gamma:100:0.01", "compute-time"))
+    print(f"{'workers':>8} {'strategy':22} {'error':>7} {'staleness':>10} {'virtual s':>10}")
+    for workers in (1, 8, 32):
+        for name, strategy in STRATEGIES.items():
+            run = run_virtual(workload, strategy, workers=workers, cluster=cluster, on_bad_gradient="skip")
+            found = run.distribution
+            assert found is not None
+            print(
+                f"{workers:8} {name:22} {100 * (1 - run.test_accuracy):6.1f}% "
+                f"{found.ledger.mean_staleness:10.1f} {found.seconds:10.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""The options that say how training is distributed; `train` and `simulate` share them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.errors import StrategyError, nearest
+
+if TYPE_CHECKING:
+    from paceline.simulate.virtual_cluster import VirtualCluster
+    from paceline.strategy.strategy import Strategy
+    from paceline.train.run import Run
+    from paceline.train.watcher import Watcher
+    from paceline.workload import Workload
+
+DRIVERS = ("local", "virtual")
+
+
+@dataclass(frozen=True)
+class StrategyOptions:
+    """Fields are options of the command line, in words as they were given."""
+
+    strategy: Annotated[
+        str | None, typer.Option(help="sync, towers, downpour, delay-compensated, mixed, stale-sync, …")
+    ] = None
+    workers: Annotated[int | None, typer.Option(help="How many workers.")] = None
+    groups: Annotated[str | None, typer.Option(metavar="GxK", help="G synchronous groups of K workers.")] = None
+    compensation: Annotated[str | None, typer.Option(help="Of delay: constant:0.04 or adaptive:2.")] = None
+    correction: Annotated[str | None, typer.Option(help="Of late payloads: also staleness, module:function.")] = None
+    fetch_every: Annotated[int | None, typer.Option(help="Steps between two fetches.")] = None
+    push_every: Annotated[int | None, typer.Option(help="Steps between two pushes.")] = None
+    server_optimizer: Annotated[str | None, typer.Option(help="NAME[:RATE], as adagrad:0.5.")] = None
+    bound: Annotated[int | None, typer.Option(help="How far a worker may be ahead of the slowest.")] = None
+    spares: Annotated[int | None, typer.Option(help="Workers a synchronous step does not wait for.")] = None
+    period: Annotated[int | None, typer.Option(help="Local steps between two exchanges of parameters.")] = None
+    strategy_set: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other field of a strategy.")
+    ] = None
+
+    def given(self) -> list[str]:
+        """The options that were given, as they are written."""
+        changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) not in (f.default, [], None)]
+        return [f"--{name.replace('_', '-')}" for name in changed]
+
+    def build(self) -> tuple[Strategy, int]:
+        """The strategy, and how many workers carry it out."""
+        from paceline.strategy.corrections import parse_correction
+        from paceline.strategy.server_rule import parse_optimizer
+        from paceline.strategy.strategy import preset
+
+        if self.strategy is None:
+            raise StrategyError(f"{self.given()[0]} needs a --strategy, as --strategy downpour")
+        changes: dict[str, Any] = {
+            "fetch_every": self.fetch_every, "push_every": self.push_every, "bound": self.bound,
+            "server_optimizer": self.server_optimizer, "spares": self.spares,
+            "correction": self._correction(),
+        }  # fmt: skip
+        base = preset(self.strategy)
+        if self.period is not None:
+            if base.exchange == "gradient":
+                raise StrategyError(f"--period is for exchanging parameters; with {base.name} use --push-every")
+            changes["push_every"] = self.period
+            changes["fetch_every"] = self.period if base.exchange == "parameters" else None
+        count, workers = self._groups()
+        changes["groups"] = count
+        given = {key: value for key, value in changes.items() if value is not None}
+        strategy = preset(self.strategy, **given, **_fields(self.strategy_set or []))
+        parse_correction(strategy.correction)
+        parse_optimizer(strategy.server_optimizer)
+        workers = workers if workers is not None else (self.workers if self.workers is not None else 2)
+        strategy.check(workers)
+        return strategy, workers
+
+    def _correction(self) -> str | None:
+        if self.compensation is None:
+            return self.correction
+        if self.correction is not None:
+            raise StrategyError("--compensation and --correction exclude each other")
+        if self.compensation.partition(":")[0] not in ("constant", "adaptive"):
+            raise StrategyError(f"--compensation {self.compensation!r} should be constant:LAMBDA or adaptive:LAMBDA")
+        return self.compensation
+
+    def _groups(self) -> tuple[int | None, int | None]:
+        """How many groups, and how many workers they make."""
+        if self.groups is None:
+            return None, None
+        try:
+            count, _, each = self.groups.partition("x")
+            groups, size = int(count), int(each) if each else None
+        except ValueError:
+            raise StrategyError(f"--groups {self.groups!r} should be GxK, as 4x8, or a number of groups") from None
+        if groups < 1 or (size is not None and size < 1):
+            raise StrategyError(f"--groups {self.groups!r} should be at least 1x1")
+        if size is not None and self.workers is not None and groups * size != self.workers:
+            raise StrategyError(f"--groups {self.groups} are {groups * size} workers, not {self.workers}")
+        return groups, None if size is None else groups * size
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What a virtual cluster is like."""
+
+    compute_time: Annotated[
+        str | None, typer.Option(help="Of a step: constant:S, gamma:100:0.01, pareto:SHAPE:MEAN, recorded:FILE, …")
+    ] = None
+    server_time: Annotated[str | None, typer.Option(help="Of the server, for each payload.")] = None
+    network_time: Annotated[str | None, typer.Option(help="Of a message, beside latency and bandwidth.")] = None
+    bandwidth: Annotated[float | None, typer.Option(help="Of the server's link, bytes a second.")] = None
+    latency: Annotated[float | None, typer.Option(help="Of a message, seconds.")] = None
+    speeds: Annotated[str | None, typer.Option(help="Of worker 0, 1, …: 1,1,0.5.")] = None
+    change: Annotated[
+        list[str] | None, typer.Option(metavar="WORKER:WHAT:S", help="A worker dies, joins or leaves, as 3:dies:20.")
+    ] = None
+    mean_life: Annotated[float | None, typer.Option(help="Workers die at random after so many seconds.")] = None
+    restart: Annotated[float | None, typer.Option(help="Seconds from a death to the next life.")] = None
+
+    def words(self) -> dict[str, str]:
+        found = {f.name.replace("_", "-"): getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: str(value) for name, value in found.items() if value not in (None, [])}
+
+    def build(self) -> VirtualCluster:
+        from paceline.simulate.durations import Spread, parse_spread
+        from paceline.simulate.virtual_cluster import Network, VirtualCluster, parse_change
+
+        def spread(option: str, text: str | None) -> Spread | None:
+            return None if text is None else parse_spread(text, option)
+
+        network = None
+        if any(v is not None for v in (self.network_time, self.bandwidth, self.latency)):
+            network = Network(
+                self.latency or 0.0,
+                float("inf") if self.bandwidth is None else self.bandwidth,
+                time=spread("network-time", self.network_time),
+            )
+        return VirtualCluster(
+            compute=spread("compute-time", self.compute_time) or VirtualCluster.compute,
+            server=spread("server-time", self.server_time),
+            network=network,
+            speeds=_numbers(self.speeds, "speeds"),
+            changes=tuple(parse_change(text) for text in self.change or ()),
+            mean_life_s=self.mean_life,
+            restart_s=self.restart or 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    driver: Annotated[str | None, typer.Option(help="local (processes) or virtual (simulated).")] = None
+    on_bad_gradient: Annotated[str | None, typer.Option(help="stop, or skip what is no number.")] = None
+    record_events: Annotated[bool, typer.Option("--record-events", help="Keep what a replay needs.")] = False
+    worker_timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker counts as hung.")] = None
+
+    def given(self) -> list[str]:
+        changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
+        return [f"--{name.replace('_', '-')}" for name in changed]
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Everything about distribution that `train` was given."""
+
+    strategy: StrategyOptions
+    cluster: ClusterOptions
+    driver: DriverOptions
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether anything of it was given."""
+        return bool(self.strategy.given() or self.cluster.words() or self.driver.given())
+
+    def check(self, *, resuming: bool = False) -> None:
+        """Says what is wrong before anything is loaded."""
+        bad = self.driver.on_bad_gradient
+        if bad is not None and bad not in ("skip", "stop"):
+            raise StrategyError(f"--on-bad-gradient {bad!r} should be skip or stop")
+        if resuming:
+            said = [*self.strategy.given(), *(f"--{word}" for word in self.cluster.words())]
+            said += ["--driver"] if self.driver.driver is not None else []
+            if said:
+                raise StrategyError(f"{said[0]} is for new runs: a resumed one goes on as it was")
+            return
+        driver = self.driver.driver or "local"
+        if driver not in DRIVERS:
+            raise StrategyError(f"--driver {driver!r} is unknown: {nearest(driver, DRIVERS)}")
+        if self.strategy.strategy is None:
+            given = [*self.strategy.given(), *(f"--{w}" for w in self.cluster.words()), *self.driver.given()]
+            raise StrategyError(f"{given[0]} needs a --strategy, as --strategy downpour")
+        self.strategy.build()
+        self.cluster.build()
+        if driver == "local" and self.cluster.words():
+            option = next(iter(self.cluster.words()))
+            raise StrategyError(f"--{option} is simulated: it needs --driver virtual")
+        if driver == "virtual" and self.driver.worker_timeout is not None:
+            raise StrategyError("--worker-timeout is for real workers: it needs --driver local")
+
+    def goes_on(self, directory: Path) -> bool:
+        """Whether a run to be resumed is one of several processes."""
+        from paceline.train.local import launcher
+
+        return launcher.is_distributed(directory)
+
+    def resume(self, directory: Path, changes: dict[str, Any], watcher: Watcher, **options: Any) -> Run:
+        from paceline.train.local import launcher
+
+        shared = ("cache", "progress", "checkpoint_every_s")
+        kept: dict[str, Any] = {key: value for key, value in options.items() if key in shared}
+        if self.driver.worker_timeout is not None:
+            kept["worker_timeout_s"] = self.driver.worker_timeout
+        bad = self.driver.on_bad_gradient or "stop"
+        return launcher.resume(directory, changes=changes, watcher=watcher, on_bad_gradient=bad, **kept)
+
+    def run(self, workload: Workload, out: Path, watcher: Watcher, **options: Any) -> Run:
+        """Trains with the driver asked for; `options` are those of every run: cache, progress, checkpoint_every_s."""
+        self.check()
+        strategy, workers = self.strategy.build()
+        shared: dict[str, Any] = {
+            "workers": workers, "out": out, "watcher": watcher, "record_events": self.driver.record_events,
+            "on_bad_gradient": self.driver.on_bad_gradient or "stop", "cache": options.get("cache"),
+            "progress": options.get("progress"),
+        }  # fmt: skip
+        if self.driver.driver == "virtual":
+            from paceline.train.virtual_run import run_virtual
+
+            return run_virtual(workload, strategy, cluster=self.cluster.build(), **shared)
+        from paceline.train.local import launcher
+
+        if self.driver.worker_timeout is not None:
+            shared["worker_timeout_s"] = self.driver.worker_timeout
+        if "checkpoint_every_s" in options:
+            shared["checkpoint_every_s"] = options["checkpoint_every_s"]
+        return launcher.run(workload, strategy, **shared)
+
+
+def _numbers(text: str | None, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise StrategyError(f"--{option} {text!r} should be numbers with commas between them, as 1,1,0.5") from None
+
+
+def _fields(pairs: list[str]) -> dict[str, Any]:
+    """`KEY=VALUE` words as fields of a strategy."""
+    from paceline.strategy.strategy import Strategy
+
+    hints = typing.get_type_hints(Strategy)
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        name = key.strip().replace("-", "_")
+        if not equals or name not in hints:
+            known = nearest(name, [n for n in hints if n != "name"])
+            raise StrategyError(f"--strategy-set {pair!r} should be KEY=VALUE with a field of a strategy: {known}")
+        found[name] = _read(pair, hints[name], value.strip())
+    return found
+
+
+def _read(pair: str, kind: Any, text: str) -> Any:
+    kinds = typing.get_args(kind) or (kind,)
+    try:
+        if text.lower() == "none" and type(None) in kinds:
+            return None
+        if bool in kinds:
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        return next(k for k in kinds if k is not type(None))(text)
+    except (ValueError, KeyError):
+        what = {bool: "true or false", int: "a whole number", float: "a number"}.get(kinds[0], "text")
+        raise StrategyError(f"--strategy-set {pair!r} should be {what}") from None

@@ -1,0 +1,87 @@
+"""What a simulated run is charged for: who computed, communicated and waited for how long, and a bounded trace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from paceline.step.tally import Score
+from paceline.strategy.distribution import Fault, WorkerRecord
+from paceline.trace import Span, Trace
+
+SPANS = 2_000  # a trace keeps the first of them
+FAULTS = 200
+
+
+@dataclass(slots=True)
+class Account:
+    """One worker's."""
+
+    lives: int = 0
+    since_s: float = 0.0
+    """When its present life began."""
+    alive_s: float = 0.0
+    """Of the lives that are over."""
+    computing_s: float = 0.0
+    communicating_s: float = 0.0
+    batches: int = 0
+    busy_until_s: float = 0.0
+    """What it is computing now is charged up to there."""
+
+
+class Accounts:
+    def __init__(self, spans: int = SPANS) -> None:
+        self.workers: dict[int, Account] = {}
+        self.server_s = 0.0
+        self.faults: list[Fault] = []
+        self.fault_count = 0
+        self._spans: list[Span] = []
+        self._room = spans
+
+    def joined(self, worker: int, now_s: float) -> Account:
+        mine = self.workers.setdefault(worker, Account())
+        mine.lives += 1
+        mine.since_s = now_s
+        return mine
+
+    def left(self, worker: int, now_s: float) -> None:
+        mine = self.workers[worker]
+        mine.alive_s += now_s - mine.since_s
+        mine.since_s = math.inf
+        if mine.busy_until_s > now_s:  # what it was in the middle of was charged in full
+            mine.computing_s -= mine.busy_until_s - now_s
+
+    def fault(self, now_s: float, what: str, worker: int | None, step: int | None = None, note: str = "") -> None:
+        self.fault_count += 1
+        if len(self.faults) < FAULTS:
+            self.faults.append(Fault(now_s, what, worker, step, note))
+
+    def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> None:
+        if self._room:
+            self._room -= 1
+            self._spans.append(Span(who, what, start_s, end_s, note))
+
+    @property
+    def tracing(self) -> bool:
+        return self._room > 0
+
+    def end(self, now_s: float) -> None:
+        for worker, mine in self.workers.items():
+            if mine.since_s < math.inf:
+                self.left(worker, now_s)
+
+    def trace(self, until_s: float) -> Trace:
+        """What was over by then."""
+        return Trace(tuple(span for span in self._spans if span.end_s <= until_s))
+
+    def records(self, scores: dict[int, Score]) -> tuple[WorkerRecord, ...]:
+        made = []
+        for worker, mine in sorted(self.workers.items()):
+            score = scores.get(worker, Score())
+            waiting_s = max(0.0, mine.alive_s - mine.computing_s - mine.communicating_s)
+            record = WorkerRecord(
+                worker, mine.batches, score.samples, score.loss, score.accuracy,
+                mine.computing_s, mine.communicating_s, waiting_s, mine.lives,
+            )  # fmt: skip
+            made.append(record)
+        return tuple(made)

@@ -1,0 +1,1 @@
+"""How training is distributed: strategies as data, the coordinator that runs them, the mathematics of payloads."""

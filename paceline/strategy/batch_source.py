@@ -1,0 +1,107 @@
+"""Any batch of any epoch by its number, wherever the samples are; what workers that share an epoch need."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from torch import Tensor
+
+from paceline.data.dataset import Reader
+from paceline.errors import StrategyError
+from paceline.step.feeder import DEPTH, FileFeeder, HostFeeder, ResidentFeeder
+from paceline.step.order import Order
+from paceline.step.phase import Batch
+from paceline.step.randomness import mix
+from paceline.step.step import Parts
+
+_OWN_PASS = 0x0417  # keeps the orders of workers with passes of their own apart
+KEPT_ORDERS_BYTES = 256 << 20
+
+Key = tuple[int, int]
+"""Epoch and number of a batch."""
+
+
+class BatchSource:
+    """With passes of their own, batch i of worker w is number w * batches + i, in an order of that worker."""
+
+    def __init__(self, parts: Parts, own_pass: bool) -> None:
+        self.feeder, self.own_pass = parts.feeder, own_pass
+        self.order: Order = parts.feeder.order
+        if self.order.workers != 1:
+            raise StrategyError("batches are shared by number: the feeder's order should be that of a single worker")
+        self._kept = max(2, KEPT_ORDERS_BYTES // (8 * self.order.samples))
+        self._orders: OrderedDict[tuple[int, int], tuple[Tensor, ...]] = OrderedDict()
+        self._reader: Reader | None = None
+        self._requested: deque[Key] = deque()
+
+    def position(self, number: int) -> tuple[int, int]:
+        """Whose pass a batch belongs to, and where in it it stands."""
+        return divmod(number, self.order.batches) if self.own_pass else (0, number)
+
+    def indices(self, epoch: int, number: int) -> Tensor:
+        """The samples of a batch."""
+        worker, position = self.position(number)
+        key = (epoch, worker)
+        batches = self._orders.get(key)
+        if batches is None:
+            order = self.order
+            if self.own_pass:
+                seed = mix(_OWN_PASS, order.seed, worker)
+                order = Order(order.samples, order.batch, seed, shuffle=order.shuffle)
+            batches = self._orders[key] = order.permutation(epoch).split(order.batch)
+            if len(self._orders) > self._kept:
+                self._orders.popitem(last=False)
+        return batches[position]
+
+    def expect(self, epoch: int, numbers: Iterable[int]) -> None:
+        """These will be asked for next, in this order; files are read ahead."""
+        if isinstance(self.feeder, FileFeeder):
+            for number in numbers:
+                if len(self._requested) < DEPTH:
+                    self._request((epoch, number))
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """The batch, prepared, on the device."""
+        feeder = self.feeder
+        if isinstance(feeder, ResidentFeeder):
+            chosen = self.indices(epoch, number)
+            return feeder.gather(chosen if feeder.x.device.type == "cpu" else chosen.to(feeder.x.device))
+        if isinstance(feeder, HostFeeder):
+            chosen = self.indices(epoch, number)
+            x, y = feeder.arrays.x.index_select(0, chosen), feeder.arrays.y.index_select(0, chosen)
+            return feeder.prepare(x.to(feeder.device), y.to(feeder.device))
+        assert isinstance(feeder, FileFeeder)
+        key = (epoch, number)
+        if key not in self._requested:
+            self._request(key)
+        while True:
+            x, y = self._opened().receive()
+            if self._requested.popleft() == key:
+                break
+        # The reader reuses its memory for a later request.
+        return feeder.prepare(x.clone().to(feeder.device), y.clone().to(feeder.device))
+
+    def _request(self, key: Key) -> None:
+        if len(self._requested) == DEPTH:  # what was expected did not come; the oldest is given up
+            self._opened().receive()
+            self._requested.popleft()
+        self._opened().request(self.indices(*key), key[0])
+        self._requested.append(key)
+
+    def _opened(self) -> Reader:
+        feeder = self.feeder
+        assert isinstance(feeder, FileFeeder)
+        if self._reader is None:
+            self._reader = feeder.files.open(
+                batch=self.order.batch, seed=self.order.seed, training=feeder.training, depth=DEPTH,
+                readers=feeder.readers,
+            )  # fmt: skip
+        return self._reader
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._requested.clear()
+        self.feeder.close()

@@ -1,0 +1,106 @@
+"""Which batches of which epoch are still to be done. Every batch is given out once, and again only if it comes back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+
+class Batches:
+    """The batches of all epochs.
+
+    An epoch opens when the one before it is all given out and the one before that is done.
+    """
+
+    def __init__(self, each: int, epochs: int, workers: int, own_pass: bool) -> None:
+        self.each, self.epochs, self.workers, self.own_pass = each, epochs, workers, own_pass
+        self.an_epoch = each * workers if own_pass else each
+        """With passes of their own, batch i of worker w is number w * each + i."""
+        self.opened = 0
+        """Epochs opened so far."""
+        self.shared: dict[int, deque[int]] = {}
+        self.own: dict[tuple[int, int], deque[int]] = {}
+        self.done: dict[int, bytearray] = {}
+        """A byte for every batch of an open epoch: whether it was applied, dropped or refused."""
+        self._left: dict[int, int] = {}
+
+    def _open(self, epoch: int, done: Iterable[int] = ()) -> None:
+        self.opened = epoch + 1
+        self.done[epoch] = bytearray(self.an_epoch)
+        for batch in done:
+            self.done[epoch][batch] = 1
+        self._left[epoch] = self.an_epoch - sum(self.done[epoch])
+        todo = [batch for batch in range(self.an_epoch) if not self.done[epoch][batch]]
+        self.shared[epoch] = deque(() if self.own_pass else todo)
+        if self.own_pass:
+            for worker in range(self.workers):
+                mine = range(worker * self.each, (worker + 1) * self.each)
+                self.own[epoch, worker] = deque(batch for batch in mine if not self.done[epoch][batch])
+
+    def next_epoch(self, worker: int) -> int | None:
+        """The epoch whose batches are next for a worker; None when there are none now."""
+        for epoch, shared in self.shared.items():
+            if shared or self.own.get((epoch, worker)):
+                return epoch
+        if self.opened < self.epochs and self.opened - next(iter(self.done), self.opened) < 2:
+            self._open(self.opened)
+            return self.opened - 1
+        return None
+
+    def open_until(self, epoch: int) -> None:
+        """Somebody has batches of `epoch` already, so it and those before it are open or done."""
+        while self.opened <= epoch:
+            self._open(self.opened)
+
+    def remaining(self, epoch: int) -> int:
+        """How many batches of an epoch nobody has yet."""
+        return len(self.shared[epoch]) + sum(len(own) for (number, _), own in self.own.items() if number == epoch)
+
+    def take(self, worker: int, epoch: int, most: int) -> tuple[int, ...]:
+        source = self.shared[epoch] or self.own.get((epoch, worker))
+        if not source:
+            return ()
+        return (source.popleft(),) if most == 1 else tuple(source.popleft() for _ in range(min(most, len(source))))
+
+    def take_these(self, epoch: int, batches: tuple[int, ...]) -> None:
+        """Somebody has them already."""
+        for source in (self.shared[epoch], *(own for (number, _), own in self.own.items() if number == epoch)):
+            for batch in batches:
+                if batch in source:
+                    source.remove(batch)
+
+    def orphan(self, worker: int) -> None:
+        """A worker will not come back: what it had before itself goes to the others."""
+        for epoch in self.done:
+            self.shared[epoch].extend(self.own.pop((epoch, worker), ()))
+
+    def put_back(self, epoch: int, batches: tuple[int, ...]) -> None:
+        """What a worker did not finish is next."""
+        self.shared[epoch].extendleft(reversed(batches))
+
+    def close(self, epoch: int, batches: tuple[int, ...]) -> bool:
+        """These need no more doing; whether they were the last of the epoch."""
+        done = self.done[epoch]
+        for batch in batches:
+            assert not done[batch], f"batch {batch} of epoch {epoch} is counted twice"
+            done[batch] = 1
+        self._left[epoch] -= len(batches)
+        if self._left[epoch]:
+            return False
+        del self.done[epoch], self.shared[epoch], self._left[epoch]
+        self.own = {key: todo for key, todo in self.own.items() if key[0] != epoch}
+        return True
+
+    def closed(self, epoch: int) -> int:
+        return self.an_epoch - self._left.get(epoch, 0)
+
+    def restore(self, opened: int, done: dict[int, list[int]]) -> None:
+        """Where a run was: how many epochs were open so far, and what was done of those that still are."""
+        for epoch in sorted(done):
+            if len(done[epoch]) < self.an_epoch:
+                self._open(epoch, done[epoch])
+        self.opened = opened
+
+    @property
+    def finished(self) -> bool:
+        return self.opened >= self.epochs and not self.done

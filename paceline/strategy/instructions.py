@@ -1,0 +1,55 @@
+"""What a coordinator tells its driver to do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Compute(NamedTuple):
+    """A worker's task: a gradient on each of some batches, then its payload is ready."""
+
+    worker: int
+    sequence: int
+    """Counts this worker's tasks, through all its lives."""
+    epoch: int
+    batches: tuple[int, ...]
+    fetches: tuple[int, ...]
+    """Before which of them the parameters are fetched, as positions in `batches`."""
+    version: int | None
+    """Which parameters to fetch; None: the newest there are when the fetch comes."""
+
+
+class Contribution(NamedTuple):
+    """What a group gives to an update: the mean of its members' payloads."""
+
+    group: int
+    payloads: tuple[tuple[int, int], ...]
+    """(worker, sequence), in the order of workers, so that sums do not depend on who came first."""
+    staleness: int
+
+
+class Apply(NamedTuple):
+    """One update: each contribution is corrected, then their mean is given to the server's optimizer."""
+
+    update: int
+    """Its number from 1: the version it makes."""
+    contributions: tuple[Contribution, ...]
+    epoch: int
+    closed: int
+    """How many of the epoch's batches were closed before: where in the rate's schedule it stands."""
+
+
+class Drop(NamedTuple):
+    """A payload that is not wanted; its worker may overwrite it."""
+
+    worker: int
+    sequence: int
+
+
+class EpochDone(NamedTuple):
+    """Every batch of the epoch was applied, dropped or refused; the parameters now are the epoch's."""
+
+    epoch: int
+
+
+Instruction = Compute | Apply | Drop | EpochDone

@@ -1,0 +1,48 @@
+"""Faults to be met on purpose: who is killed, hangs, is slow or pushes nonsense, and when.
+
+A fault is data and any driver carries it out: the local one with signals to real processes, the virtual one in
+simulated time.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from paceline.errors import StrategyError, nearest
+
+KINDS = ("kill", "hang", "slow", "corrupt")
+
+
+@dataclass(frozen=True)
+class Fault:
+    what: str
+    """kill: ends at once. hang: stops answering. slow: every step takes `seconds` longer. corrupt: one payload
+    is no number."""
+    at: int = 0
+    """After so many updates of the run."""
+    worker: int | None = None
+    """None: the server, for kill and hang."""
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.what not in KINDS:
+            raise StrategyError(f"a fault {self.what!r} is unknown: {nearest(self.what, KINDS)}")
+        if self.worker is None and self.what in ("slow", "corrupt"):
+            raise StrategyError(f"{self.what} is a fault of a worker: say which")
+        if self.at < 0 or self.seconds < 0:
+            raise StrategyError(f"a fault at {self.at} for {self.seconds:g} s: neither may be below 0")
+
+    @property
+    def whom(self) -> str:
+        return "server" if self.worker is None else f"worker {self.worker}"
+
+
+def random_kills(
+    *, workers: int, updates: int, of_workers: int, of_server: int = 0, seed: int = 0
+) -> tuple[Fault, ...]:
+    """Kills at random updates of a run of so many, of random workers and of the server."""
+    rng = random.Random(seed)
+    kills = [Fault("kill", rng.randrange(updates), rng.randrange(workers)) for _ in range(of_workers)]
+    kills += [Fault("kill", rng.randrange(updates)) for _ in range(of_server)]
+    return tuple(sorted(kills, key=lambda fault: fault.at))

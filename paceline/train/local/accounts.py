@@ -1,0 +1,167 @@
+"""What the launcher reads from shared memory about how the run goes: speed, losses, waiting, faults."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from paceline.step.tally import Score
+from paceline.strategy.distribution import Distribution, WorkerRecord
+from paceline.strategy.strategy import Strategy
+from paceline.train.local import marks
+from paceline.train.local.crew import Crew
+from paceline.train.local.memory import EPOCHS_SCORED, REFUSALS_KEPT, Memory
+from paceline.train.local.standing import ledger_of
+from paceline.train.local.words import SLOT_WORDS, Control, Of
+from paceline.train.local.worker_score import score_of
+from paceline.train.run import Epoch, Run
+from paceline.train.watcher import CrewProgress, Progress
+
+SCORES_WITHIN_S = 1.0
+
+
+class Accounts:
+    def __init__(self, memory: Memory, crew: Crew, run: Run, strategy: Strategy, samples: int) -> None:
+        self.memory, self.crew, self.strategy, self.workload = memory, crew, strategy, run.workload
+        self.samples = samples * (memory.sizes.workers if strategy.own_pass else 1)
+        """Of an epoch."""
+        self.before = Distribution(strategy, memory.sizes.workers, "local")
+        """Of this run before it was resumed."""
+        self.train_before_s = 0.0
+        self.began_s: float | None = None
+        self.ended_s: float | None = None
+        self.epoch_ends_s: list[float] = []
+        """When each epoch of this process was done."""
+        self.first_epoch, self.closed_before = 0, 0
+        self.recorded = 0
+        """Epochs that have become part of the record."""
+        self.score_before: dict[int, Score] = {}
+        self.scores = [Score() for _ in range(memory.sizes.workers)]
+        """Of each worker's finished epochs."""
+        self.refusals = 0
+        self._rate_s, self._rate_version, self._rate = 0.0, 0, 0.0
+
+    def go_on_after(self, run: Run, score: Score) -> None:
+        """What was counted before the run was resumed."""
+        self.train_before_s = run.train_s
+        if run.distribution is not None:
+            self.before = run.distribution
+        self.first_epoch = self.recorded = self.memory.control[Control.EPOCHS_DONE]
+        self.score_before[self.first_epoch] = score
+        self.refusals = self.memory.control[Control.REFUSALS]
+
+    def begin(self) -> None:
+        self.began_s = self._rate_s = time.monotonic()
+        self._rate_version = self.memory.control[Control.VERSION]
+        self.closed_before = self._closed_batches()
+
+    def end(self) -> None:
+        self.ended_s = time.monotonic()
+
+    @property
+    def train_s(self) -> float:
+        return self.train_before_s + self._elapsed_s()
+
+    def _elapsed_s(self) -> float:
+        if self.began_s is None:
+            return 0.0
+        return (self.ended_s or time.monotonic()) - self.began_s
+
+    @property
+    def samples_per_s(self) -> float:
+        batches = self._closed_batches() - self.closed_before
+        return batches * self.samples / self.memory.sizes.batches / max(self._elapsed_s(), 1e-9)
+
+    def _closed_batches(self) -> int:
+        done, version = self.memory.control[Control.EPOCHS_DONE], self.memory.control[Control.VERSION]
+        later = (e for e in marks.begun(self.memory.marks, version) if e >= done)
+        return done * self.memory.sizes.batches + sum(sum(marks.counts(self.memory.marks, e, version)) for e in later)
+
+    def look(self) -> None:
+        now_s, version = time.monotonic(), self.memory.control[Control.VERSION]
+        while self.first_epoch + len(self.epoch_ends_s) < self.memory.control[Control.EPOCHS_DONE]:
+            self.epoch_ends_s.append(now_s)
+        if now_s - self._rate_s >= 0.5:
+            self._rate = (version - self._rate_version) / (now_s - self._rate_s)
+            self._rate_s, self._rate_version = now_s, version
+        count = self.memory.control[Control.REFUSALS]
+        for number in range(self.refusals, min(count, REFUSALS_KEPT)):
+            worker, sequence, epoch, batch = self.memory.refusals[number].tolist()
+            self.crew.note("refused", worker, f"not finite, epoch {epoch + 1}, step {batch}", sequence)
+        self.refusals = max(self.refusals, count)
+
+    def score(self, epoch: int) -> Score:
+        """Losses and accuracy of an epoch's steps, as far as workers have told."""
+        total = self.score_before.get(epoch, Score())
+        for rows in self.memory.scores:
+            total += score_of(rows, epoch)
+        return total
+
+    def is_told(self, epoch: int) -> bool:
+        """Whether the workers have told all of an epoch, or had the time to."""
+        index = epoch - self.first_epoch
+        late = index < len(self.epoch_ends_s) and time.monotonic() - self.epoch_ends_s[index] > SCORES_WITHIN_S
+        return late or self.score(epoch).samples >= self.samples
+
+    def epoch(self, epoch: int, test: Score) -> Epoch:
+        self.look()
+        score = self.score(epoch)
+        self.scores = [
+            total + score_of(rows, epoch) for total, rows in zip(self.scores, self.memory.scores, strict=True)
+        ]
+        self.recorded = epoch + 1
+        index = epoch - self.first_epoch
+        start_s = self.epoch_ends_s[index - 1] if index else self.began_s or self.epoch_ends_s[0]
+        wall_s = max(self.epoch_ends_s[index] - start_s, 1e-9)
+        return Epoch(
+            epoch + 1, score.loss, score.accuracy, score.top_accuracy, test.loss, test.accuracy, test.top_accuracy,
+            wall_s, self.samples / wall_s,
+        )  # fmt: skip
+
+    def progress(self) -> Progress:
+        memory = self.memory
+        version, epoch = memory.control[Control.VERSION], memory.control[Control.EPOCHS_DONE]
+        shown = min(epoch, memory.sizes.epochs - 1)
+        closed = sum(marks.counts(memory.marks, shown, version)) if shown == epoch else memory.sizes.batches
+        crew = CrewProgress(
+            alive=self.crew.alive, workers=memory.sizes.workers, updates_per_s=self._rate,
+            staleness=ledger_of(memory, version).mean_staleness,
+        )  # fmt: skip
+        return Progress(
+            shown, self.workload.epochs, closed, memory.sizes.batches, self.score(shown), self.samples_per_s, crew
+        )
+
+    def distribution(self) -> Distribution:
+        memory, crew = self.memory, self.crew
+        version = memory.control[Control.VERSION]
+        by_worker = tuple(self._worker(number) for number in range(memory.sizes.workers))
+        return replace(
+            self.before,
+            seconds=self.train_s,
+            steps=sum(worker.batches for worker in by_worker),
+            updates=version,
+            server_s=memory.control[Control.SERVER_NS] / 1e9,
+            ledger=ledger_of(memory, version),
+            by_worker=by_worker,
+            faults=(*self.before.faults, *crew.met),
+            fault_count=self.before.fault_count + crew.met_count,
+        )
+
+    def _worker(self, number: int) -> WorkerRecord:
+        words = self.memory.slots[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
+        before = self.before.by_worker[number] if self.before.by_worker else WorkerRecord(number, lives=0)
+        score = self.scores[number]
+        for epoch in range(self.recorded, self.recorded + EPOCHS_SCORED):
+            score += score_of(self.memory.scores[number], epoch)
+        waiting_s, communicating_s = words[Of.WAITING_NS] / 1e9, words[Of.COMMUNICATION_NS] / 1e9
+        return WorkerRecord(
+            worker=number,
+            batches=before.batches + words[Of.STEPS],
+            samples=before.samples + score.samples,
+            loss=score.loss,
+            accuracy=score.accuracy,
+            computing_s=before.computing_s + max(0.0, self._elapsed_s() - waiting_s - communicating_s),
+            communicating_s=before.communicating_s + communicating_s,
+            waiting_s=before.waiting_s + waiting_s,
+            lives=before.lives + self.crew.lives[number],
+        )

@@ -1,0 +1,96 @@
+"""A process of the run, as the launcher has it and as it finds itself: it ends with its launcher, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from paceline.errors import PacelineError
+from paceline.step.reason import reason
+from paceline.train.local.memory import Memory
+from paceline.train.local.settings import Settings
+
+_PACKAGE_PARENT = Path(__file__).resolve().parents[3]
+_PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """The launcher's side."""
+
+    def __init__(self, module: str, settings: Settings) -> None:
+        self.number, self.life = settings.number, settings.life
+        # -P: a file called numpy.py in the current folder must not be imported.
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-W", "ignore", "-m", module, settings.text()],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what a user's module prints must not get between the lines of a record
+            pass_fds=settings.descriptors,
+            env=_environment(settings.threads),
+            # A process group of its own: Ctrl-C is for the launcher, which then ends us.
+            process_group=0,
+        )
+
+    @property
+    def process_id(self) -> int:
+        return self.process.pid
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def how_it_ended(self) -> str:
+        code = self.process.returncode
+        if code is None or code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+    def kill(self) -> None:
+        """Ends it at once. All that matters is in shared memory, and whole at any moment."""
+        self.process.kill()
+        self.process.wait()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Lets the process import the same package as we did, also from a checkout that is not installed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    if _PACKAGE_PARENT.name not in ("site-packages", "dist-packages"):
+        search_path = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
+    return environment
+
+
+def end_with(parent: int) -> None:
+    """The child's side: the kernel ends us when the launcher ends, even by SIGKILL."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we could ask
+        os._exit(1)
+
+
+def find_modules_in(search_path: tuple[str, ...]) -> None:
+    sys.path.extend(place for place in search_path if place not in sys.path)
+
+
+@contextlib.contextmanager
+def telling(memory: Memory, who: int) -> Iterator[None]:
+    """An error becomes a line for the launcher and an exit code."""
+    try:
+        yield
+    except PacelineError as error:
+        memory.tell(who, str(error))
+        os._exit(error.exit_code)
+    except MemoryError:
+        memory.tell(who, "out of memory")
+        os._exit(1)
+    except Exception as error:
+        memory.tell(who, reason(error))
+        os._exit(1)

@@ -1,0 +1,51 @@
+"""How a task gets from the server to a worker: a few words in shared memory, two tasks at most."""
+
+from __future__ import annotations
+
+from paceline.strategy.instructions import Compute
+from paceline.train.local.memory import Memory
+from paceline.train.local.words import SLOT_WORDS, TASK_WORDS, Of, Task
+
+
+def give(memory: Memory, task: Compute, life: int, steps_since_fetch: int) -> None:
+    """Lays a task into a worker's mailbox. The one that was there two tasks ago is done."""
+    entry = memory.mailboxes[task.worker, task.sequence % 2]
+    batches, fetches = len(task.batches), len(task.fetches)
+    entry[Task.SEQUENCE] = 0
+    entry[Task.LIFE] = life
+    entry[Task.EPOCH] = task.epoch
+    entry[Task.VERSION] = -1 if task.version is None else task.version
+    entry[Task.BATCHES] = batches
+    entry[Task.FETCHES] = fetches
+    if batches == 1:
+        entry[TASK_WORDS] = task.batches[0]
+        if fetches:
+            entry[TASK_WORDS + 1] = task.fetches[0]
+    else:
+        entry[TASK_WORDS : TASK_WORDS + batches] = task.batches
+        entry[TASK_WORDS + batches : TASK_WORDS + batches + fetches] = task.fetches
+    entry[Task.SEQUENCE] = task.sequence
+    slot = task.worker * SLOT_WORDS
+    memory.slots[slot + Of.STEPS_SINCE_FETCH] = steps_since_fetch
+    memory.slots[slot + Of.GIVEN] = task.sequence
+
+
+def given(memory: Memory, worker: int, sequence: int) -> tuple[int, Compute] | None:
+    """The task of that sequence if it is in the mailbox, and the life it was given to."""
+    entry = memory.mailboxes[worker, sequence % 2]
+    if entry[Task.SEQUENCE] != sequence:
+        return None
+    life, _, epoch, version, batches, fetches = entry[:TASK_WORDS].tolist()
+    rest = entry[TASK_WORDS : TASK_WORDS + batches + fetches].tolist()
+    asked = None if version < 0 else version
+    return life, Compute(worker, sequence, epoch, tuple(rest[:batches]), tuple(rest[batches:]), asked)
+
+
+def next_task(memory: Memory, worker: int, life: int, done: int) -> Compute | None:
+    """The first task given to this life after number `done`."""
+    last = memory.slots[worker * SLOT_WORDS + Of.GIVEN]
+    for sequence in range(max(done + 1, last - 1), last + 1):
+        found = given(memory, worker, sequence)
+        if found is not None and found[0] == life:
+            return found[1]
+    return None

@@ -1,0 +1,107 @@
+"""What the launcher needs before any process is started: network, layout, sizes, threads and devices."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from paceline.data.dataset import Arrays, Dataset
+from paceline.errors import WorkloadError
+from paceline.step.build import build_network, example_of, placed_network
+from paceline.step.feeder import FileFeeder, HostFeeder
+from paceline.step.order import Order
+from paceline.step.phase import phases_of
+from paceline.step.placement import available_cores, choose_device, choose_threads
+from paceline.step.randomness import default_generator
+from paceline.step.step import Parts
+from paceline.strategy.layout import Layout
+from paceline.strategy.server import Server
+from paceline.strategy.strategy import Strategy
+from paceline.train.local.memory import Sizes, StateTensor
+from paceline.workload import Workload, with_settings
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of the machine each worker gets."""
+
+    devices: list[str]
+    threads: int
+    notes: list[str]
+
+
+def share_machine(workload: Workload, dataset: Dataset, workers: int) -> Share:
+    """Devices in turn; threads so that all workers together have no more than there are cores."""
+    network = build_network(workload, dataset)
+    device, note = choose_device(workload.device)
+    notes = [note] if note else []
+    if device.type == "cuda" and workload.device in ("auto", "cuda"):
+        devices = [f"cuda:{worker % torch.cuda.device_count()}" for worker in range(workers)]
+    else:
+        devices = [str(device)] * workers
+    cores = available_cores()
+    most = workload.threads or max(1, cores // workers)
+    threads = min(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch), most)
+    if workers * threads > cores and device.type == "cpu":
+        each = f"{threads} thread{'s' * (threads != 1)} each"
+        notes.append(f"{workers} workers with {each} share {cores} cores: they will wait for each other")
+    return Share(devices, threads, notes)
+
+
+def launcher_parts(workload: Workload, dataset: Dataset, share: Share) -> Parts:
+    """The network for tests, and a feeder that is only asked for its order: the launcher trains nothing."""
+    device = torch.device(share.devices[0])
+    workload = with_settings(workload, {"threads": share.threads})
+    network = placed_network(workload, dataset, device)
+    order = Order(len(dataset.train), workload.batch, workload.seed)
+    part = dataset.train
+    feeder = (
+        HostFeeder(part, order, dataset.prepare, device)
+        if isinstance(part, Arrays)
+        else FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
+    )
+    phases = phases_of(workload, network)
+    return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
+
+
+def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events: bool) -> Sizes:
+    server = Server(strategy, layout, workers)
+    groups = workers if strategy.groups is None else strategy.groups
+    batches = layout.batches * (workers if strategy.own_pass else 1)
+    return Sizes(
+        workers=workers,
+        groups=groups,
+        snapshots=strategy.groups is not None and strategy.groups > 1,
+        pulled=server.needs_backup and strategy.groups is None,
+        numbers=layout.size,
+        dtype=layout.dtype,
+        state=tuple(_described(name, tensor) for name, tensor in server.initial_state().items()),
+        corrections=tuple(_described(name, tensor) for name, tensor in server.initial_kept().items()),
+        batches=batches,
+        epochs=layout.epochs,
+        longest=min(strategy.push_every, batches),
+        events=_event_words(strategy, batches * layout.epochs) if record_events else 0,
+    )
+
+
+def _described(name: str, tensor: torch.Tensor) -> StateTensor:
+    return StateTensor(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _event_words(strategy: Strategy, batches: int) -> int:
+    """Room for every task and update, and for some that had to be repeated."""
+    words = batches * 40
+    if words * 8 > 1 << 30:
+        raise WorkloadError(f"{batches:,} batches are too many to record every event: train fewer epochs")
+    return words + 4096
+
+
+def eventfd() -> int:
+    return os.eventfd(0, os.EFD_NONBLOCK)
+
+
+def cache_text(cache: Path | None) -> str:
+    return "" if cache is None else str(cache.resolve())

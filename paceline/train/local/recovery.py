@@ -1,0 +1,73 @@
+"""A server's first look around: at the beginning of a run, after a checkpoint, or after its predecessor's death."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paceline.strategy.instructions import Compute
+from paceline.train.local import mailbox, marks
+from paceline.train.local.memory import Memory
+from paceline.train.local.settings import Settings
+from paceline.train.local.standing import position_of
+from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
+
+if TYPE_CHECKING:
+    from paceline.train.local.server_process import ServerLoop
+
+
+def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
+    """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
+    coordinator, slots = loop.coordinator, memory.slots
+    marks.forget_later(memory.marks, memory.control[Control.VERSION])
+    coordinator.restore(position_of(memory))
+    waiting = []
+    for worker in range(settings.workers):
+        slot = worker * SLOT_WORDS
+        joined, last = slots[slot + Of.JOINED], slots[slot + Of.GIVEN]
+        alive = joined if joined > slots[slot + Of.DEAD] else 0
+        adopted = set()
+        for sequence in (last - 1, last):
+            place = sequence % 2
+            ready = slots[slot + Of.PAYLOAD + place * LINE + Payload.READY]  # looked at once: its worker goes on
+            is_ready = ready == sequence
+            found = mailbox.given(memory, worker, sequence) if sequence > 0 else None
+            loop.seen[worker][place] = ready
+            if found is None:
+                continue
+            life, task = found
+            open_still = not _is_closed(memory, task) and _round_is_open(memory, settings, task)
+            if open_still and (is_ready or (alive and life == alive)):
+                coordinator.adopt(task)
+                loop.tasks[worker, sequence] = task
+                adopted.add(place)
+                if is_ready:
+                    waiting.append((worker, place, sequence))
+        for place in {0, 1} - adopted:  # nobody will ask for it again
+            slots[slot + Of.ACKNOWLEDGED + place] = loop.seen[worker][place]
+            loop.bells[worker].ring()
+        if adopted:
+            loop.lives[worker] = alive
+            coordinator.members[worker].steps = slots[slot + Of.STEPS_SINCE_FETCH]
+    for worker, place, sequence in waiting:
+        loop.deal_with(worker, place, sequence)
+    for worker in range(settings.workers):
+        if worker in coordinator.members and coordinator.members[worker].alive and not loop.lives[worker]:
+            loop.carry_out(coordinator.died(worker))  # its payload was there, it itself is not
+
+
+def _is_closed(memory: Memory, task: Compute) -> bool:
+    """Whether a batch of it is counted already: the update was published before the payload was acknowledged."""
+    version = memory.control[Control.VERSION]
+    if task.epoch < memory.control[Control.EPOCHS_DONE]:
+        return True
+    return bool(marks.closed(memory.marks, task.epoch, version)[list(task.batches)].any())
+
+
+def _round_is_open(memory: Memory, settings: Settings, task: Compute) -> bool:
+    """Whether a group still waits for a task of one of its rounds; others are done anew."""
+    if task.version is None:
+        return True
+    if memory.snapshots:
+        group = settings.strategy.group_of(task.worker, settings.workers)
+        return memory.snapshot_versions[group] == task.version + 1
+    return task.version == memory.control[Control.VERSION]

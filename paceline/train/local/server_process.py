@@ -1,0 +1,228 @@
+"""The server: `python -m paceline.train.local.server_process SETTINGS`, started by the launcher.
+
+It runs the coordinator and is the only one to write parameters. All it knows is in shared memory, so that its
+successor goes on where it was: with the version it published last, and the payloads not acknowledged yet.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import time
+from collections import deque
+
+import torch
+
+from paceline.errors import Diverged
+from paceline.strategy.coordinator import Coordinator
+from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
+from paceline.strategy.server import Server, is_finite
+from paceline.train.local import mailbox, marks
+from paceline.train.local.child import end_with, find_modules_in, telling
+from paceline.train.local.doorbell import Doorbell
+from paceline.train.local.event_log import EventLog
+from paceline.train.local.memory import REFUSALS_KEPT, Memory
+from paceline.train.local.recovery import recovered
+from paceline.train.local.settings import Settings
+from paceline.train.local.updating import Updating
+from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload, Task
+
+LOOK_UP_S = 0.2
+REFUSED_TOO_OFTEN = 100
+
+
+class ServerLoop:
+    def __init__(self, settings: Settings, memory: Memory) -> None:
+        self.settings, self.memory = settings, memory
+        self.control, self.slots = memory.control, memory.slots
+        workers = settings.workers
+        self.bell = Doorbell(memory, workers, settings.wake_server, settings.parent)
+        self.bells = [Doorbell(memory, number, settings.wake_workers[number]) for number in range(workers)]
+        self.bell_of_launcher = Doorbell(memory, workers + 1, settings.wake_launcher)
+        self.coordinator = Coordinator(
+            settings.strategy, workers, settings.layout.batches, settings.layout.epochs, ahead=2
+        )
+        self.tasks: dict[tuple[int, int], Compute] = {}
+        """Given and not closed yet."""
+        self.log = EventLog(memory) if memory.sizes.events else None
+        server = Server(settings.strategy, settings.layout, workers)
+        self.updating = Updating(memory, server, self.tasks, self.bells, self.log)
+        self.lives = [0] * workers
+        """Which life of each worker the coordinator knows as alive."""
+        self.seen = [[0, 0] for _ in range(workers)]
+        """The sequence of each payload that was dealt with."""
+        self.todo: deque[Instruction] = deque()
+
+    def serve(self) -> None:
+        """Until the launcher ends us."""
+        self.control[Control.SERVER_BEAT] = time.monotonic_ns()
+        self._finish_epochs()
+        recovered(self.memory, self.settings, self)
+        self.control[Control.SERVER_READY] = self.settings.life
+        self.bell_of_launcher.ring()
+        while True:
+            self.bell.lie_down()
+            if not self._look():
+                self.bell.sleep(LOOK_UP_S)
+            self.control[Control.SERVER_BEAT] = time.monotonic_ns()
+            if self.coordinator.finished and not self.control[Control.FINISHED]:
+                self.control[Control.FINISHED] = 1
+                self.bell_of_launcher.ring()
+
+    def _look(self) -> bool:
+        """Deals with what has happened since; whether anything has."""
+        slots = self.slots
+        arrived = []
+        happened = False
+        for worker in range(self.settings.workers):
+            slot = worker * SLOT_WORDS
+            dead = slots[slot + Of.DEAD]
+            happened |= self._look_at_payloads(worker, slot)
+            if self.lives[worker] and dead >= self.lives[worker]:
+                self.lives[worker] = 0
+                self._died(worker)
+                happened = True
+            life = slots[slot + Of.JOINED]
+            if life > max(dead, self.lives[worker]):
+                arrived.append((worker, life))
+        if arrived and not self._others_come_for_the_first_time():
+            for worker, life in arrived:
+                self.lives[worker] = life
+            self.carry_out(self.coordinator.joined(*(worker for worker, _ in arrived)))
+            return True
+        return happened
+
+    def _others_come_for_the_first_time(self) -> bool:
+        """All begin together, so that the first rounds have all their members."""
+        lives = [self.slots[w * SLOT_WORDS : w * SLOT_WORDS + SLOT_WORDS] for w in range(self.settings.workers)]
+        return any(w[Of.LIFE] <= 1 and not w[Of.JOINED] and not w[Of.DEAD] for w in lives)
+
+    def _look_at_payloads(self, worker: int, slot: int) -> bool:
+        slots, seen = self.slots, self.seen[worker]
+        first = slot + Of.PAYLOAD + Payload.READY
+        ready = (slots[first], slots[first + LINE])
+        happened = False
+        for place in (0, 1) if ready[0] < ready[1] else (1, 0):
+            if ready[place] > seen[place]:
+                self.bell.get_up()
+                seen[place] = ready[place]
+                self.deal_with(worker, place, ready[place])
+                happened = True
+        return happened
+
+    def deal_with(self, worker: int, place: int, sequence: int) -> None:
+        """A payload is whole."""
+        values = self.memory.payloads[worker][place]
+        task = self.tasks.get((worker, sequence))
+        if self.log is not None and task is not None:
+            self.log.task(task, int(self.memory.mailboxes[worker, place, Task.LIFE]))
+        if task is not None and not (math.isfinite(values.sum().item()) or is_finite(values)):
+            self._refuse(worker, sequence)
+            return
+        pulled = self.slots[worker * SLOT_WORDS + Of.PAYLOAD + place * LINE + Payload.PULLED]
+        self.carry_out(self.coordinator.ready(worker, sequence, pulled))
+
+    def _died(self, worker: int) -> None:
+        for sequence in self.coordinator.members[worker].tasks:  # their payloads will not come
+            self.tasks.pop((worker, sequence), None)
+        self.carry_out(self.coordinator.died(worker))
+        self.control[Control.RETURNED] = self.coordinator.ledger.returned
+
+    def _refuse(self, worker: int, sequence: int) -> None:
+        task = self.tasks[worker, sequence]
+        count = self.control[Control.REFUSALS]
+        if count < REFUSALS_KEPT:
+            self.memory.refusals[count] = worker, sequence, task.epoch, task.batches[0]
+        self.control[Control.REFUSALS] = count + 1
+        self.control[Control.REFUSED_IN_A_ROW] += 1
+        where = f"worker {worker}, task {sequence}, epoch {task.epoch + 1}, step {task.batches[0]}"
+        if self.settings.on_bad_gradient == "stop":
+            raise Diverged(
+                f"a payload is not finite ({where}): lower the learning rate, or go on without such payloads "
+                "with --on-bad-gradient skip"
+            )
+        if self.control[Control.REFUSED_IN_A_ROW] >= REFUSED_TOO_OFTEN:
+            raise Diverged(
+                f"{REFUSED_TOO_OFTEN} payloads in a row were not finite, the last of {where}: lower the learning rate"
+            )
+        marks.mark(self.memory, task.epoch, task.batches, marks.REFUSED, self.control[Control.VERSION])
+        self.carry_out(self.coordinator.refused(worker, sequence))
+
+    def carry_out(self, instructions: list[Instruction]) -> None:
+        """One after another; what follows from one comes before the next."""
+        todo = self.todo
+        todo.extend(instructions)
+        while todo:
+            instruction = todo.popleft()
+            if isinstance(instruction, Compute):
+                self._give(instruction)
+            elif isinstance(instruction, Apply):
+                self.updating.make(instruction, self.coordinator)
+                todo.extendleft(reversed(self.coordinator.applied(instruction.update)))
+            elif isinstance(instruction, Drop):
+                self._drop(instruction)
+            elif isinstance(instruction, EpochDone):
+                self._finish_epoch(instruction.epoch)
+
+    def _give(self, task: Compute) -> None:
+        self.tasks[task.worker, task.sequence] = task
+        member = self.coordinator.members[task.worker]
+        if self.memory.snapshots:
+            assert task.version is not None
+            self.updating.take_snapshot(member.group.number, task.version)
+        mailbox.give(self.memory, task, self.lives[task.worker], member.steps)
+        self.bells[task.worker].ring()
+
+    def _drop(self, drop: Drop) -> None:
+        """A payload of a task that others have done, or of a round that went on without it."""
+        task = self.tasks.pop((drop.worker, drop.sequence), None)
+        if task is not None:
+            version = self.control[Control.VERSION]
+            row = marks.closed(self.memory.marks, task.epoch, version)
+            if not row[task.batches[0]]:
+                marks.mark(self.memory, task.epoch, task.batches, marks.DROPPED, version)
+        self.acknowledge(drop.worker, drop.sequence)
+
+    def acknowledge(self, worker: int, sequence: int) -> None:
+        place = sequence % 2
+        slot = worker * SLOT_WORDS
+        if self.slots[slot + Of.PAYLOAD + place * LINE + Payload.READY] == sequence:
+            self.slots[slot + Of.ACKNOWLEDGED + place] = sequence
+            self.bells[worker].ring()
+
+    def _finish_epochs(self) -> None:
+        """A server that died between the last update of an epoch and the word that says so."""
+        epoch, version = self.control[Control.EPOCHS_DONE], self.control[Control.VERSION]
+        if epoch < self.settings.layout.epochs and marks.closed(self.memory.marks, epoch, version).all():
+            self._finish_epoch(epoch)
+
+    def _finish_epoch(self, epoch: int) -> None:
+        """The launcher gets the parameters as they are now, for a test."""
+        control, version = self.control, self.control[Control.VERSION]
+        while control[Control.EPOCHS_TAKEN] < epoch - 1:  # it still has to take those of two epochs ago
+            self.bell.lie_down()
+            self.bell.sleep(LOOK_UP_S)
+            control[Control.SERVER_BEAT] = time.monotonic_ns()
+        self.memory.epoch_parameters[epoch % 2].copy_(self.memory.parameters[version % 2])
+        counts = marks.counts(self.memory.marks, epoch, version)
+        assert sum(counts) == self.memory.sizes.batches, f"{counts} of {self.memory.sizes.batches} batches are marked"
+        self.memory.totals[epoch] = counts
+        control[Control.EPOCHS_DONE] = epoch + 1
+        self.bell_of_launcher.ring()
+
+
+def main(settings: Settings) -> None:
+    end_with(settings.parent)
+    memory = Memory(settings.sizes, settings.memory)
+    with telling(memory, settings.number):
+        torch.set_num_threads(settings.threads)
+        find_modules_in(settings.search_path)
+        loop = ServerLoop(settings, memory)
+        gc.collect()
+        gc.freeze()
+        loop.serve()
+
+
+if __name__ == "__main__":
+    main(Settings.of(sys.argv[1]))

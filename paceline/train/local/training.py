@@ -1,0 +1,242 @@
+"""A distributed run from its beginning to its end, as the launcher sees it: epochs, tests, checkpoints, the record."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paceline import record
+from paceline.data.dataset import Dataset
+from paceline.errors import CheckpointError, Interrupted
+from paceline.step.choose import StepChoice
+from paceline.step.tally import Score
+from paceline.strategy.learner import Learner
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
+from paceline.trace import Recorder, Trace
+from paceline.train.checkpoint import Checkpoint, load_parameters, save_checkpoint
+from paceline.train.conditions import current_conditions
+from paceline.train.evaluate import Evaluator
+from paceline.train.local.accounts import Accounts
+from paceline.train.local.crew import Crew, Patience
+from paceline.train.local.doorbell import Doorbell
+from paceline.train.local.epoch_tests import EpochTests
+from paceline.train.local.event_log import write_events
+from paceline.train.local.memory import Memory
+from paceline.train.local.preparation import cache_text, eventfd, launcher_parts, share_machine, sizes_of
+from paceline.train.local.saved_state import KIND, copy_state, flat_parameters, named_parameters, put_state
+from paceline.train.local.settings import Settings
+from paceline.train.local.span_log import spans_of
+from paceline.train.local.words import Control
+from paceline.train.run import Run
+from paceline.train.stopping import StopRequest
+from paceline.train.watcher import Watcher
+from paceline.workload import Workload
+
+LOOK_UP_S = 0.05
+CHECKPOINT_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Options:
+    strategy: Strategy
+    workers: int
+    cache: Path | None
+    on_bad_gradient: str
+    record_events: bool
+    patience: Patience
+    checkpoint_every_s: float
+    faults: tuple[Fault, ...]
+
+
+class LocalTraining:
+    def __init__(
+        self, workload: Workload, dataset: Dataset, options: Options, recorder: Recorder, watcher: Watcher
+    ) -> None:
+        self.options, self.recorder, self.watcher = options, recorder, watcher
+        self.directory: Path | None = None
+        strategy, workers = options.strategy, options.workers
+        with recorder.span("prepare"):
+            share = share_machine(workload, dataset, workers)
+            parts = launcher_parts(workload, dataset, share)
+            strategy.check(workers, parts.updates_per_epoch)
+            self.learner = Learner(parts, strategy, workers)
+            layout = self.learner.layout
+            sizes = sizes_of(strategy, layout, workers, record_events=options.record_events)
+            self.memory = Memory(sizes)
+            self.bells = [eventfd() for _ in range(workers + 2)]
+            evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
+        self.parts, self.notes = parts, share.notes
+        self.run = Run(
+            workload=workload,
+            conditions=replace(current_conditions(parts.device, workload.precision), threads=share.threads),
+            step=StepChoice("flat", f"{strategy.name}, {workers} workers and a server in shared memory"),
+            parameters=sum(p.numel() for p in parts.network.parameters()),
+            data=f"all {len(dataset.train):,} samples at every worker",
+        )
+        self.memory.parameters[0].copy_(self.learner.initial())
+        settings = Settings(
+            parent=os.getpid(), memory=self.memory.descriptor, wake_launcher=self.bells[0], wake_server=self.bells[1],
+            wake_workers=tuple(self.bells[2:]), sizes=sizes, strategy=strategy, layout=layout, workload=workload,
+            workers=workers, threads=share.threads, number=0, life=1, device="cpu", cache=cache_text(options.cache),
+            search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
+            on_bad_gradient=options.on_bad_gradient, faults=options.faults,
+        )  # fmt: skip
+        self.crew = Crew(self.memory, settings, share.devices, options.patience, options.faults)
+        self.accounts = Accounts(self.memory, self.crew, self.run, strategy, len(dataset.train))
+        self.tests = EpochTests(self.memory, self.learner, evaluator, self.crew.bell_of_server)
+        self.bell = Doorbell(self.memory, workers + 1, self.bells[0])
+        self.tested: tuple[int, Score] | None = None
+        """An epoch whose test is done, while its losses are still being told."""
+        self.wall_before_s = 0.0
+        self.saved_at_s, self.saving_s = 0.0, 0.0
+
+    def __enter__(self) -> LocalTraining:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.crew.stop()
+        self.tests.close()
+        self.learner.close()
+        for bell in self.bells:
+            os.close(bell)
+        self.memory.close()
+
+    def restore(self, checkpoint: Checkpoint, place: Path) -> None:
+        samples = (len(self.parts.dataset.train), len(self.parts.dataset.test))
+        if samples != checkpoint.samples:
+            before, now = (f"{train:,} + {test:,}" for train, test in (checkpoint.samples, samples))
+            raise CheckpointError(f"{place} is of {before} samples, {self.run.workload.data} now has {now}")
+        load_parameters(self.parts.network, checkpoint, place)
+        flat = flat_parameters(self.parts.network, checkpoint.parameters, self.learner.local)
+        put_state(self.memory, checkpoint.updates, flat, checkpoint.optimizer, str(place))
+        before_run: Run = record.from_json(Run, json.loads(checkpoint.record), "record")
+        self.wall_before_s = before_run.wall_s
+        self.run = replace(self.run, epochs=before_run.epochs, resumed=before_run.resumed + 1)
+        self.accounts.go_on_after(before_run, Score(**checkpoint.score))
+
+    def train(self) -> Run:
+        with StopRequest() as stop:
+            self._update_record("running")
+            self._save()
+            self.crew.start()
+            with self.recorder.span("start"):
+                while not (self.crew.complete or stop.made):
+                    self.bell.lie_down()
+                    self.bell.sleep(LOOK_UP_S)
+                    self.crew.look()
+            self.watcher.begun(self.run, self.notes)
+            self.accounts.begin()
+            while not (stop.made or self._is_over()):
+                self.bell.lie_down()
+                self.bell.sleep(LOOK_UP_S)
+                self._look()
+            if not self._is_over():
+                self._interrupt()
+            self.accounts.end()
+            self._update_record("finished")
+            self._save()
+            self._update_record("finished")
+            if self.options.record_events and self.directory is not None:
+                write_events(self.memory, self.run.workload, self.options.strategy, self.directory)
+        return self.run
+
+    def _is_over(self) -> bool:
+        return bool(self.memory.control[Control.FINISHED]) and len(self.run.epochs) == self.run.workload.epochs
+
+    def _look(self) -> None:
+        if not self.memory.control[Control.FINISHED]:
+            self.crew.look()
+        self.accounts.look()
+        self._look_at_tests()
+        self.watcher.advanced(self.accounts.progress())
+        self._save_now_and_then()
+
+    def _look_at_tests(self, wait: bool = False) -> None:
+        if self.tested is None:
+            self.tested = self.tests.look(wait)
+        if self.tested is not None and (wait or self.accounts.is_told(self.tested[0])):
+            self._finish_epoch(*self.tested)
+            self.tested = None
+
+    def _finish_epoch(self, epoch: int, test: Score) -> None:
+        done = self.accounts.epoch(epoch, test)
+        self.run = replace(self.run, epochs=(*self.run.epochs, done))
+        self._update_record("running")
+        self.watcher.finished_epoch(done)
+
+    def _interrupt(self) -> None:
+        self.crew.stop()
+        self._save()
+        self._update_record("interrupted")
+        where = f"stopped in epoch {len(self.run.epochs) + 1} after update {self.run.updates}"
+        if self.directory is None:
+            raise Interrupted(f"{where}; nothing was kept, since no directory was given")
+        raise Interrupted(f"{where}; go on with: paceline train --resume {self.directory}")
+
+    def _update_record(self, status: str) -> None:
+        last = self.run.epochs[-1] if self.run.epochs else None
+        self.run = replace(
+            self.run,
+            status=status,
+            wall_s=self.wall_before_s + self.recorder.now(),
+            train_s=self.accounts.train_s,
+            samples_per_s=self.accounts.samples_per_s,
+            updates=self.memory.control[Control.VERSION],
+            test_accuracy=last.test_accuracy if last else math.nan,
+            test_top_accuracy=last.test_top_accuracy if last else math.nan,
+            test_loss=last.test_loss if last else math.nan,
+            distribution=self.accounts.distribution(),
+            trace=Trace((*self.recorder.spans, *spans_of(self.memory, self.recorder.origin_s or 0.0))),
+        )
+        if self.directory is not None:
+            record.save(self.run, self.directory / "record.json")
+
+    def _save_now_and_then(self) -> None:
+        """At the end of an epoch and when the last is old enough, but rarely enough that it costs little."""
+        every_s = self.options.checkpoint_every_s
+        pause_s = every_s and max(every_s, self.saving_s / CHECKPOINT_SHARE)
+        age_s = self.recorder.now() - self.saved_at_s
+        tested = len(self.run.epochs) == self.memory.control[Control.EPOCHS_DONE]
+        if age_s >= pause_s and (tested or age_s >= 2 * pause_s):  # else it would have to wait for a test
+            self._save()
+
+    def _save(self) -> None:
+        """While the processes go on: what is saved is one version of everything."""
+        if self.directory is None:
+            return
+        with self.recorder.span("checkpoint"):
+            start_s = self.recorder.now()
+            version, parameters, state = copy_state(self.memory, self.options.strategy)
+            done = state["epochs_done"]
+            while len(self.run.epochs) < done:  # their parameters would be lost
+                self._look_at_tests(wait=True)
+            so_far = replace(
+                self.run,
+                wall_s=self.wall_before_s + start_s,
+                updates=version,
+                epochs=self.run.epochs[:done],
+                distribution=self.accounts.distribution(),
+            )
+            save_checkpoint(
+                Checkpoint(
+                    workload=self.run.workload,
+                    step_kind=KIND,
+                    epoch=done,
+                    next_step=0,
+                    updates=version,
+                    samples=(len(self.parts.dataset.train), len(self.parts.dataset.test)),
+                    parameters=named_parameters(self.parts.network, parameters, self.learner.local),
+                    optimizer=state,
+                    score=dataclasses.asdict(self.accounts.score(done)),
+                    record=json.dumps(record.to_json(so_far)),
+                ),
+                self.directory,
+            )
+        self.saved_at_s = self.recorder.now()
+        self.saving_s = self.saved_at_s - start_s

@@ -1,0 +1,93 @@
+"""The names of the shared words: 8 bytes each, aligned, so that every one is read and written in one go.
+
+Each word has one writer. What it announces (a payload, a task, a version) is written before it; x86-64 keeps that
+order. The classes are plain, since an enumeration's members are slow to look up and these are, many times a step.
+"""
+
+from __future__ import annotations
+
+LINE = 8
+"""Words of a cache line: two processes that write into one slow each other down."""
+
+
+class Control:
+    """Of the whole run."""
+
+    VERSION = 0
+    """The newest whole parameters; version v is in buffer v % 2. Writing this word is what makes an update."""
+    WRITING = LINE
+    """The version being written; the buffer of the one two before it is no longer to be trusted."""
+    SERVER_READY = 2 * LINE
+    SERVER_BEAT = 2 * LINE + 1
+    """When the server was last seen at work, in nanoseconds of the monotonic clock."""
+    SERVER_NS = 2 * LINE + 2
+    """Time spent in applying updates."""
+    FINISHED = 2 * LINE + 3
+    EPOCHS_DONE = 2 * LINE + 4
+    RETURNED = 2 * LINE + 5
+    """Batches given out again, in all."""
+    REFUSALS = 2 * LINE + 6
+    """Refused payloads, in all; the first of them are listed."""
+    REFUSED_IN_A_ROW = 2 * LINE + 7
+    SERVER_LIFE = 3 * LINE
+    """Counts the server's lives; written by the launcher, as are those below."""
+    EPOCHS_TAKEN = 3 * LINE + 1
+    """Epochs whose parameters the launcher has copied."""
+
+
+CONTROL_WORDS = 4 * LINE
+
+
+class Of:
+    """Of one worker. Lives are counted from 1."""
+
+    LIFE = 0
+    """The process that has the slot; written by the launcher."""
+    DEAD = 1
+    """The last life that is known to have ended; written by the launcher."""
+    GIVEN = LINE
+    """The last task given; written by the server."""
+    STEPS_SINCE_FETCH = LINE + 1
+    ACKNOWLEDGED = LINE + 2
+    """Of payload 0, then of payload 1: the sequence that need not be kept any longer."""
+    JOINED = 2 * LINE
+    """The life that is ready for tasks; written by the worker, as are those below."""
+    BEAT = 2 * LINE + 1
+    TASKS = 2 * LINE + 2
+    """Tasks finished by this life."""
+    WAITING_NS = 2 * LINE + 3
+    COMMUNICATION_NS = 2 * LINE + 4
+    STEPS = 2 * LINE + 5
+    RETRIES = 2 * LINE + 6
+    """Pulls that had to begin again because the server was faster."""
+    PAYLOAD = 3 * LINE
+    """Two lines, one for each payload."""
+
+
+class Payload:
+    """Of one payload, within its line."""
+
+    READY = 0
+    """The sequence of the task whose payload is whole."""
+    SAMPLES = 1
+    PULLED = 2
+    FETCHES = 3
+
+
+SLOT_WORDS = 5 * LINE
+
+
+class Task:
+    """Of one entry of a mailbox; batches and fetches follow."""
+
+    LIFE = 0
+    SEQUENCE = 1
+    """Written last: an entry counts when its life and sequence are those that are waited for."""
+    EPOCH = 2
+    VERSION = 3
+    """-1: the newest."""
+    BATCHES = 4
+    FETCHES = 5
+
+
+TASK_WORDS = 6

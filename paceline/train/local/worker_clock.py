@@ -1,0 +1,107 @@
+"""Where a worker's time goes, layer by layer: the clock of one process of a distributed run.
+
+An iteration is a task, with what it waits for, fetches, computes and pushes. What is found is written now and then
+while the worker waits anyway, for a worker may be ended at any moment.
+"""
+
+from __future__ import annotations
+
+import platform
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+
+from paceline import record
+from paceline.measure.mark_cost import mark_cost_s
+from paceline.measure.measurement import Measurement
+from paceline.measure.memory import peak_memory_bytes
+from paceline.measure.rates import DeviceRates, device_rates
+from paceline.measure.session import Session
+from paceline.measure.summary import summarise
+from paceline.measure.tape import OUTSIDE, Tape, around
+from paceline.step.placement import device_name, dtype_of
+from paceline.strategy.phase_gradient import PhaseGradient
+
+if TYPE_CHECKING:
+    from paceline.train.local.worker_process import Worker
+
+WRITE_EVERY_S = 1.0
+
+
+def file_of(directory: Path, worker: int) -> Path:
+    return directory / f"worker-{worker}.json"
+
+
+class WorkerClock:
+    def __init__(self, worker: Worker, directory: Path) -> None:
+        self.worker, self.path = worker, file_of(directory, worker.number)
+        self.session = Session(worker.learner.parts.network, mark_cost_s())
+        self.session.extra.append(self._marks)
+        self.session.first_owner = ("idle", "waiting for a task")
+        self._rates: DeviceRates | None = None
+        self._written, self._written_at_s = 0, 0.0
+
+    def begin(self) -> None:
+        self.session.begin()
+
+    def end_task(self) -> None:
+        self.session.end_iteration()
+
+    def _marks(self, tape: Tape) -> ExitStack:
+        stack, worker, learner = ExitStack(), self.worker, self.worker.learner
+
+        def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
+            stack.callback(around(thing, method, tape, (part, row), after))
+
+        mark(worker, "_carry_out", "communicate")
+        mark(worker, "_wait_for_room", "idle", "waiting for the server", ("communicate", ""))
+        mark(worker, "_fetch", "communicate", after=("communicate", ""))
+        mark(learner, "step", "update", after=("communicate", ""))
+        mark(learner.source, "batch", "load", after=("update", ""))
+        for phase in {id(p): p for p in self._phases()}.values():
+            mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
+            if phase.chain is not None:
+                phase.chain.watch = lambda part, row: tape.mark("edge", (part, row))
+                stack.callback(setattr, phase.chain, "watch", None)
+        return stack
+
+    def _phases(self) -> list[PhaseGradient]:
+        learner = self.worker.learner
+        return [*learner.phases, *(phase for bound in learner._bound.values() for phase in bound)]
+
+    def write_now_and_then(self) -> None:
+        """While the worker waits. The next iteration's beginning is then lost, not its measurement."""
+        samples = len(self.session.samples)
+        if samples == self._written or perf_counter() - self._written_at_s < WRITE_EVERY_S:
+            return
+        self.session.close()
+        record.save(self._measurement(), self.path)
+        self._written, self._written_at_s = samples, perf_counter()
+        self.session.begin()
+
+    def _measurement(self) -> Measurement:
+        parts = self.worker.learner.parts
+        workload, device, strategy = parts.workload, parts.device, self.worker.settings.strategy
+        self._rates = self._rates or device_rates(device, dtype_of(workload))
+        return summarise(
+            self.session,
+            self._rates,
+            name=workload.network,
+            batch=workload.batch,
+            device=f"worker {self.worker.number} on {device}",
+            device_name=device_name(device),
+            step="flat",
+            peak_memory_bytes=peak_memory_bytes(device),
+            conditions={
+                "data": workload.data,
+                "optimizer": workload.optimizer,
+                "strategy": strategy.name,
+                "workers": str(self.worker.settings.workers),
+                "threads": str(torch.get_num_threads()),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        )

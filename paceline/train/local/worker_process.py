@@ -1,0 +1,240 @@
+"""A worker: `python -m paceline.train.local.worker_process SETTINGS`, started by the launcher.
+
+It takes tasks from its mailbox, fetches parameters, computes, and leaves payloads in its slot. It holds nothing
+that others wait for but the task in hand.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paceline.step.build import assemble, load_data
+from paceline.step.feeder import FileFeeder
+from paceline.step.placement import available_cores
+from paceline.step.step import Parts
+from paceline.strategy.instructions import Compute
+from paceline.strategy.learner import Learner
+from paceline.strategy.straight import StraightWay
+from paceline.testing.faults import Fault
+from paceline.train.local import mailbox
+from paceline.train.local.child import end_with, find_modules_in, telling
+from paceline.train.local.doorbell import Doorbell
+from paceline.train.local.memory import Memory
+from paceline.train.local.pulling import read_version
+from paceline.train.local.settings import Settings
+from paceline.train.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
+from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
+from paceline.train.local.worker_score import WorkerScore
+from paceline.workload import with_settings
+
+LOOK_UP_S = 0.5
+SHORT_S = 0.02
+
+
+class Worker:
+    def __init__(self, settings: Settings, memory: Memory) -> None:
+        self.settings, self.memory, self.number = settings, memory, settings.number
+        self.words = memory.slots[self.number * SLOT_WORDS : (self.number + 1) * SLOT_WORDS]
+        self.group = settings.strategy.group_of(self.number, settings.workers)
+        self.bell = Doorbell(memory, self.number, settings.wake_workers[self.number], settings.parent)
+        self.bell_of_server = Doorbell(memory, settings.workers, settings.wake_server)
+        self.beat()
+        self.learner = Learner(_parts(settings), settings.strategy, settings.workers)
+        self.beat()
+        self.payloads, self.pulled = memory.payloads[self.number], memory.pulled
+        for payload in self.payloads:
+            self.learner.bind(payload)
+        self.straight = StraightWay.of(self.learner, self.payloads)
+        self.staging = self._staging()
+        self.score = WorkerScore(memory, self.number, settings.workload.top)
+        self.fetched = memory.fetched[self.number]
+        self.fetches = 0
+        self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
+        self.faults = [fault for fault in settings.faults if fault.worker == self.number]
+        self.slower_s = 0.0
+
+    def _staging(self) -> Tensor | None:
+        """Where fetched parameters go first; None: straight into the network."""
+        learner = self.learner
+        direct = self.settings.strategy.exchange == "gradient" and learner.local.device.type == "cpu"
+        if direct or self.memory.sizes.pulled:
+            return None
+        on_gpu = learner.local.device.type == "cuda"
+        return torch.empty(learner.size, dtype=learner.local.dtype, pin_memory=on_gpu)
+
+    def beat(self) -> None:
+        self.words[Of.BEAT] = time.monotonic_ns()
+
+    def work(self) -> None:
+        """Until the launcher ends us."""
+        words = self.words
+        done = words[Of.GIVEN]
+        version = self.memory.control[Control.VERSION]
+        self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
+        words[Of.JOINED] = self.settings.life
+        self.bell_of_server.ring()
+        while True:
+            task = mailbox.next_task(self.memory, self.number, self.settings.life, done)
+            if task is None:
+                task = self._awaited(done)
+            self._wait_for_room(task.sequence % 2)
+            if self.straight is None or self.faults or not self._go_straight(task):
+                with torch.inference_mode(False):
+                    self._carry_out(task)
+            done = task.sequence
+
+    def _awaited(self, done: int) -> Compute:
+        start_ns = time.monotonic_ns()
+        patience_s = SHORT_S
+        while True:
+            self.bell.lie_down()
+            task = mailbox.next_task(self.memory, self.number, self.settings.life, done)
+            if task is not None:
+                self.bell.get_up()
+                self._waited(start_ns)
+                return task
+            if not self.bell.sleep(patience_s):
+                patience_s = LOOK_UP_S
+                self.score.write()  # there is time for it now; with every short wait it would cost a third of a step
+            self.beat()
+
+    def _carry_out(self, task: Compute) -> None:
+        learner, words, place = self.learner, self.words, task.sequence % 2
+        if self.faults:
+            self._meet_faults()
+        self.fetches, self.place = 0, place
+        learner.begin(task, self.payloads[place])
+        tally = self.score.tally(task.epoch)
+        positions = set(task.fetches)
+        for position in range(len(task.batches)):
+            if position in positions:
+                learner.fetch(*self._fetch(task.version))
+            learner.step(tally)
+            words[Of.BEAT] = time.monotonic_ns()
+            if self.slower_s:
+                time.sleep(self.slower_s)
+        elastic = self.settings.strategy.exchange == "elastic"
+        result = learner.finish(self._fetch(task.version) if elastic else None)
+        if self.faults:
+            self._corrupt(place)
+        self._hand_over(task, result.samples, result.pulled)
+
+    def _go_straight(self, task: Compute) -> bool:
+        """The most frequent kind of task, with as little around the arithmetic as possible; False: not this one."""
+        assert self.straight is not None
+        place = task.sequence % 2
+        self.fetches, self.place = 0, place
+        version, flat = self._fetch(task.version)
+        if flat is not self.learner.local:
+            self.learner.local.copy_(flat)
+        tally = self.score.tally(task.epoch)
+        samples = self.straight.gradient(task.epoch, task.batches[0], place, tally)
+        if samples:
+            self._hand_over(task, samples, version)
+        return samples > 0
+
+    def _hand_over(self, task: Compute, samples: int, pulled: int) -> None:
+        """The payload is whole; the word that says so comes last."""
+        words, line = self.words, Of.PAYLOAD + task.sequence % 2 * LINE
+        words[line + Payload.SAMPLES] = samples
+        words[line + Payload.PULLED] = pulled
+        words[line + Payload.FETCHES] = self.fetches
+        now_ns = words[Of.BEAT] = time.monotonic_ns()
+        self.spans.add(COMPUTE, self.free_ns, now_ns)
+        self.free_ns = now_ns
+        words[Of.TASKS] += 1
+        words[Of.STEPS] += len(task.batches)
+        words[line + Payload.READY] = task.sequence
+        self.bell_of_server.ring()
+        self.score.write_now_and_then()
+
+    def _wait_for_room(self, place: int) -> None:
+        """A payload, and what it was computed on, stay until they are acknowledged."""
+        words = self.words
+        ready = words[Of.PAYLOAD + place * LINE + Payload.READY]
+        if words[Of.ACKNOWLEDGED + place] == ready:
+            return
+        start_ns = time.monotonic_ns()
+        self.bell.lie_down()
+        while words[Of.ACKNOWLEDGED + place] != ready:
+            self.bell.sleep(LOOK_UP_S)
+            self.beat()
+            self.bell.lie_down()
+        self.bell.get_up()
+        self._waited(start_ns)
+
+    def _waited(self, start_ns: int) -> None:
+        now_ns = self.free_ns = time.monotonic_ns()
+        self.words[Of.WAITING_NS] += now_ns - start_ns
+        self.spans.add(WAIT, start_ns, now_ns)
+
+    def _fetch(self, version: int | None) -> tuple[int, Tensor]:
+        start_ns = time.monotonic_ns()
+        memory = self.memory
+        if self.pulled:
+            into = self.pulled[self.number][self.place]
+        else:
+            into = self.learner.local if self.staging is None else self.staging
+        if version is not None and memory.snapshots and memory.snapshot_versions[self.group] == version + 1:
+            into.copy_(memory.snapshots[self.group])
+            found = version
+        else:  # the round of that version is over if it is not the newest: what comes of it will be dropped
+            self.into = into
+            found, retries = read_version(memory, self.number, self._copy)
+            if retries:
+                self.words[Of.RETRIES] += retries
+        self.fetched[self.place, self.fetches] = found
+        self.fetches += 1
+        now_ns = self.free_ns = time.monotonic_ns()
+        self.words[Of.COMMUNICATION_NS] += now_ns - start_ns
+        self.spans.add(FETCH, start_ns, now_ns)
+        return found, into
+
+    def _copy(self, version: int) -> None:
+        self.into.copy_(self.memory.parameters[version % 2])
+
+    def _meet_faults(self) -> None:
+        version = self.memory.control[Control.VERSION]
+        for fault in self.faults:
+            if fault.what == "slow" and version >= fault.at:
+                self.slower_s = fault.seconds
+
+    def _corrupt(self, place: int) -> None:
+        version = self.memory.control[Control.VERSION]
+        due: list[Fault] = [fault for fault in self.faults if fault.what == "corrupt" and version >= fault.at]
+        if due:
+            self.faults.remove(due[0])
+            self.payloads[place][0] = math.nan
+
+
+def _parts(settings: Settings) -> Parts:
+    cache = Path(settings.cache) if settings.cache else None
+    workload = with_settings(settings.workload, {"threads": settings.threads, "device": settings.device})
+    parts = assemble(workload, load_data(workload, cache), torch.device(settings.device))
+    if isinstance(parts.feeder, FileFeeder):
+        parts.feeder.readers = max(1, available_cores() // settings.workers)
+    return parts
+
+
+def main(settings: Settings) -> None:
+    end_with(settings.parent)
+    memory = Memory(settings.sizes, settings.memory)
+    with telling(memory, settings.number):
+        torch.set_num_threads(settings.threads)
+        find_modules_in(settings.search_path)
+        worker = Worker(settings, memory)
+        gc.collect()
+        gc.freeze()  # what is there now stays; looking through it again and again would be for nothing
+        with torch.inference_mode():
+            worker.work()
+
+
+if __name__ == "__main__":
+    main(Settings.of(sys.argv[1]))

@@ -1,0 +1,116 @@
+"""`paceline simulate`, and the options of a strategy: what they do and what is refused, in one line each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SMALL = ["--workers", "4", "--steps", "10"]
+
+
+def test_it_prints_time_throughput_waiting_and_staleness(paceline, tmp_path):
+    result = paceline("simulate", "dnn", "--strategy", "downpour", *SMALL, "--json", tmp_path / "time.json")
+    assert result.code == 0 and result.err == ""
+    for word in ("virtual time", "steps", "updates", "waiting", "staleness"):
+        assert word in result.out
+    record = json.loads((tmp_path / "time.json").read_text())
+    assert record["kind"] == "simulation" and record["seconds"] == 10.0
+    assert record["steps_per_s"] == record["updates_per_s"] == 4.0
+    assert record["staleness"] == {"0": 1, "1": 1, "2": 1, "3": 37}
+    assert (record["mean_staleness"], record["staleness_p99"]) == (pytest.approx(2.85), 3)
+
+
+def test_a_bandwidth_takes_the_network_s_size(paceline, tmp_path):
+    arguments = ["simulate", "dnn", "--strategy", "sync", *SMALL, "--json", "-"]
+    slow = json.loads(paceline(*arguments, "--bandwidth", "1e6").out)
+    assert slow["message_bytes"] == 4 * 8970
+    assert slow["seconds"] > json.loads(paceline(*arguments).out)["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--strategy", "down"], "did you mean downpour?"),
+        ([], "name a --strategy"),
+        (["--strategy", "mixed", "--groups", "3x2", "--workers", "4"], "--groups 3x2 are 6 workers, not 4"),
+        (["--strategy", "mixed", "--groups", "3", "--workers", "4"], "3 groups do not divide 4 workers"),
+        (["--strategy", "mixed", "--groups", "axb"], "--groups 'axb'"),
+        (["--strategy", "sync", "--bound", "2"], "a bound is for asynchronous workers"),
+        (["--strategy", "downpour", "--spares", "1"], "spares are for one synchronous group"),
+        (["--strategy", "backup", "--workers", "2", "--spares", "2"], "leave none of 2 workers"),
+        (["--strategy", "downpour", "--period", "5"], "--period is for exchanging parameters"),
+        (["--strategy", "downpour", "--compensation", "staleness"], "constant:LAMBDA or adaptive:LAMBDA"),
+        (["--strategy", "downpour", "--compensation", "adaptive:2", "--correction", "none"], "exclude each other"),
+        (["--strategy", "easgd", "--compensation", "adaptive:2"], "a correction is for gradients"),
+        (["--strategy", "downpour", "--server-optimizer", "adagard:1"], "did you mean adagrad"),
+        (["--strategy", "downpour", "--compute-time", "gamma:1"], "gamma:SHAPE:SCALE"),
+        (["--strategy", "downpour", "--strategy-set", "warmstart=3"], "did you mean warm_start"),
+        (["--strategy", "downpour", "--strategy-set", "warm_start=x"], "a whole number"),
+        (["--strategy", "downpour", "--speeds", "1,x"], "--speeds '1,x'"),
+        (["--strategy", "downpour", "--change", "0:sleeps:3"], "unknown"),
+        (["--strategy", "downpour", "--workers", "0"], "workers=0 should be at least 1"),
+        (["--strategy", "downpour", "--steps", "0"], "steps=0 should be at least 1"),
+        (["--strategy", "softsync", "--strategy-set", "softness=9"], "softness=9 is more than 2 workers"),
+        (["--strategy", "downpour", "--correction", "no_such:thing"], "no module 'no_such'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
+    result = paceline("simulate", "dnn", *options)
+    assert result.code == 2 and result.out == ""
+    assert words in result.err and len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--workers", "3"], "--workers needs a --strategy"),
+        (["--driver", "virtual"], "--driver needs a --strategy"),
+        (["--strategy", "downpour", "--driver", "ray"], "known: local, virtual"),
+        (["--strategy", "downpour", "--compute-time", "1"], "--compute-time is simulated"),
+        (["--strategy", "downpour", "--driver", "virtual", "--worker-timeout", "3"], "for real workers"),
+        (["--strategy", "downpour", "--step", "plain"], "for training in one process"),
+        (["--strategy", "downpour", "--driver", "virtual", "--on-bad-gradient", "shrug"], "skip or stop"),
+        (["--strategy", "sync", "--driver", "virtual", "--workers", "999"], "999 workers share 23 batches"),
+    ],
+)
+def test_a_mistake_in_distributed_training_is_one_too(paceline, options, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = paceline("train", "dnn", "--data", "digits", *options)
+    assert result.code == 2
+    assert words in result.err and len(result.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_in_virtual_time_leaves_a_run_like_any_other(paceline, tmp_path):
+    out = tmp_path / "run"
+    result = paceline(
+        "train", "dnn", "--data", "digits", "--epochs", 2, "--strategy", "mixed", "--groups", "2x2",
+        "--driver", "virtual", "--compute-time", "gamma:100:0.01", "--compensation", "adaptive:2", "--out", out,
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert "epoch 2/2" in result.out and "4 virtual workers" in result.out
+    record = json.loads((out / "record.json").read_text())
+    found = record["distribution"]
+    assert found["driver"] == "virtual" and len(found["by_worker"]) == 4
+    assert all(worker["samples"] > 0 and worker["accuracy"] > 0 for worker in found["by_worker"])
+    assert [point["epoch"] for point in found["points"]] == [1, 2]
+    assert found["points"][0]["seconds"] < found["points"][1]["seconds"] == found["seconds"]
+    assert {span["what"] for span in record["trace"]["spans"]} == {"compute"}
+    assert (out / "summary.html").exists()
+    assert paceline("evaluate", out).code == 0
+    again = paceline("train", "--resume", out)
+    assert again.code == 2 and "start it again" in again.err
+
+
+def test_a_payload_that_is_no_number_ends_the_run_or_is_skipped(paceline, tmp_path):
+    arguments = [
+        "train", "dnn", "--data", "digits", "--epochs", 1, "--strategy", "downpour", "--driver", "virtual",
+        "--workers", 3, "--optimizer", "sgd", "--lr", "1e30", "--set", "activation=relu",
+    ]  # fmt: skip
+    stopped = paceline(*arguments, "--out", tmp_path / "a")
+    assert stopped.code == 1 and "worker" in stopped.err and "step" in stopped.err and "not finite" in stopped.err
+    skipped = paceline(*arguments, "--on-bad-gradient", "skip", "--out", tmp_path / "b")
+    assert skipped.code == 0
+    ledger = json.loads((tmp_path / "b" / "record.json").read_text())["distribution"]["ledger"]
+    assert ledger["refused"] > 0 and ledger["applied"] + ledger["refused"] == 23

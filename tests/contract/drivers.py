@@ -1,0 +1,57 @@
+"""One way to train with either driver; the contract is checked on what comes back from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.record import load
+from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.strategy.distribution import Distribution
+from paceline.strategy.event_record import EventRecord
+from paceline.strategy.strategy import Strategy
+from paceline.train.checkpoint import load_checkpoint
+from paceline.train.local import launcher
+from paceline.train.virtual_run import run_virtual
+from paceline.workload import Workload
+from tests.contract.small_training import GAMMA
+
+DRIVERS = ("virtual", "local")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    parameters: Tensor
+    distribution: Distribution
+    accuracy: float
+    directory: Path
+
+    @property
+    def events(self) -> EventRecord:
+        found: EventRecord = load(self.directory / "events.json")
+        return found
+
+
+def train(
+    driver: str,
+    workload: Workload,
+    strategy: Strategy,
+    workers: int,
+    directory: Path,
+    *,
+    cluster: VirtualCluster = GAMMA,
+    **options: Any,
+) -> Trained:
+    if driver == "virtual":
+        run = run_virtual(workload, strategy, workers=workers, cluster=cluster, out=directory, **options)
+    else:
+        run = launcher.run(workload, strategy, workers=workers, out=directory, **options)
+    saved = load_checkpoint(directory).parameters
+    flat = torch.cat([tensor.flatten() for tensor in saved.values() if tensor.is_floating_point()])
+    assert run.distribution is not None
+    assert run.status == "finished"
+    return Trained(flat, run.distribution, run.test_accuracy, directory)

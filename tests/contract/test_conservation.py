@@ -1,0 +1,68 @@
+"""Whatever the strategy: every batch is applied once an epoch, except what it drops, and the ledger says so."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paceline.strategy.strategy import PRESETS, preset
+from paceline.testing import Fault
+from tests.contract.drivers import DRIVERS, train
+from tests.contract.small_training import start, trained, workload
+
+WORKERS, EPOCHS = 4, 2
+BATCHES = -(-1437 // 8)
+
+
+def strategy(name: str):
+    changes = {"local-sgd": {"fetch_every": 5, "push_every": 5}, "easgd": {"push_every": 5}}.get(name, {})
+    return preset(name, **changes)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_batches_are_conserved(driver, name, tmp_path):
+    found = train(driver, workload(epochs=EPOCHS), strategy(name), WORKERS, tmp_path / "run")
+    ledger = found.distribution.ledger
+    assert ledger.applied + ledger.dropped == EPOCHS * BATCHES
+    assert ledger.refused == ledger.returned == 0
+    assert (ledger.dropped > 0) <= (name == "backup")
+    if name != "backup":
+        assert ledger.applied_by_epoch == (BATCHES,) * EPOCHS
+        assert sum(w.batches for w in found.distribution.by_worker) == EPOCHS * BATCHES
+    assert ledger.updates == found.distribution.updates > 0
+    assert sum(ledger.staleness.values()) >= ledger.updates
+    assert not torch.equal(found.parameters, start())
+    assert found.accuracy > 0.3
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_batches_are_conserved_when_workers_die(name):
+    kills = tuple(Fault("kill", at=at, worker=at % WORKERS) for at in range(0, 20, 2))
+    found = trained(strategy(name), WORKERS, epochs=EPOCHS, faults=kills).distribution
+    ledger = found.ledger
+    assert ledger.applied + ledger.dropped == EPOCHS * BATCHES
+    assert ledger.returned > 0
+    assert found.fault_count >= 4
+    if name != "backup":
+        assert ledger.applied_by_epoch == (BATCHES,) * EPOCHS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_payload_that_is_no_number_is_refused_and_named(name):
+    spoilt = (Fault("corrupt", at=1, worker=2),)
+    found = trained(strategy(name), WORKERS, faults=spoilt, on_bad_gradient="skip")
+    ledger = found.distribution.ledger
+    assert ledger.refused > 0
+    assert ledger.applied + ledger.dropped + ledger.refused == BATCHES
+    (fault,) = [fault for fault in found.distribution.faults if fault.what == "refused"]
+    assert fault.worker == 2 and fault.step is not None and f"step {fault.step}" in fault.note
+    assert torch.isfinite(found.parameters).all()
+
+
+@pytest.mark.parametrize("name", ["downpour", "sync", "mixed"])
+def test_with_passes_of_their_own_every_worker_sees_all_data(name):
+    found = trained(preset(name, own_pass=True), WORKERS).distribution
+    assert found.ledger.applied_by_epoch == (WORKERS * BATCHES,)
+    assert [w.batches for w in found.by_worker] == [BATCHES] * WORKERS
+    assert [w.samples for w in found.by_worker] == [1437] * WORKERS

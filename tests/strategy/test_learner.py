@@ -1,0 +1,136 @@
+"""What a worker computes does not depend on who it is, where its batches come from, or where its payload goes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paceline.data.dataset import Arrays, as_is
+from paceline.errors import StrategyError
+from paceline.step.feeder import HostFeeder
+from paceline.step.phase import LossPhase
+from paceline.step.tally import Tally
+from paceline.strategy.batch_source import BatchSource
+from paceline.strategy.instructions import Compute
+from paceline.strategy.learner import Learner
+from paceline.strategy.strategy import preset
+from tests.step.small_parts import CPU, parts_for, rows
+
+
+def network(dropout: float = 0.0, norm: bool = False) -> nn.Sequential:
+    torch.manual_seed(3)
+    middle = [nn.BatchNorm1d(5)] if norm else []
+    return nn.Sequential(nn.Linear(6, 5), *middle, nn.Tanh(), nn.Dropout(dropout), nn.Linear(5, 3))
+
+
+def learner(strategy=None, *, dropout: float = 0.0, norm: bool = False, workers: int = 2, **settings) -> Learner:
+    made = parts_for(network(dropout, norm), rows(), **{"lr": 0.1, **settings})
+    return Learner(made, strategy or preset("downpour"), workers)
+
+
+def payload(of: Learner, *batches: int, bound: bool = False, worker: int = 0) -> torch.Tensor:
+    out = torch.full((of.size,), 7.0)
+    if bound:
+        of.bind(out)
+    start = of.initial() if not hasattr(of, "start") else of.start
+    task = Compute(worker, 1, 0, batches, tuple(range(len(batches))), None)
+    result = of.run(task, lambda _: (4, start), out, Tally(1))
+    assert (result.pulled, result.steps) == (4, len(batches))
+    return out
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_payload_is_the_gradient_that_autograd_finds(dropout):
+    of = learner(dropout=dropout)
+    out = payload(of, 2)
+    batch = of.source.batch(0, 2)
+    of.parts.seed(0, 2)
+    loss = nn.functional.cross_entropy(of.parts.network(batch[0]), batch[1])
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(of.parts.network.parameters()))])
+    torch.testing.assert_close(out, expected)
+
+
+def test_it_does_not_matter_where_the_payload_goes_or_whose_it_is():
+    plain = payload(learner(dropout=0.3), 1, 3)
+    assert torch.equal(plain, payload(learner(dropout=0.3), 1, 3, bound=True))
+    assert torch.equal(plain, payload(learner(dropout=0.3), 1, 3, worker=1))
+    assert not torch.equal(plain, payload(learner(dropout=0.3), 1, 4))
+
+
+def test_gradients_of_a_task_add_up():
+    torch.testing.assert_close(payload(learner(), 1, 3), payload(learner(), 1) + payload(learner(), 3))
+
+
+def test_samples_in_host_memory_give_the_same():
+    resident, host = learner(), learner()
+    data = host.parts.dataset.train
+    assert isinstance(data, Arrays)
+    host.source.feeder = HostFeeder(data, host.source.order, as_is, CPU)
+    assert torch.equal(payload(resident, 0, 2), payload(host, 0, 2))
+
+
+def test_passes_of_their_own_are_in_orders_of_their_own_and_whole():
+    source = BatchSource(parts_for(network(), rows()), own_pass=True)
+    passes = [torch.cat([source.indices(0, worker * 5 + i) for i in range(5)]) for worker in range(3)]
+    assert all(sorted(one.tolist()) == list(range(40)) for one in passes)
+    assert len({tuple(one.tolist()) for one in passes}) == 3
+
+
+def test_shared_batches_are_those_of_one_process():
+    made = parts_for(network(), rows())
+    source = BatchSource(made, own_pass=False)
+    for number, expected in enumerate(made.feeder.order.epoch(1)):
+        assert torch.equal(source.indices(1, number), expected)
+
+
+@pytest.mark.parametrize("name", ["easgd", "local-sgd", "downpour"])
+def test_one_learner_serves_many_workers(name):
+    """Two workers in turn on one learner end where two learners of their own do."""
+    strategy = preset(name, fetch_every=0 if name != "local-sgd" else 2, push_every=2)
+
+    def tasks(worker: int) -> list[Compute]:
+        first = [(0,), (0,) if name == "local-sgd" else ()]
+        return [Compute(worker, 1 + i, 0, (2 * i + worker, 3), first[i], None) for i in range(2)]
+
+    own = [learner(strategy, optimizer="momentum") for _ in range(2)]
+    shared = learner(strategy, optimizer="momentum")
+    start = shared.initial()
+    states = [shared.fresh(), shared.fresh()]
+    for turn in range(2):
+        for worker in range(2):
+            outs = [torch.zeros(shared.size) for _ in range(2)]
+            task = tasks(worker)[turn]
+            own[worker].run(task, lambda _: (0, start), outs[0], Tally(1))
+            shared.load_state(states[worker])
+            shared.run(task, lambda _: (0, start), outs[1], Tally(1))
+            states[worker] = shared.state()
+            assert torch.equal(outs[0], outs[1])
+
+
+def test_buffers_travel_behind_the_parameters():
+    of = learner(norm=True)
+    assert of.size == of.parameters + 10
+    before = of.initial()
+    assert torch.equal(before[of.parameters :], torch.tensor([0.0] * 5 + [1.0] * 5))
+    out = payload(of, 0)
+    assert torch.equal(out[of.parameters :], of.local[of.parameters :])
+    assert not torch.equal(out[of.parameters :], before[of.parameters :])
+
+
+def test_several_phases_make_one_vector():
+    made = network()
+    parts = parts_for(made, rows())
+    halves = [LossPhase(made, parts.workload, name) for name in ("first", "second")]
+    halves[0].parameters, halves[1].parameters = list(made[0].parameters()), list(made[3].parameters())
+    of = Learner(parts_for(made, rows(), made=halves), preset("downpour"), 2)
+    assert [phase.size for phase in of.layout.phases] == [35, 18]
+    torch.testing.assert_close(payload(of, 0), payload(learner(), 0))
+
+
+def test_what_cannot_be_one_vector_is_refused():
+    made = network()
+    parts = parts_for(made, rows())
+    twice = [LossPhase(made, parts.workload, name) for name in ("first", "second")]
+    with pytest.raises(StrategyError, match="two phases share a parameter"):
+        Learner(parts_for(made, rows(), made=twice), preset("downpour"), 2)
