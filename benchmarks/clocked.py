@@ -18,6 +18,7 @@ from paceline.measure.gpu_session import GpuSession
 from paceline.measure.measured_step import MeasuredStep
 from paceline.measure.measurement import Measurement
 from paceline.measure.measuring import measurement_of
+from paceline.measure.session import ENOUGH_SAMPLES
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.workload import Workload
@@ -58,14 +59,23 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
     workload, session = measured.parts.workload, measured.session
     measured.plan(workload.epochs * measured.parts.updates_per_epoch)
     watched, bare = StepLoop(measured), StepLoop(measured.step)
-    watched.run(session.warm_up)
-    long_run, iteration_s = session.every, bare.timed(3)
-    if 2 * long_run * iteration_s > LONG_PAIR_S:
-        session.every = DENSE
-    block = session.every * max(1, ceil(SHORT_BLOCK_S / (session.every * iteration_s)))
-    denser = long_run / session.every
-    overheads = _pairs(lambda: watched.timed(block), lambda: bare.timed(block // 2), pairs)
+    iteration_s = bare.timed(3)
+    if 2 * session.every * iteration_s > LONG_PAIR_S:
+        long_run, session.every = session.every, DENSE
+        watched.run(session.warm_up)
+    else:  # a long run looks less when it has enough
+        watched.run(session.warm_up + (ENOUGH_SAMPLES + 1) * session.every)
+        long_run = session.every
+    every = session.every
+    block = every * max(1, ceil(SHORT_BLOCK_S / (every * iteration_s)))
+
+    def clocked_s() -> float:
+        session.every = every
+        return watched.timed(block)
+
+    overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
     measurement = measurement_of(measured, choice)
+    denser = long_run / every
     return Clocked(measurement, [o / denser for o in overheads], block, 2 / long_run, denser)
 
 

@@ -174,8 +174,10 @@ class Distributed:
         """Whether anything of it was given."""
         return bool(self.strategy.given() or self.cluster.words() or self.driver.given())
 
-    def check(self, *, resuming: bool = False) -> None:
+    def check(self, *, resuming: bool = False, measuring: bool = False) -> None:
         """Says what is wrong before anything is loaded."""
+        if measuring and (resuming or self.driver.driver == "virtual"):
+            raise StrategyError("--measure looks at real workers, from the beginning of a run: it needs --driver local")
         bad = self.driver.on_bad_gradient
         if bad is not None and bad not in ("skip", "stop"):
             raise StrategyError(f"--on-bad-gradient {bad!r} should be skip or stop")
@@ -234,6 +236,8 @@ class Distributed:
             shared["worker_timeout_s"] = self.driver.worker_timeout
         if "checkpoint_every_s" in options:
             shared["checkpoint_every_s"] = options["checkpoint_every_s"]
+        if options.get("measuring"):
+            shared["measure"] = out / "measure"
         return launcher.run(workload, strategy, **shared)
 
 

@@ -117,6 +117,23 @@ def _measure(workload: Workload, iterations: int, step: str, data_dir: Path | No
         )
 
 
+def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
+    """Several measurements in a row each: what an iteration consists of."""
+    from rich.table import Table
+
+    from paceline.measure.tape import PARTS
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) > 0 for _, m in measurements)]
+    for column in ("", "iteration ms", *parts, "accounted", "scale"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for name, m in measurements:
+        total = sum(m.parts_s.values()) or 1.0
+        shares = [f"{m.parts_s[part] / total:.1%}" for part in parts]
+        table.add_row(name, f"{1e3 * m.iteration_s.median_s:.3f}", *shares, f"{m.accounted:.3f}", f"{m.scale:.3f}")
+    console.print(table, markup=False)
+
+
 def show(m: Measurement, console: Console) -> None:
     """The measurement as a table, and what it means."""
     from paceline.measure.advice import advice

@@ -75,8 +75,8 @@ def train(
         raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
     options: dict[str, Any] = {"cache": data_dir, "checkpoint_every_s": checkpoint_every}
     distributed = Distributed(strategy, cluster, driver)
-    if distributed.asked_for and (step != "auto" or log_placement or measure):
-        raise WorkloadError("--step, --log-placement and --measure are for training in one process, without a strategy")
+    if distributed.asked_for and (step != "auto" or log_placement):
+        raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
     if resume is None and not distributed.asked_for:
         options |= {"step": step, "log_placement": log_placement}
     start(workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed)
@@ -106,11 +106,12 @@ def start(
 
     check_json(json)
     console = console_for(json)
-    clock = _new_clock() if measure else None
-    options = {**(options or {}), "clock": clock}
     several = distributed is not None and distributed.asked_for
+    clock = _new_clock() if measure and not several else None
+    options = {**(options or {}), "clock": clock}
     if distributed is not None and several:
-        distributed.check(resuming=resume is not None)
+        distributed.check(resuming=resume is not None, measuring=measure)
+        options["measuring"] = measure
     if resume is not None:
         directory = resume
         work = partial(_resume, directory, place, given, options, distributed)
@@ -137,6 +138,8 @@ def start(
     console.print(f"run: {directory}   summary: {page}", markup=False)
     if clock is not None:
         _show_measurement(clock, run, directory, console)
+    elif measure:
+        _show_workers(run, directory, console)
     hand_over(dump(run), json)
     return page
 
@@ -154,6 +157,22 @@ def _show_measurement(clock: TrainingClock, run: Run, directory: Path, console: 
     console.print()
     show(found, console)
     console.print(f"tables, trace and plots: {place}", markup=False)
+
+
+def _show_workers(run: Run, directory: Path, console: Console) -> None:
+    """Every worker's parts in a row; its layers are in its own folder."""
+    from paceline.cli.measure import show_parts
+    from paceline.report.measurement_files import write_measurement
+    from paceline.train.local.worker_measurements import worker_measurements
+
+    assert run.distribution is not None
+    place = directory / "measure"
+    found = worker_measurements(place, run.distribution.workers)
+    for worker, measurement in found.items():
+        write_measurement(measurement, place / f"worker-{worker}")
+    console.print()
+    show_parts([(f"worker {worker}", measurement) for worker, measurement in found.items()], console)
+    console.print(f"layers of each worker, tables, trace and plots: {place}", markup=False)
 
 
 def _write_measurement(clock: TrainingClock, run: Run, directory: Path) -> tuple[Measurement, Path]:
@@ -192,5 +211,7 @@ def _resume(
     if place is not None:  # what was named again must be what was saved
         given = {"network": resolve(place, given).network, **given_by(place), **given}
     if distributed is not None and distributed.goes_on(directory):
+        if options.get("clock") is not None:
+            raise WorkloadError("--measure looks at workers from the beginning of a run: this one goes on without it")
         return distributed.resume(directory, given, watcher, progress=watcher.downloads, **options)
     return trainer.resume(directory, changes=given, watcher=watcher, progress=watcher.downloads, **options)

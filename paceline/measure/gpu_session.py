@@ -21,7 +21,7 @@ from torch import nn
 from paceline.measure.idleness import idle_s
 from paceline.measure.kernel_order import KernelOrder
 from paceline.measure.kernels import Kernel, Tracing, alone_s, owners_by_launch
-from paceline.measure.session import Sample, Session
+from paceline.measure.session import ENOUGH_SAMPLES, MOST_OVERHEAD, Sample, Session
 from paceline.measure.tape import Owner, Tape
 from paceline.trace import Span, Trace
 
@@ -32,8 +32,6 @@ WINDOWS = 2
 """A block of captured iterations has so many windows; each of them is a sample of many."""
 SAMPLED_SHARE = 25
 """In the long run one block in so many is looked into at most."""
-ENOUGH_SAMPLES = 20
-MOST_OVERHEAD = 0.01
 PAIRS = 16
 """Blocks with and without tracing that tell what tracing costs."""
 
@@ -227,7 +225,7 @@ class GpuSession(Session):
         self.number += self._done
         self.trace = self._trace(kernels)
         if len(self.samples) * self.stride >= ENOUGH_SAMPLES:
-            self._look_less(seconds * self._done)
+            self._look_less_than(seconds * self._done)
 
     def _owners(
         self, kernels: list[Kernel], by_launch: list[tuple[int, Owner]], marked: bool
@@ -255,7 +253,7 @@ class GpuSession(Session):
         owners = {owner: seconds / self.stride for owner, seconds in sample.owners.items()}
         return Sample(sample.number, owners, sample.wall_s / self.stride)
 
-    def _look_less(self, block_s: float) -> None:
+    def _look_less_than(self, block_s: float) -> None:
         """With enough samples, what looking costs is kept to a hundredth of the time."""
         untouched = [seconds for _, seconds, sampled in self.walls[-1000:] if not sampled]
         if untouched:

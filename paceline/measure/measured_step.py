@@ -19,6 +19,7 @@ from paceline.measure.mark_cost import mark_cost_s
 from paceline.measure.session import SAMPLE_EVERY, Session
 from paceline.measure.step_marks import marks_beside, marks_of
 from paceline.measure.tape import SCORE
+from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.phase import Batch, Outcome
 from paceline.step.step import Parts, Step
@@ -194,13 +195,16 @@ def _session_for(step: Step) -> Session:
         session.light.append(lambda tape: marks_beside(step, tape))
     else:
         session = Session(parts.network, mark_cost_s())
+        session.period = parts.feeder.order.full_batches
+        written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
+        session.modules = not (written_out or step.kind == "compiled")
     session.extra.append(lambda tape: marks_of(step, tape))
     if not parts.workload.phases:  # the user's own may call it in another way; then the first iteration tells
-        _read_shapes(parts, session)
+        read_shapes(parts, session)
     return session
 
 
-def _read_shapes(parts: Parts, session: Session) -> None:
+def read_shapes(parts: Parts, session: Session) -> None:
     """One forward pass beforehand: a step whose gradient is written out calls no modules. Nothing is changed by it."""
     batches = parts.feeder.batches(0)
     x, _ = next(batches)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import ceil, gcd
+from statistics import median
 from time import perf_counter_ns
 
 from torch import nn
@@ -17,6 +19,9 @@ from paceline.trace import Trace
 SAMPLE_EVERY = 40
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
+ENOUGH_SAMPLES = 20
+MOST_OVERHEAD = 0.01
+RAREST = 1_000
 KEEP_ITERATIONS = 100_000
 
 
@@ -47,12 +52,21 @@ class Session:
     backwards: int = 0
     number: int = 0
     first_owner: Owner = ("other", "")
+    modules: bool = True
+    """Whether modules are called at all; a gradient that is written out has marks of its own."""
+    period: int = 1
+    """Iterations of an epoch: samples should not fall on the same few places of it."""
     stride: int = 1
     """How many iterations a sample is the mean of."""
     shapes_known: bool = False
     """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
     tape: Tape | None = None
     _began: int | None = None
+    _look_at: int = 0
+    _touched: int = 0
+    """Iterations with marks in place, and how long they and putting marks in place took."""
+    _touched_ns: int = 0
+    _looking_ns: int = 0
     _wall_every: int = 1
     _sample_every: int = 1
 
@@ -86,12 +100,21 @@ class Session:
             self._stack.enter_context(self.shapes.watching())
         if self._is_prepared(self.number) or (self._is_sampled(self.number) and self.tape is None):
             self.tape = Tape()
-            self._stack.enter_context(self.marks.installed())
+            if self.modules:
+                self._stack.enter_context(self.marks.installed())
             for extra in self.extra:
                 self._stack.enter_context(extra(self.tape))
         if self.tape is not None:
             self.tape.mark("edge", self.first_owner)
+        self._look_at = self._next_look()
         self._began = perf_counter_ns()
+
+    def _next_look(self) -> int:
+        """The next iteration that marks are put in place for, or one before it; never one after it."""
+        after = self.warm_up + self.every // 2
+        if self.number >= after:
+            after += ((self.number - after) // self.every + 1) * self.every
+        return min(after - 1, self.number + KEEP_ITERATIONS - len(self.walls) - 1)
 
     @property
     def current(self) -> int | None:
@@ -117,6 +140,13 @@ class Session:
         if self._began is None:
             self.begin()
             return
+        number = self.number
+        if self.warm_up <= number < self._look_at - 1 and self.tape is None and self._wall_every == 1:
+            # Nothing to do: most iterations are of this kind, and a short one should not notice.
+            self.walls.append((number, (ended - self._began) * 1e-9, False))
+            self.number = number + 1
+            self._began = perf_counter_ns()
+            return
         sampled = self.tape is not None
         if self.tape is not None and self._is_sampled(self.number):
             self.tape.mark("edge", ("other", ""))
@@ -132,8 +162,28 @@ class Session:
         near = any(self._is_sampled(self.number + d) for d in (-1, 0, 1))
         if self.number >= self.warm_up:
             self._keep_wall(self.number, (ended - self._began) * 1e-9, sampled, near)
+        if sampled:
+            self._touched_ns += ended - self._began
+            self._touched += 1
         self.number += 1
         self._prepare_next()
+        if sampled or self.tape is not None:
+            self._looking_ns += perf_counter_ns() - ended
+        if sampled and self.tape is None:
+            self._look_less()
+
+    def _look_less(self) -> None:
+        """With enough samples, what looking costs is kept to a hundredth of the time."""
+        untouched = [seconds for _, seconds, was in self.walls[-1000:] if not was]
+        if len(self.samples) < ENOUGH_SAMPLES or not untouched:
+            return
+        typical = median(untouched)
+        extra = (self._touched_ns + self._looking_ns) * 1e-9 - self._touched * typical
+        count = max(1, self._touched // (2 if self.every >= 4 else 1))
+        every = max(self.every, min(RAREST, ceil(extra / count / (MOST_OVERHEAD * typical))))
+        while every > self.every and gcd(every, self.period) > 1:
+            every += 1
+        self.every = every
 
     def close(self) -> None:
         """Nothing is watched until the next `begin`."""

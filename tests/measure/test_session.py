@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_these_iterations_are_sampled(every, warm_up, sampled):
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory is read from /proc")
 @pytest.mark.parametrize("every", [2, 20])
-def test_memory_is_bounded_over_100_000_iterations(every):
+def test_memory_is_bounded_over_100_000_iterations(every, monkeypatch):
+    monkeypatch.setattr("paceline.measure.session.MOST_OVERHEAD", math.inf)  # iterations of nothing: any look is dear
     before = resident_bytes()
     session = run(Session(nn.Identity(), {}, every=every), 100_000)
     assert session.number == 100_000
@@ -55,6 +57,7 @@ def test_memory_is_bounded_over_100_000_iterations(every):
 
 
 def test_the_lists_stay_short_however_long_the_run(monkeypatch):
+    monkeypatch.setattr("paceline.measure.session.MOST_OVERHEAD", math.inf)
     monkeypatch.setattr("paceline.measure.session.KEEP_SAMPLES", 10)
     monkeypatch.setattr("paceline.measure.session.KEEP_ITERATIONS", 100)
     session, most = Session(nn.Identity(), {}, every=4), [0, 0]
@@ -90,3 +93,16 @@ def test_an_iteration_whose_beginning_was_not_seen_does_not_count():
     session.end_iteration()
     assert session.number == 4
     session.close()
+
+
+def test_with_enough_samples_it_looks_less_so_that_looking_costs_a_hundredth():
+    model = nn.Linear(2, 2)
+    session = Session(model, {}, every=4, warm_up=1)
+    session.begin()
+    for _ in range(400):
+        model(torch.randn(3, 2)).sum().backward()
+        session.end_iteration()
+    session.close()
+    untouched = [seconds for _, seconds, sampled in session.walls if not sampled]
+    assert session.every > 4 and len(session.samples) >= 20
+    assert sum(untouched) > 0.9 * 300 * min(untouched)  # most are untouched

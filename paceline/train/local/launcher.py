@@ -42,10 +42,12 @@ def run(
     record_events: bool = False,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     faults: tuple[Fault, ...] = (),
+    measure: Path | None = None,
 ) -> Run:
     """Trains `workload` with `workers` processes and a server, and returns the record.
 
-    With `out`, record and checkpoint are kept there. `faults` are met on purpose, for tests.
+    With `out`, record and checkpoint are kept there. `faults` are met on purpose, for tests. Into the folder `measure`
+    every worker writes where its time goes, layer by layer.
     """
     module = user_code.importing()
     if module:
@@ -53,7 +55,7 @@ def run(
     strategy = preset(strategy) if isinstance(strategy, str) else strategy
     options = Options(
         strategy, workers, cache, on_bad_gradient, record_events, _patience(worker_timeout_s), checkpoint_every_s,
-        faults,
+        faults, measure,
     )  # fmt: skip
     _check(options)
     if out is not None:

@@ -38,6 +38,8 @@ class Settings:
     """Where the launcher found modules, so that the user's own are found again."""
     on_bad_gradient: str
     faults: tuple[Fault, ...] = ()
+    measure: str = ""
+    """Where each worker writes what its clock finds; empty: there is no clock."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:

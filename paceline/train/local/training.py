@@ -33,6 +33,7 @@ from paceline.train.local.saved_state import KIND, copy_state, flat_parameters, 
 from paceline.train.local.settings import Settings
 from paceline.train.local.span_log import spans_of
 from paceline.train.local.words import Control
+from paceline.train.local.worker_measurements import wait_for_clocks
 from paceline.train.run import Run
 from paceline.train.stopping import StopRequest
 from paceline.train.watcher import Watcher
@@ -52,6 +53,7 @@ class Options:
     patience: Patience
     checkpoint_every_s: float
     faults: tuple[Fault, ...]
+    measure: Path | None = None
 
 
 class LocalTraining:
@@ -86,6 +88,7 @@ class LocalTraining:
             workers=workers, threads=share.threads, number=0, life=1, device="cpu", cache=cache_text(options.cache),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=options.on_bad_gradient, faults=options.faults,
+            measure=str(options.measure.resolve()) if options.measure is not None else "",
         )  # fmt: skip
         self.crew = Crew(self.memory, settings, share.devices, options.patience, options.faults)
         self.accounts = Accounts(self.memory, self.crew, self.run, strategy, len(dataset.train))
@@ -139,6 +142,8 @@ class LocalTraining:
             if not self._is_over():
                 self._interrupt()
             self.accounts.end()
+            if self.options.measure is not None:
+                wait_for_clocks(self.options.measure, self.options.workers)
             self._update_record("finished")
             self._save()
             self._update_record("finished")

@@ -16,6 +16,7 @@ import torch
 
 from paceline import record
 from paceline.measure.mark_cost import mark_cost_s
+from paceline.measure.measured_step import read_shapes
 from paceline.measure.measurement import Measurement
 from paceline.measure.memory import peak_memory_bytes
 from paceline.measure.rates import DeviceRates, device_rates
@@ -24,21 +25,21 @@ from paceline.measure.summary import summarise
 from paceline.measure.tape import OUTSIDE, Tape, around
 from paceline.step.placement import device_name, dtype_of
 from paceline.strategy.phase_gradient import PhaseGradient
+from paceline.train.local.worker_measurements import file_of
 
 if TYPE_CHECKING:
     from paceline.train.local.worker_process import Worker
 
 WRITE_EVERY_S = 1.0
-
-
-def file_of(directory: Path, worker: int) -> Path:
-    return directory / f"worker-{worker}.json"
+EVERY, WARM_UP = 10, 5  # it looks less when it has enough
 
 
 class WorkerClock:
     def __init__(self, worker: Worker, directory: Path) -> None:
         self.worker, self.path = worker, file_of(directory, worker.number)
-        self.session = Session(worker.learner.parts.network, mark_cost_s())
+        parts = worker.learner.parts
+        self.session = Session(parts.network, mark_cost_s(), every=EVERY, warm_up=WARM_UP)
+        read_shapes(parts, self.session)
         self.session.extra.append(self._marks)
         self.session.first_owner = ("idle", "waiting for a task")
         self._rates: DeviceRates | None = None
@@ -56,14 +57,16 @@ class WorkerClock:
         def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
             stack.callback(around(thing, method, tape, (part, row), after))
 
-        mark(worker, "_carry_out", "communicate")
+        for method in ("_carry_out", "_go_straight", "_fetch"):
+            mark(worker, method, "communicate", after=("communicate", ""))
+        mark(worker, "_awaited", "idle", "waiting for a task", ("communicate", ""))
         mark(worker, "_wait_for_room", "idle", "waiting for the server", ("communicate", ""))
-        mark(worker, "_fetch", "communicate", after=("communicate", ""))
         mark(learner, "step", "update", after=("communicate", ""))
-        mark(learner.source, "batch", "load", after=("update", ""))
+        mark(learner.source, "batch", "load")
         for phase in {id(p): p for p in self._phases()}.values():
             mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
             if phase.chain is not None:
+                mark(phase.chain, "gradient", "forward", OUTSIDE, ("update", ""))
                 phase.chain.watch = lambda part, row: tape.mark("edge", (part, row))
                 stack.callback(setattr, phase.chain, "watch", None)
         return stack
@@ -78,7 +81,8 @@ class WorkerClock:
         if samples == self._written or perf_counter() - self._written_at_s < WRITE_EVERY_S:
             return
         self.session.close()
-        record.save(self._measurement(), self.path)
+        with torch.inference_mode(False):
+            record.save(self._measurement(), self.path)
         self._written, self._written_at_s = samples, perf_counter()
         self.session.begin()
 

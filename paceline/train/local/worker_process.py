@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -33,6 +34,9 @@ from paceline.train.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
 from paceline.train.local.worker_score import WorkerScore
 from paceline.workload import with_settings
+
+if TYPE_CHECKING:
+    from paceline.train.local.worker_clock import WorkerClock
 
 LOOK_UP_S = 0.5
 SHORT_S = 0.02
@@ -59,6 +63,14 @@ class Worker:
         self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
         self.faults = [fault for fault in settings.faults if fault.worker == self.number]
         self.slower_s = 0.0
+        self.clock = self._clock()
+
+    def _clock(self) -> WorkerClock | None:
+        if not self.settings.measure:
+            return None
+        from paceline.train.local.worker_clock import WorkerClock
+
+        return WorkerClock(self, Path(self.settings.measure))
 
     def _staging(self) -> Tensor | None:
         """Where fetched parameters go first; None: straight into the network."""
@@ -78,6 +90,8 @@ class Worker:
         done = words[Of.GIVEN]
         version = self.memory.control[Control.VERSION]
         self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
+        if self.clock is not None:
+            self.clock.begin()
         words[Of.JOINED] = self.settings.life
         self.bell_of_server.ring()
         while True:
@@ -89,6 +103,8 @@ class Worker:
                 with torch.inference_mode(False):
                     self._carry_out(task)
             done = task.sequence
+            if self.clock is not None:
+                self.clock.end_task()
 
     def _awaited(self, done: int) -> Compute:
         start_ns = time.monotonic_ns()
@@ -102,6 +118,8 @@ class Worker:
                 return task
             if not self.bell.sleep(patience_s):
                 patience_s = LOOK_UP_S
+                if self.clock is not None:
+                    self.clock.write_now_and_then()
                 self.score.write()  # there is time for it now; with every short wait it would cost a third of a step
             self.beat()
 
