@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from paceline.record import load
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
+    from paceline.strategy.strategy import Strategy, preset
     from paceline.trace import Span, Trace
     from paceline.train.evaluate import Evaluation, evaluate
+    from paceline.train.measured_training import TrainingClock
     from paceline.train.run import Run
     from paceline.train.trainer import resume, run
     from paceline.workload import Workload, resolve
@@ -35,10 +37,13 @@ _HOMES = {
     "Rule": "paceline.step.optimizers",
     "Run": "paceline.train.run",
     "Span": "paceline.trace",
+    "Strategy": "paceline.strategy.strategy",
     "Trace": "paceline.trace",
+    "TrainingClock": "paceline.train.measured_training",
     "Workload": "paceline.workload",
     "evaluate": "paceline.train.evaluate",
     "load": "paceline.record",
+    "preset": "paceline.strategy.strategy",
     "resolve": "paceline.workload",
     "resume": "paceline.train.trainer",
     "run": "paceline.train.trainer",
@@ -57,10 +62,13 @@ __all__ = [
     "Rule",
     "Run",
     "Span",
+    "Strategy",
     "Trace",
+    "TrainingClock",
     "Workload",
     "evaluate",
     "load",
+    "preset",
     "resolve",
     "resume",
     "run",
