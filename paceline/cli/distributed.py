@@ -70,7 +70,10 @@ class StrategyOptions:
         count, workers = self._groups()
         changes["groups"] = count
         given = {key: value for key, value in changes.items() if value is not None}
-        strategy = preset(self.strategy, **given, **_fields(self.strategy_set or []))
+        fields = _fields(self.strategy_set or [])
+        if twice := sorted(given.keys() & fields.keys()):
+            raise StrategyError(f"{twice[0]} is given twice: as an option and with --strategy-set {twice[0]}")
+        strategy = preset(self.strategy, **given, **fields)
         parse_correction(strategy.correction)
         parse_optimizer(strategy.server_optimizer)
         workers = workers if workers is not None else (self.workers if self.workers is not None else 2)

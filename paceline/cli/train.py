@@ -168,6 +168,9 @@ def _show_workers(run: Run, directory: Path, console: Console) -> None:
     assert run.distribution is not None
     place = directory / "measure"
     found = worker_measurements(place, run.distribution.workers)
+    if not found:
+        console.print("too few iterations to measure any worker's layers: train for more --epochs", markup=False)
+        return
     for worker, measurement in found.items():
         write_measurement(measurement, place / f"worker-{worker}")
     console.print()

@@ -29,6 +29,7 @@ def summary_page(run: Run) -> str:
         answer=answer(run),
         accuracy_chart=Markup(_accuracy_chart(run)),
         loss_chart=Markup(_loss_chart(run)),
+        staleness_chart=Markup(_staleness_chart(run)),
         parts=time_parts(run),
         settings={**vars(run.workload)},
         percent=_percent,
@@ -59,7 +60,10 @@ def time_parts(run: Run) -> list[tuple[str, float, float]]:
     total = max((span.end_s for span in spans), default=0.0)
     if not total:
         return []
-    names = {"load": "loading data", "prepare": "preparing the step", "train": "training", "validate": "validating"}
+    names = {
+        "load": "loading data", "prepare": "preparing the step", "start": "starting processes", "train": "training",
+        "validate": "validating",
+    }  # fmt: skip
     inside = sum(s.duration_s for s in spans if s.what == "checkpoint" and _within_training(run, s.start_s))
     seconds = {
         what: sum(s.duration_s for s in spans if s.what == what) for what in dict.fromkeys(s.what for s in spans)
@@ -87,6 +91,16 @@ def _loss_chart(run: Run) -> str:
     train = Series("training", epochs, [e.loss for e in run.epochs])
     test = Series("test", epochs, [e.test_loss for e in run.epochs])
     return line_chart("Loss by epoch", [train, test], "epoch", "")
+
+
+def _staleness_chart(run: Run) -> str:
+    if run.distribution is None or len(run.distribution.ledger.staleness) < 2:
+        return ""
+    counts = run.distribution.ledger.staleness
+    everything = sum(counts.values())
+    stale = [float(updates) for updates in counts]
+    shares = Series("share", stale, [100 * count / everything for count in counts.values()])
+    return line_chart("Payloads, %, by staleness in updates", [shares], "staleness", "%")
 
 
 def _percent(share: float) -> str:

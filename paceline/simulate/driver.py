@@ -25,6 +25,9 @@ from paceline.testing.faults import Fault
 LOOK_UP_EVERY = 4096
 
 
+REFUSED_TOO_OFTEN = 100
+
+
 class VirtualDriver:
     """Without gradients it is about time alone. `watch` is told now and then, `epoch_done` of every epoch."""
 
@@ -53,6 +56,7 @@ class VirtualDriver:
         self._heap: list[tuple[float, int, Callable[[int, Any], None], int, int, Any]] = []
         self._number = 0
         self._server_free_s = 0.0
+        self._refused_in_a_row = 0
         self._lives: dict[int, int] = {}
         """Of the workers that are there."""
         self._tasks: dict[int, list[Compute]] = {}
@@ -259,11 +263,17 @@ class VirtualDriver:
     def _arrived(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
         task, pulled, good, _ = what
         if good:
+            self._refused_in_a_row = 0
             self._carry_out(self.coordinator.ready(worker, task.sequence, pulled))
             return
+        self._refused_in_a_row += 1
         line = f"the payload of worker {worker}, step {task.sequence} (epoch {task.epoch + 1}) is not finite"
         if self.on_bad_gradient == "stop":
-            raise Diverged(f"{line}: lower the learning rate, or let such payloads be skipped")
+            raise Diverged(
+                f"{line}: lower the learning rate, or go on without such payloads with --on-bad-gradient skip"
+            )
+        if self._refused_in_a_row >= REFUSED_TOO_OFTEN:
+            raise Diverged(f"{REFUSED_TOO_OFTEN} payloads in a row were not finite, the last: {line}")
         self.accounts.fault(self.now_s, "refused", worker, task.sequence, line)
         self._carry_out(self.coordinator.refused(worker, task.sequence))
 

@@ -63,7 +63,7 @@ class _Replay:
         self.learner = Learner(parts, events.strategy, events.workers, fetches_stay=True)
         self.server = Server(events.strategy, self.learner.layout, events.workers)
         self.state = self.server.initial_state()
-        self.kept: dict[int, dict[str, Tensor]] = {}
+        self.kept: dict[int, dict[str, Tensor]] = defaultdict(self.server.initial_kept)
         self.versions: dict[int, Tensor] = {0: self.learner.initial()}
         self.wanted = Counter(version for task in events.tasks for version in task.versions)
         """How many fetches of a version are still to come; without any it is let go."""
@@ -81,7 +81,7 @@ class _Replay:
         given = []
         for contribution in order.contributions:
             found = [self._payload(worker, sequence) for worker, sequence in contribution.payloads]
-            kept = self.kept.setdefault(contribution.group, self.server.initial_kept())
+            kept = self.kept[contribution.group]
             given.append(Given([payload for payload, _ in found], found[0][1], kept, kept))
         old = self.versions[number - 1]
         new = torch.empty_like(old)

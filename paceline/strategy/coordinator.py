@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 from paceline.strategy.batches import Batches
 from paceline.strategy.instructions import Apply, Compute, Contribution, Drop, EpochDone, Instruction
@@ -72,12 +73,17 @@ class Position:
 
 
 class Coordinator:
-    """`ahead` tasks are given to a worker that need not wait for its payload to be applied."""
+    """`ahead` tasks are given to a worker that need not wait for its payload to be applied.
 
-    def __init__(self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1) -> None:
+    With `places`, its payloads lie in so many places in turn, and one that is not applied yet keeps its own.
+    """
+
+    def __init__(
+        self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1, places: int | None = None
+    ) -> None:
         strategy.check(workers)
         self.strategy, self.workers = strategy, workers
-        self.ahead = ahead if strategy.overlap else 1
+        self.ahead, self.places = ahead if strategy.overlap else 1, places
         self.batches = Batches(batches, epochs, workers, strategy.own_pass)
         self.ledger = Ledger()
         self.members: dict[int, Member] = {}
@@ -205,17 +211,6 @@ class Coordinator:
 
     # Where it stands
 
-    def position(self) -> Position:
-        done = {str(epoch): tuple(i for i, d in enumerate(flags) if d) for epoch, flags in self.batches.done.items()}
-        return Position(
-            version=self.version,
-            opened=self.batches.opened,
-            done=done,
-            sequences={str(worker): member.sequence for worker, member in self.members.items()},
-            clocks={str(group.number): group.clock for group in self.groups.values()},
-            ledger=self.ledger.summary(),
-        )
-
     def restore(self, position: Position) -> None:
         """Goes on from `position`, before any worker joins."""
         self.version = self.issued = position.version
@@ -288,13 +283,26 @@ class Coordinator:
 
     def _proceed_alone(self, group: Group, worker: int, out: list[Instruction]) -> bool:
         """A worker that is its own group; whether it wants a task it cannot have yet."""
-        tasks = self.members[worker].tasks
+        member = self.members[worker]
+        tasks = member.tasks
         while len(tasks) < self.ahead and (self.strategy.overlap or not group.applying):
+            if self.places is not None and not self._has_place(member, self.places):
+                return False  # it goes on when its payload is applied
             may = not self._restrained or self._may_begin(group)
             epoch = self.batches.next_epoch(worker) if may else None
             if epoch is None or not self._give(worker, epoch, self.strategy.push_every, None, out):
                 return True
         return False
+
+    def _has_place(self, member: Member, places: int) -> bool:
+        """Whether the payload that was in the place of the next one is done with."""
+        before = member.sequence + 1 - places
+        if before in member.tasks:
+            return False
+        if not member.group.applying:
+            return True
+        kept = chain(self._collected, *self._in_flight.values())
+        return not any(task.sequence == before for group, a in kept if group is member.group for task, _ in a)
 
     def _may_begin(self, group: Group) -> bool:
         if self.version < self.strategy.warm_start and group.members[0] != self._first_alive:
@@ -411,10 +419,30 @@ class Coordinator:
 
     def _settled(self, out: list[Instruction]) -> list[Instruction]:
         """Who waited may go on; and when nobody has anything left to push, an update waits no longer for more."""
+        self._wake_waiting(out)
+        if not self._outstanding and self._collected:
+            self._issue(out)
+        if self.strategy.bound is not None and not (self._outstanding or self._in_flight):
+            self._pass_idle()
+            self._wake_waiting(out)
+        return out
+
+    def _wake_waiting(self, out: list[Instruction]) -> None:
         while self._wake:
             self._wake = False
             for group in list(self._waiting.values()):
                 self._proceed(group, out)
-        if not self._outstanding and self._collected:
-            self._issue(out)
-        return out
+
+    def _pass_idle(self) -> None:
+        """Who has no batches left, after others did some of its own, is not waited for: its clock goes along."""
+        idle: list[Group] = []
+        held: list[Group] = []
+        for group in self._waiting.values():
+            has_batches = any(self.batches.next_epoch(worker) is not None for worker in group.members)
+            (held if has_batches else idle).append(group)
+        slowest = min((group.clock for group in held), default=0)
+        for group in idle:
+            if group.clock < slowest:
+                self._clocks[slowest] += 1
+                self._leave_clock(group.clock)
+                group.clock = slowest

@@ -6,6 +6,7 @@ traffic to memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -208,4 +209,4 @@ class _State:
 
 def is_finite(payload: Tensor) -> bool:
     """Whether every number of a payload is one; a sum tells it, unless it overflows by itself."""
-    return bool(torch.isfinite(payload.sum())) or bool(torch.isfinite(payload).all())
+    return math.isfinite(payload.sum().item()) or bool(torch.isfinite(payload).all())

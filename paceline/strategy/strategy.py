@@ -74,10 +74,6 @@ class Strategy:
         if self.correction != "none" and self.exchange != "gradient":
             raise StrategyError(f"a correction is for gradients; {self.name} exchanges {self.exchange}")
 
-    @property
-    def synchronous(self) -> bool:
-        return self.groups == 1
-
     def group_of(self, worker: int, workers: int) -> int:
         """Neighbours share a group; a worker beyond the first `workers` joins one in turn."""
         if self.groups is None:

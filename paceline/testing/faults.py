@@ -33,10 +33,6 @@ class Fault:
         if self.at < 0 or self.seconds < 0:
             raise StrategyError(f"a fault at {self.at} for {self.seconds:g} s: neither may be below 0")
 
-    @property
-    def whom(self) -> str:
-        return "server" if self.worker is None else f"worker {self.worker}"
-
 
 def random_kills(
     *, workers: int, updates: int, of_workers: int, of_server: int = 0, seed: int = 0

@@ -12,7 +12,6 @@ from paceline.step.step import Step
 from paceline.train.measured_quarters import Quarters
 
 FEWEST_ITERATIONS = 20
-SHORT_PAUSE_S = 2e-3  # a loop that looks up this briefly has not stopped; one that validates or saves has
 
 
 class TrainingClock:

@@ -109,7 +109,7 @@ class _VirtualTraining:
         self.points: list[Point] = []
         self.stop = StopRequest()
         self.looked_s = self.epoch_began_s = perf_counter()
-        self.testing_s, self.samples = 0.0, 0
+        self.samples = 0
         self.run = Run(
             workload=workload,
             conditions=current_conditions(device, workload.precision),

@@ -105,7 +105,7 @@ def test_flags_and_settings_reach_the_workload(paceline, tmp_path):
     run = package.load(tmp_path / "run")
     assert run.workload == package.Workload(
         network="mlp", data="digits:200", batch=20, epochs=2, optimizer="adam", lr=0.01, device="cpu",
-        threads=1, precision="float64", seed=5, l2=0.001, options={"hidden": [12, 13]}, top=3, schedule="cosine",
+        threads=1, precision="float64", seed=5, l2=0.001, options={"hidden": [12, 13]}, top=3,
     )  # fmt: skip
     assert (run.step.kind, run.step.reason, run.updates) == ("plain", "asked for", 20)
     assert run.parameters == 64 * 12 + 12 + 12 * 13 + 13 + 13 * 10 + 10

@@ -55,6 +55,19 @@ def test_a_recorded_local_run_replays_bitwise(name, tmp_path):
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
+def test_a_payload_keeps_what_it_was_computed_on_though_an_earlier_task_fetched_it(tmp_path):
+    strategy = preset("delay-compensated", fetch_every=3)
+    found = train("local", workload(), strategy, 2, tmp_path / "run", record_events=True)
+    assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
+
+
+@pytest.mark.parametrize("optimizer", ["nadam", "adam"])
+def test_an_optimizer_whose_state_does_not_begin_with_zeros_replays_too(optimizer, tmp_path):
+    made = workload(optimizer=optimizer, lr=0.001)
+    found = train("local", made, preset("downpour"), 2, tmp_path / "run", record_events=True)
+    assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
+
+
 def test_a_run_without_events_cannot_be_replayed(tmp_path):
     train("virtual", workload(), preset("downpour"), 2, tmp_path / "run")
     with pytest.raises(RecordError, match="--record-events"):

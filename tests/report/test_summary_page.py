@@ -11,6 +11,9 @@ from html.parser import HTMLParser
 import pytest
 
 from paceline.report.page import answer, summary_page, time_parts, write_summary
+from paceline.strategy.distribution import Distribution, Fault, WorkerRecord
+from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.strategy import preset
 from paceline.trace import Span, Trace
 from paceline.train.run import Epoch
 from paceline.workload import Workload
@@ -207,3 +210,21 @@ def test_the_page_is_written_beside_the_record(tmp_path):
     path = write_summary(a_run(), tmp_path)
     assert path == tmp_path / "summary.html"
     assert path.read_text(encoding="utf-8") == summary_page(a_run())
+
+
+def test_a_distributed_run_tells_of_its_workers_and_faults():
+    ledger = LedgerSummary(updates=90, applied=100, returned=3, staleness={"0": 30, "1": 60})
+    workers = (WorkerRecord(0, batches=60, lives=2), WorkerRecord(1, batches=40))
+    faults = (Fault(1.25, "died", 0, note="was ended by SIGKILL"),)
+    distribution = Distribution(
+        preset("downpour"), 2, "local", seconds=2.0, updates=90, ledger=ledger, by_worker=workers, faults=faults,
+        fault_count=1,
+    )  # fmt: skip
+    text = summary_page(replace(a_run(), distribution=distribution))
+    expected = (
+        "How it was distributed", "downpour, 2 workers and a server", "45.0000", "0.6667 in the mean", "100 applied",
+        "3 given out again", "was ended by SIGKILL", "How stale the payloads were",
+    )  # fmt: skip
+    for words in expected:
+        assert words in text, words
+    assert "How it was distributed" not in summary_page(a_run())

@@ -31,6 +31,7 @@ class Chaos:
         for one in instructions:
             if isinstance(one, Compute):
                 assert one.worker in self.alive, "a dead worker is given a task"
+                assert self.has_place(one), "its payload would lie where one is that was not applied yet"
                 self.tasks[one.worker].append(one)
             elif isinstance(one, Apply):
                 self.updates.append(one)
@@ -39,6 +40,10 @@ class Chaos:
                 self.count(task, "left out")
             elif isinstance(one, EpochDone):
                 self.epochs.append(one.epoch)
+
+    def has_place(self, task: Compute) -> bool:
+        places = self.coordinator.places
+        return places is None or (task.worker, task.sequence - places) not in self.payloads
 
     def count(self, task: Compute | None, fate: str) -> None:
         for batch in task.batches if task is not None else ():
@@ -84,18 +89,21 @@ class Chaos:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@given(seed=st.integers(0, 10**6), workers=st.sampled_from([2, 4, 6]), ahead=st.sampled_from([1, 2]))
+@given(
+    seed=st.integers(0, 10**6), workers=st.sampled_from([2, 4, 6]), ahead=st.sampled_from([1, 2]),
+    places=st.sampled_from([None, 2]), own_pass=st.booleans(),
+)  # fmt: skip
 @settings(max_examples=25, deadline=None)
-def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead):
-    strategy = preset(name, **SHORT.get(name, {}))
-    coordinator = Coordinator(strategy, workers, batches=23, epochs=3, ahead=ahead)
+def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, places, own_pass):
+    strategy = preset(name, own_pass=own_pass, **SHORT.get(name, {}))
+    coordinator = Coordinator(strategy, workers, batches=23, epochs=3, ahead=ahead, places=places)
     chaos = Chaos(coordinator, workers, seed)
     for _ in range(20_000):
         if coordinator.finished:
             break
         chaos.step()
     assert coordinator.finished, "it does not come to an end"
-    assert len(chaos.fates) == 3 * 23
+    assert len(chaos.fates) == 3 * 23 * (workers if own_pass else 1)
     assert chaos.epochs == [0, 1, 2]
     ledger = coordinator.ledger.summary()
     assert ledger.applied == sum(fate == "applied" for fate in chaos.fates.values())

@@ -54,7 +54,8 @@ class Crew:
 
     def start(self) -> None:
         self._start_server()
-        self.workers = [self._started(number) for number in range(self.settings.workers)]
+        for number in range(self.settings.workers):  # each is known at once, and so ended if the next cannot be started
+            self.workers.append(self._started(number))
 
     def _start_server(self) -> None:
         self.server_lives += 1

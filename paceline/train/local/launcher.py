@@ -17,6 +17,7 @@ from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import check_new, new_directory, resumable_directory
 from paceline.train.failures import explained
 from paceline.train.local.crew import Patience
+from paceline.train.local.event_log import NAME as EVENTS_NAME
 from paceline.train.local.saved_state import KIND, saved_strategy
 from paceline.train.local.training import LocalTraining, Options
 from paceline.train.resuming import resumed_workload
@@ -99,6 +100,7 @@ def resume(
     with explained(workload), LocalTraining(workload, dataset, options, recorder, watcher or Silent()) as training:
         training.directory = place
         training.restore(checkpoint, place)
+        (place / EVENTS_NAME).unlink(missing_ok=True)  # what was recorded tells only of the part before
         return training.train()
 
 

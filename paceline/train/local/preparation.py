@@ -18,9 +18,10 @@ from paceline.step.placement import available_cores, choose_device, choose_threa
 from paceline.step.randomness import default_generator
 from paceline.step.step import Parts
 from paceline.strategy.layout import Layout
+from paceline.strategy.learner import Learner
 from paceline.strategy.server import Server
 from paceline.strategy.strategy import Strategy
-from paceline.train.local.memory import Sizes, StateTensor
+from paceline.train.local.memory import Memory, Sizes, StateTensor
 from paceline.workload import Workload, with_settings
 
 
@@ -85,6 +86,13 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
         longest=min(strategy.push_every, batches),
         events=_event_words(strategy, batches * layout.epochs) if record_events else 0,
     )
+
+
+def lay_down(memory: Memory, strategy: Strategy, learner: Learner) -> None:
+    """What a run begins with: version 0 of the parameters and of the server's optimizer."""
+    memory.parameters[0].copy_(learner.initial())
+    for name, tensor in Server(strategy, learner.layout, learner.workers).initial_state().items():
+        memory.states[0][name].copy_(tensor)  # not all of it is zero
 
 
 def _described(name: str, tensor: torch.Tensor) -> StateTensor:

@@ -52,7 +52,7 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
         loop.deal_with(worker, place, sequence)
     for worker in range(settings.workers):
         if worker in coordinator.members and coordinator.members[worker].alive and not loop.lives[worker]:
-            loop.carry_out(coordinator.died(worker))  # its payload was there, it itself is not
+            loop.died(worker)  # its payload was there, it itself is not
 
 
 def _is_closed(memory: Memory, task: Compute) -> bool:

@@ -26,7 +26,8 @@ def copy_state(memory: Memory, strategy: Strategy) -> tuple[int, Tensor, dict[st
     copied: dict[str, Any] = {}
 
     def copy(version: int) -> None:
-        now = version % 2
+        now, done = version % 2, memory.control[Control.EPOCHS_DONE]
+        as_of_version = memory.control[Control.VERSION] == version
         header = memory.headers[now].copy()
         groups = memory.sizes.groups
         current = header[groups : 2 * groups].tolist()
@@ -39,10 +40,15 @@ def copy_state(memory: Memory, strategy: Strategy) -> tuple[int, Tensor, dict[st
             ],
             header=torch.from_numpy(header),
             marks=torch.from_numpy(memory.marks.copy()),
-            epochs_done=memory.control[Control.EPOCHS_DONE],
+            epochs_done=done,
         )
+        # The next version may be published meanwhile; if an epoch ended with it, marks and epochs are not of one.
+        copied["whole"] = as_of_version and memory.control[Control.EPOCHS_DONE] == done
 
     version, _ = read_version(memory, memory.sizes.workers, copy)
+    while not copied["whole"]:
+        version, _ = read_version(memory, memory.sizes.workers, copy)
+    del copied["whole"]
     workers = memory.sizes.workers
     copied |= {
         "totals": torch.from_numpy(memory.totals[: copied["epochs_done"]].copy()),

@@ -7,7 +7,6 @@ successor goes on where it was: with the version it published last, and the payl
 from __future__ import annotations
 
 import gc
-import math
 import sys
 import time
 from collections import deque
@@ -41,7 +40,7 @@ class ServerLoop:
         self.bells = [Doorbell(memory, number, settings.wake_workers[number]) for number in range(workers)]
         self.bell_of_launcher = Doorbell(memory, workers + 1, settings.wake_launcher)
         self.coordinator = Coordinator(
-            settings.strategy, workers, settings.layout.batches, settings.layout.epochs, ahead=2
+            settings.strategy, workers, settings.layout.batches, settings.layout.epochs, ahead=2, places=2
         )
         self.tasks: dict[tuple[int, int], Compute] = {}
         """Given and not closed yet."""
@@ -81,7 +80,7 @@ class ServerLoop:
             happened |= self._look_at_payloads(worker, slot)
             if self.lives[worker] and dead >= self.lives[worker]:
                 self.lives[worker] = 0
-                self._died(worker)
+                self.died(worker)
                 happened = True
             life = slots[slot + Of.JOINED]
             if life > max(dead, self.lives[worker]):
@@ -117,13 +116,14 @@ class ServerLoop:
         task = self.tasks.get((worker, sequence))
         if self.log is not None and task is not None:
             self.log.task(task, int(self.memory.mailboxes[worker, place, Task.LIFE]))
-        if task is not None and not (math.isfinite(values.sum().item()) or is_finite(values)):
+        if task is not None and not is_finite(values):
             self._refuse(worker, sequence)
             return
         pulled = self.slots[worker * SLOT_WORDS + Of.PAYLOAD + place * LINE + Payload.PULLED]
         self.carry_out(self.coordinator.ready(worker, sequence, pulled))
 
-    def _died(self, worker: int) -> None:
+    def died(self, worker: int) -> None:
+        """A worker is gone, with what it had not finished."""
         for sequence in self.coordinator.members[worker].tasks:  # their payloads will not come
             self.tasks.pop((worker, sequence), None)
         self.carry_out(self.coordinator.died(worker))
@@ -192,10 +192,11 @@ class ServerLoop:
             self.bells[worker].ring()
 
     def _finish_epochs(self) -> None:
-        """A server that died between the last update of an epoch and the word that says so."""
+        """A server that died between the last update of an epoch, or of two at once, and the word that says so."""
         epoch, version = self.control[Control.EPOCHS_DONE], self.control[Control.VERSION]
-        if epoch < self.settings.layout.epochs and marks.closed(self.memory.marks, epoch, version).all():
+        while epoch < self.settings.layout.epochs and marks.closed(self.memory.marks, epoch, version).all():
             self._finish_epoch(epoch)
+            epoch += 1
 
     def _finish_epoch(self, epoch: int) -> None:
         """The launcher gets the parameters as they are now, for a test."""

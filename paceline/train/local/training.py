@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paceline import record
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError, Interrupted
+from paceline.errors import CheckpointError, Diverged, Interrupted
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.learner import Learner
@@ -28,7 +28,7 @@ from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.epoch_tests import EpochTests
 from paceline.train.local.event_log import write_events
 from paceline.train.local.memory import Memory
-from paceline.train.local.preparation import cache_text, eventfd, launcher_parts, share_machine, sizes_of
+from paceline.train.local.preparation import cache_text, eventfd, launcher_parts, lay_down, share_machine, sizes_of
 from paceline.train.local.saved_state import KIND, copy_state, flat_parameters, named_parameters, put_state
 from paceline.train.local.settings import Settings
 from paceline.train.local.span_log import spans_of
@@ -81,7 +81,7 @@ class LocalTraining:
             parameters=sum(p.numel() for p in parts.network.parameters()),
             data=f"all {len(dataset.train):,} samples at every worker",
         )
-        self.memory.parameters[0].copy_(self.learner.initial())
+        lay_down(self.memory, strategy, self.learner)
         settings = Settings(
             parent=os.getpid(), memory=self.memory.descriptor, wake_launcher=self.bells[0], wake_server=self.bells[1],
             wake_workers=tuple(self.bells[2:]), sizes=sizes, strategy=strategy, layout=layout, workload=workload,
@@ -102,8 +102,10 @@ class LocalTraining:
     def __enter__(self) -> LocalTraining:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.crew.stop()
+        if kind is not None and issubclass(kind, Diverged):
+            self._update_record("diverged")
         self.tests.close()
         self.learner.close()
         for bell in self.bells:
@@ -135,10 +137,11 @@ class LocalTraining:
                     self.crew.look()
             self.watcher.begun(self.run, self.notes)
             self.accounts.begin()
-            while not (stop.made or self._is_over()):
-                self.bell.lie_down()
-                self.bell.sleep(LOOK_UP_S)
-                self._look()
+            with self.recorder.span("train"):
+                while not (stop.made or self._is_over()):
+                    self.bell.lie_down()
+                    self.bell.sleep(LOOK_UP_S)
+                    self._look()
             if not self._is_over():
                 self._interrupt()
             self.accounts.end()

@@ -131,6 +131,9 @@ class Worker:
         learner.begin(task, self.payloads[place])
         tally = self.score.tally(task.epoch)
         positions = set(task.fetches)
+        if self.pulled and 0 not in positions:  # it is computed on what an earlier task fetched
+            pulled = self.pulled[self.number]
+            pulled[place].copy_(pulled[1 - place])
         for position in range(len(task.batches)):
             if position in positions:
                 learner.fetch(*self._fetch(task.version))
@@ -190,7 +193,8 @@ class Worker:
 
     def _waited(self, start_ns: int) -> None:
         now_ns = self.free_ns = time.monotonic_ns()
-        self.words[Of.WAITING_NS] += now_ns - start_ns
+        if self.words[Of.TASKS]:  # before its first task it waits for the others to have started
+            self.words[Of.WAITING_NS] += now_ns - start_ns
         self.spans.add(WAIT, start_ns, now_ns)
 
     def _fetch(self, version: int | None) -> tuple[int, Tensor]:

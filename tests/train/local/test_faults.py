@@ -48,6 +48,16 @@ def test_mixed_groups_survive_a_death():
     assert run.distribution.fault_count == 2
 
 
+@pytest.mark.slow
+def test_payloads_that_wait_for_others_survive_the_server():
+    """With softsync they lie in their slots until there are enough, and the server may die meanwhile."""
+    slow = tuple(Fault("slow", 0, worker, seconds=0.01 + 0.03 * worker) for worker in range(4))
+    kills = tuple(Fault("kill", at) for at in range(8, 28, 4))
+    run = local.run(workload(epochs=8), preset("softsync"), workers=4, faults=(*kills, *slow))
+    assert run.distribution.ledger.applied_by_epoch == (BATCHES,) * 8
+    assert run.distribution.fault_count == len(kills)
+
+
 def test_a_worker_that_hangs_is_replaced_within_its_timeout():
     start_s = time.monotonic()
     run = local.run(workload(epochs=20), "sync", workers=2, worker_timeout_s=1.0, faults=(Fault("hang", 30, 1),))

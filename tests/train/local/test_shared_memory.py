@@ -16,7 +16,8 @@ import torch
 
 from paceline.record import to_json
 from paceline.strategy.instructions import Compute
-from paceline.train.local import mailbox, marks
+from paceline.strategy.strategy import preset
+from paceline.train.local import mailbox, marks, saved_state
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory, Sizes, StateTensor
 from paceline.train.local.pulling import begin_writing, read_version
@@ -177,3 +178,27 @@ def test_a_process_whose_launcher_is_gone_ends():
     code = "from paceline.train.local.child import end_with; end_with(1 << 22); print('still here')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
+
+
+def test_what_is_saved_is_of_one_version_though_an_epoch_ends_meanwhile(memory, monkeypatch):
+    """The last update of an epoch is published while its predecessor is copied: the epoch is not done as of that."""
+    marks.mark(memory, 0, tuple(range(9)), marks.APPLIED, 1)
+    memory.control[Control.VERSION] = memory.control[Control.WRITING] = 1
+    copies = []
+
+    def overtaken(memory, reader, copy):
+        def copy_slowly(version: int) -> None:
+            if not copies:  # between the look at the version and the copy
+                marks.mark(memory, 0, (9,), marks.APPLIED, 2)
+                memory.control[Control.WRITING] = memory.control[Control.VERSION] = 2
+                memory.control[Control.EPOCHS_DONE] = 1
+            copies.append(version)
+            copy(version)
+
+        return read_version(memory, reader, copy_slowly)
+
+    monkeypatch.setattr(saved_state, "read_version", overtaken)
+    version, _, saved = saved_state.copy_state(memory, preset("downpour"))
+    assert copies == [1, 2]
+    assert (version, saved["epochs_done"]) == (2, 1)
+    assert marks.counts(saved["marks"].numpy(), 0, version) == (10, 0, 0)
