@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.errors import StrategyError
+from paceline.errors import Diverged, StrategyError
 from paceline.simulate.durations import Spread
 from paceline.simulate.simulation import Simulation, simulate_training
 from paceline.simulate.virtual_cluster import VirtualCluster
@@ -55,7 +55,7 @@ def check_correction(correction: str | Callable[..., Tensor]) -> tuple[Promise, 
 def _broken(check: Callable[[], str]) -> str:
     try:
         return check()
-    except StrategyError as error:
+    except (StrategyError, Diverged) as error:
         return str(error)
 
 
