@@ -181,9 +181,10 @@ class Distributed:
         """Says what is wrong before anything is loaded."""
         if measuring and (resuming or self.driver.driver == "virtual"):
             raise StrategyError("--measure looks at real workers, from the beginning of a run: it needs --driver local")
-        bad = self.driver.on_bad_gradient
-        if bad is not None and bad not in ("skip", "stop"):
-            raise StrategyError(f"--on-bad-gradient {bad!r} should be skip or stop")
+        from paceline.strategy.refusals import check_policy
+
+        if self.driver.on_bad_gradient is not None:
+            check_policy(self.driver.on_bad_gradient)
         if resuming:
             said = [*self.strategy.given(), *(f"--{word}" for word in self.cluster.words())]
             said += ["--driver"] if self.driver.driver is not None else []

@@ -20,12 +20,10 @@ from paceline.simulate.mishaps import Mishaps
 from paceline.simulate.virtual_cluster import ALWAYS, VirtualCluster
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
+from paceline.strategy.refusals import TOO_OFTEN
 from paceline.testing.faults import Fault
 
 LOOK_UP_EVERY = 4096
-
-
-REFUSED_TOO_OFTEN = 100
 
 
 class VirtualDriver:
@@ -272,8 +270,8 @@ class VirtualDriver:
             raise Diverged(
                 f"{line}: lower the learning rate, or go on without such payloads with --on-bad-gradient skip"
             )
-        if self._refused_in_a_row >= REFUSED_TOO_OFTEN:
-            raise Diverged(f"{REFUSED_TOO_OFTEN} payloads in a row were not finite, the last: {line}")
+        if self._refused_in_a_row >= TOO_OFTEN:
+            raise Diverged(f"{TOO_OFTEN} payloads in a row were not finite, the last: {line}")
         self.accounts.fault(self.now_s, "refused", worker, task.sequence, line)
         self._carry_out(self.coordinator.refused(worker, task.sequence))
 

@@ -17,12 +17,10 @@ from paceline.record import load
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
 from paceline.step.tally import Tally
-from paceline.strategy.event_record import EventRecord, TaskRecord
+from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
 from paceline.strategy.learner import Learner, LearnerState
 from paceline.strategy.server import Given, Payload, Server
 from paceline.workload import with_settings
-
-EVENTS = "events.json"
 
 
 def replay(parts: Parts, events: EventRecord, watch: Callable[[int, Tensor], None] | None = None) -> Tensor:

@@ -17,11 +17,10 @@ from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
+from paceline.strategy.refusals import check_policy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Trace
-
-ON_BAD_GRADIENT = ("skip", "stop")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +65,7 @@ class Simulator:
         spans: int = SPANS,
     ) -> None:
         strategy.check(workers, batches)
-        if on_bad_gradient not in ON_BAD_GRADIENT:
-            raise StrategyError(f"on-bad-gradient {on_bad_gradient!r} should be skip or stop")
+        check_policy(on_bad_gradient)
         network = cluster.network
         overlaps = network is not None and network.shared
         self.strategy, self.workers, self.gradients = strategy, workers, gradients

@@ -11,6 +11,9 @@ from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
 
+EVENTS = "events.json"
+"""Its file in the directory of a run."""
+
 
 @dataclass(frozen=True)
 class TaskRecord:

@@ -12,7 +12,6 @@ from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
 from paceline.errors import Interrupted, WorkloadError
 from paceline.simulate.gradients import Gradients
-from paceline.simulate.replay import EVENTS
 from paceline.simulate.simulation import EpochEnd, Simulation, Simulator
 from paceline.simulate.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
@@ -20,6 +19,7 @@ from paceline.step.choose import StepChoice
 from paceline.step.placement import choose_device
 from paceline.step.trial import unused_parameters
 from paceline.strategy.distribution import Point
+from paceline.strategy.event_record import EVENTS
 from paceline.strategy.strategy import Strategy, preset
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -11,13 +10,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from paceline.errors import PacelineError
 from paceline.step.reason import reason
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
 
 _PACKAGE_PARENT = Path(__file__).resolve().parents[3]
-_PR_SET_PDEATHSIG = 1
+_START = Path(__file__).with_name("start.py")
 
 
 class Child:
@@ -27,7 +28,7 @@ class Child:
         self.number, self.life = settings.number, settings.life
         # -P: a file called numpy.py in the current folder must not be imported.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", module, settings.text()],
+            [sys.executable, "-P", "-W", "ignore", str(_START), str(settings.parent), module, settings.text()],
             stdin=subprocess.DEVNULL,
             stdout=2,  # what a user's module prints must not get between the lines of a record
             pass_fds=settings.descriptors,
@@ -68,20 +69,18 @@ def _environment(threads: int) -> dict[str, str]:
     return environment
 
 
-def end_with(parent: int) -> None:
-    """The child's side: the kernel ends us when the launcher ends, even by SIGKILL."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we could ask
-        os._exit(1)
-
-
-def find_modules_in(search_path: tuple[str, ...]) -> None:
-    sys.path.extend(place for place in search_path if place not in sys.path)
+@contextlib.contextmanager
+def as_child(settings: Settings) -> Iterator[Memory]:
+    """The child's side: the shared memory, and the user's modules found where the launcher found them."""
+    memory = Memory(settings.sizes, settings.memory)
+    with _telling(memory, settings.number):
+        torch.set_num_threads(settings.threads)
+        sys.path.extend(place for place in settings.search_path if place not in sys.path)
+        yield memory
 
 
 @contextlib.contextmanager
-def telling(memory: Memory, who: int) -> Iterator[None]:
+def _telling(memory: Memory, who: int) -> Iterator[None]:
     """An error becomes a line for the launcher and an exit code."""
     try:
         yield

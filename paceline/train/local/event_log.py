@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from paceline.errors import PacelineError
 from paceline.record import save
-from paceline.strategy.event_record import EventRecord, GivenRecord, TaskRecord, UpdateRecord
+from paceline.strategy.event_record import EVENTS, EventRecord, GivenRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.strategy import Strategy
 from paceline.train.local.memory import Memory
@@ -20,7 +20,6 @@ from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
 from paceline.workload import Workload
 
 _TASK, _UPDATE = 1, 2
-NAME = "events.json"
 
 
 class EventLog:
@@ -90,4 +89,4 @@ def _update(words: list[int]) -> UpdateRecord:
 
 
 def write_events(memory: Memory, workload: Workload, strategy: Strategy, directory: Path) -> None:
-    save(events_of(memory, workload, strategy), directory / NAME)
+    save(events_of(memory, workload, strategy), directory / EVENTS)

@@ -10,6 +10,8 @@ from typing import Any
 from paceline import data, user_code
 from paceline.errors import CheckpointError, StrategyError, WorkloadError
 from paceline.step.build import load_data
+from paceline.strategy.event_record import EVENTS
+from paceline.strategy.refusals import check_policy
 from paceline.strategy.strategy import Strategy, preset
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder
@@ -17,7 +19,6 @@ from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import check_new, new_directory, resumable_directory
 from paceline.train.failures import explained
 from paceline.train.local.crew import Patience
-from paceline.train.local.event_log import NAME as EVENTS_NAME
 from paceline.train.local.saved_state import KIND, saved_strategy
 from paceline.train.local.training import LocalTraining, Options
 from paceline.train.resuming import resumed_workload
@@ -25,7 +26,6 @@ from paceline.train.run import Run
 from paceline.train.watcher import Silent, Watcher
 from paceline.workload import Workload
 
-ON_BAD_GRADIENT = ("skip", "stop")
 CHECKPOINT_EVERY_S = 20.0
 
 
@@ -100,7 +100,7 @@ def resume(
     with explained(workload), LocalTraining(workload, dataset, options, recorder, watcher or Silent()) as training:
         training.directory = place
         training.restore(checkpoint, place)
-        (place / EVENTS_NAME).unlink(missing_ok=True)  # what was recorded tells only of the part before
+        (place / EVENTS).unlink(missing_ok=True)  # what was recorded tells only of the part before
         return training.train()
 
 
@@ -116,6 +116,5 @@ def _patience(worker_timeout_s: float) -> Patience:
 
 
 def _check(options: Options) -> None:
-    if options.on_bad_gradient not in ON_BAD_GRADIENT:
-        raise StrategyError(f"on-bad-gradient {options.on_bad_gradient!r} is not one of {', '.join(ON_BAD_GRADIENT)}")
+    check_policy(options.on_bad_gradient)
     options.strategy.check(options.workers)

@@ -11,14 +11,13 @@ import sys
 import time
 from collections import deque
 
-import torch
-
 from paceline.errors import Diverged
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
+from paceline.strategy.refusals import TOO_OFTEN
 from paceline.strategy.server import Server, is_finite
 from paceline.train.local import mailbox, marks
-from paceline.train.local.child import end_with, find_modules_in, telling
+from paceline.train.local.child import as_child
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.event_log import EventLog
 from paceline.train.local.memory import REFUSALS_KEPT, Memory
@@ -28,7 +27,6 @@ from paceline.train.local.updating import Updating
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload, Task
 
 LOOK_UP_S = 0.2
-REFUSED_TOO_OFTEN = 100
 
 
 class ServerLoop:
@@ -142,9 +140,9 @@ class ServerLoop:
                 f"a payload is not finite ({where}): lower the learning rate, or go on without such payloads "
                 "with --on-bad-gradient skip"
             )
-        if self.control[Control.REFUSED_IN_A_ROW] >= REFUSED_TOO_OFTEN:
+        if self.control[Control.REFUSED_IN_A_ROW] >= TOO_OFTEN:
             raise Diverged(
-                f"{REFUSED_TOO_OFTEN} payloads in a row were not finite, the last of {where}: lower the learning rate"
+                f"{TOO_OFTEN} payloads in a row were not finite, the last of {where}: lower the learning rate"
             )
         marks.mark(self.memory, task.epoch, task.batches, marks.REFUSED, self.control[Control.VERSION])
         self.carry_out(self.coordinator.refused(worker, sequence))
@@ -214,11 +212,7 @@ class ServerLoop:
 
 
 def main(settings: Settings) -> None:
-    end_with(settings.parent)
-    memory = Memory(settings.sizes, settings.memory)
-    with telling(memory, settings.number):
-        torch.set_num_threads(settings.threads)
-        find_modules_in(settings.search_path)
+    with as_child(settings) as memory:
         loop = ServerLoop(settings, memory)
         gc.collect()
         gc.freeze()

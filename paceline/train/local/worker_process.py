@@ -25,7 +25,7 @@ from paceline.strategy.learner import Learner
 from paceline.strategy.straight import StraightWay
 from paceline.testing.faults import Fault
 from paceline.train.local import mailbox
-from paceline.train.local.child import end_with, find_modules_in, telling
+from paceline.train.local.child import as_child
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory
 from paceline.train.local.pulling import read_version
@@ -246,11 +246,7 @@ def _parts(settings: Settings) -> Parts:
 
 
 def main(settings: Settings) -> None:
-    end_with(settings.parent)
-    memory = Memory(settings.sizes, settings.memory)
-    with telling(memory, settings.number):
-        torch.set_num_threads(settings.threads)
-        find_modules_in(settings.search_path)
+    with as_child(settings) as memory:
         worker = Worker(settings, memory)
         gc.collect()
         gc.freeze()  # what is there now stays; looking through it again and again would be for nothing

@@ -175,7 +175,7 @@ def test_a_sleeper_is_woken_and_who_is_awake_is_not_rung_for(memory):
 
 
 def test_a_process_whose_launcher_is_gone_ends():
-    code = "from paceline.train.local.child import end_with; end_with(1 << 22); print('still here')"
+    code = "from paceline.train.local.start import end_with; end_with(1 << 22); print('still here')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
 
