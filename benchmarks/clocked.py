@@ -28,6 +28,7 @@ LONG_PAIR_S = 4.0  # a pair that would be longer has its samples closer together
 DENSE = 8
 DENSE_BLOCKS = 5
 GPU_ITERATIONS = 1_000
+UNTRACED_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Clocked:
     """Of a long run's iterations, those that run under any instrument."""
     denser: float
     """How much more often than in a long run the pairs were looked into; the overheads are divided by it."""
+    untraced_s: float | None = None
+    """On a GPU, an iteration before the first trace of the process: a tracing library that stays slows launches down
+    for good, with the clock and without it, so that pairs would not show it."""
 
 
 def with_clock(workload: Workload, device: torch.device, pairs: int, quick: bool) -> Clocked:
@@ -80,24 +84,26 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
 
 
 def _on_gpu(measured: MeasuredStep, pairs: int, iterations: int, choice: StepChoice) -> Clocked:
-    """First a measurement as it is, then pairs with one sampled block each."""
+    """First a measurement as it is, then pairs with one sampled block each, whatever it is that follows it."""
     session = measured.session
     assert isinstance(session, GpuSession)
     measured.plan(iterations)
     watched, bare = StepLoop(measured), StepLoop(measured.step)
+    bare.run(10)
+    untraced_s = bare.timed(UNTRACED_ITERATIONS)
     while session.number < iterations:
         watched.run(50)
     measurement = measurement_of(measured, choice)
-    long_run = session.every
-    block = (DENSE_BLOCKS + 1) * session.block  # after a sampled block the device recovers for one
+    long_run, block = session.lengths.cycle(session.every), session.lengths.cycle(DENSE_BLOCKS)
 
     def clocked_s() -> float:
-        session.every = DENSE_BLOCKS
+        session.look_every(DENSE_BLOCKS)
         return watched.timed(block)
 
     overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
-    denser = long_run / (DENSE_BLOCKS + 1)
-    return Clocked(measurement, [o / denser for o in overheads], block, 1 / long_run, denser)
+    denser = long_run / block
+    share = session.lengths.of("traced") / long_run
+    return Clocked(measurement, [o / denser for o in overheads], block, share, denser, untraced_s)
 
 
 def _pairs(clocked_s: Callable[[], float], half_s: Callable[[], float], pairs: int) -> list[float]:

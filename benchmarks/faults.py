@@ -34,8 +34,7 @@ CASES = (
     Case(preset("mixed"), 4, 40, 5),
     Case(preset("local-sgd", push_every=20, fetch_every=20), 2, 40, 5),
 )
-"""Trained to the end: while a worker is away its group makes more and smaller steps, so a run that is stopped early
-differs by what these have learnt more."""
+"""Trained to the end, where asynchronous runs that met their payloads in another order have learnt the same."""
 
 
 def workload(epochs: int, samples: int) -> Workload:

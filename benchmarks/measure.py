@@ -92,6 +92,8 @@ def _run_case(case: Case, options: Options) -> dict[str, Any]:
         f"without the clock, looked into {clocked.denser:.1f} times as often as a long run and the overhead divided by "
         "that; the others on the plain step, every iteration"
     )
+    if clocked.untraced_s is not None:
+        show(f"{1e3 * clocked.untraced_s:.3f} ms an iteration before the first trace")
     show("bars: " + ("all reached" if not missed else "; ".join(missed)))
     layers = []
     if options.device.type == "cuda" and (case.network, case.batch) == CHECKED:
@@ -100,7 +102,7 @@ def _run_case(case: Case, options: Options) -> dict[str, Any]:
         "case": f"{case.network}-{case.batch}", "data": workload.data, "step": m.step,
         "threads": m.conditions["threads"], "iteration_s": m.iteration_s.median_s, "accounted": m.accounted,
         "other": _other(clocked), "scale": m.scale, "sampled": m.sampled, "sampled_share": clocked.sampled_share,
-        "iterations": m.iterations, "block": clocked.block, "denser": clocked.denser,
+        "iterations": m.iterations, "untraced_s": clocked.untraced_s, "block": clocked.block, "denser": clocked.denser,
         "overheads": clocked.overheads, "missed": missed, "layers": layers,
         "others": {o.name: {"overheads": o.overheads, "accounted": o.accounted, "failure": o.failure} for o in others},
     }  # fmt: skip

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paceline.data.dataset import Arrays, Dataset
     from paceline.errors import PacelineError
+    from paceline.experiment.loading import load
     from paceline.measure.layer_clock import LayerClock
     from paceline.measure.measurement import Measurement
-    from paceline.record import load
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
     from paceline.strategy.strategy import Strategy, preset
@@ -42,7 +42,7 @@ _HOMES = {
     "TrainingClock": "paceline.train.measured_training",
     "Workload": "paceline.workload",
     "evaluate": "paceline.train.evaluate",
-    "load": "paceline.record",
+    "load": "paceline.experiment.loading",
     "preset": "paceline.strategy.strategy",
     "resolve": "paceline.workload",
     "resume": "paceline.train.trainer",

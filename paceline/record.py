@@ -29,6 +29,12 @@ KINDS = {
     "links": "paceline.measure.links:LinkMeasurement",
     "events": "paceline.strategy.event_record:EventRecord",
     "simulation": "paceline.simulate.time_record:TimeRecord",
+    "scaling": "paceline.simulate.scaling:Scaling",
+    "prediction": "paceline.cost.prediction:Prediction",
+    "verification": "paceline.cost.verification:Verification",
+    "calibration": "paceline.cost.calibration:Calibration",
+    "experiment": "paceline.experiment.experiment:Experiment",
+    "outcome": "paceline.experiment.outcome:RunOutcome",
 }
 
 

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import FrozenInstanceError
 
 import pytest
 
+from paceline.testing import FakeClock
 from paceline.trace import Recorder, Span, Trace
-
-
-class Clock:
-    """Shows the given times, one a look."""
-
-    def __init__(self, times: Iterable[float]) -> None:
-        self.times = iter(times)
-
-    def __call__(self) -> float:
-        return next(self.times)
 
 
 def test_a_span_knows_how_long_it_took_and_stays_as_it_is():
@@ -36,33 +26,35 @@ def test_a_trace_adds_up_what_was_done_and_names_it_in_order():
 
 
 def test_time_counts_from_the_first_look_at_the_clock():
-    recorder = Recorder(who="worker 3", clock=Clock([100.0, 100.0, 103.0, 110.0]))
+    clock = FakeClock(100.0)
+    recorder = Recorder(who="worker 3", clock=clock)
     assert recorder.now() == 0.0
+    clock.sleep(3.0)
     with recorder.span("train", "epoch 1"):
-        pass
+        clock.sleep(7.0)
     assert recorder.trace() == Trace((Span("worker 3", "train", 3.0, 10.0, "epoch 1"),))
 
 
 def test_spans_inside_spans_are_both_kept_the_inner_one_first():
-    recorder = Recorder(clock=Clock(range(10)))
-    recorder.now()
-    with recorder.span("train"), recorder.span("checkpoint"):
-        pass
-    inner, outer = recorder.trace().spans
-    assert (inner.what, outer.what) == ("checkpoint", "train")
-    assert outer.start_s < inner.start_s < inner.end_s < outer.end_s
+    clock = FakeClock()
+    recorder = Recorder(clock=clock)
+    with recorder.span("train"):
+        clock.sleep(1.0)
+        with recorder.span("checkpoint"):
+            clock.sleep(2.0)
+        clock.sleep(4.0)
+    assert recorder.trace().spans == (Span("main", "checkpoint", 1.0, 3.0), Span("main", "train", 0.0, 7.0))
 
 
 def test_a_span_that_ends_with_an_error_is_kept():
-    recorder = Recorder(clock=Clock(range(10)))
-    recorder.now()
+    recorder = Recorder(clock=FakeClock())
     with pytest.raises(RuntimeError), recorder.span("train"):
         raise RuntimeError
     assert recorder.trace().whats() == ("train",)
 
 
 def test_a_trace_does_not_grow_with_its_recorder():
-    recorder = Recorder(clock=Clock(range(10)))
+    recorder = Recorder(clock=FakeClock())
     before = recorder.trace()
     with recorder.span("train"):
         pass

@@ -18,7 +18,21 @@ _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
 def make_app() -> typer.Typer:
-    from paceline.cli import data, demo, doctor, evaluate, measure, models, simulate, train
+    from paceline.cli import (
+        calibrate,
+        catalogue,
+        compare,
+        data,
+        demo,
+        doctor,
+        evaluate,
+        measure,
+        models,
+        predict,
+        report,
+        simulate,
+        train,
+    )
 
     app = typer.Typer(
         name="paceline",
@@ -31,9 +45,14 @@ def make_app() -> typer.Typer:
     )
     app.command("train", epilog=train.EXAMPLE)(train.train)
     app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
+    app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
+    app.command("predict", epilog=predict.EXAMPLE)(predict.predict)
     app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
+    app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
+    app.command("report", epilog=report.EXAMPLE)(report.report)
     app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
     app.command("models", epilog=models.EXAMPLE)(models.models)
+    app.command("catalogue", epilog=catalogue.EXAMPLE)(catalogue.catalogue)
     app.add_typer(data.app, name="data")
     app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
     app.command("demo", epilog=demo.EXAMPLE)(demo.demo)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from paceline.train.watcher import Watcher
     from paceline.workload import Workload
 
-DRIVERS = ("local", "virtual")
-
 
 @dataclass(frozen=True)
 class StrategyOptions:
@@ -50,59 +48,12 @@ class StrategyOptions:
 
     def build(self) -> tuple[Strategy, int]:
         """The strategy, and how many workers carry it out."""
-        from paceline.strategy.corrections import parse_correction
-        from paceline.strategy.server_rule import parse_optimizer
-        from paceline.strategy.strategy import preset
+        from paceline.train.distributing import StrategyWords
 
         if self.strategy is None:
             raise StrategyError(f"{self.given()[0]} needs a --strategy, as --strategy downpour")
-        changes: dict[str, Any] = {
-            "fetch_every": self.fetch_every, "push_every": self.push_every, "bound": self.bound,
-            "server_optimizer": self.server_optimizer, "spares": self.spares,
-            "correction": self._correction(),
-        }  # fmt: skip
-        base = preset(self.strategy)
-        if self.period is not None:
-            if base.exchange == "gradient":
-                raise StrategyError(f"--period is for exchanging parameters; with {base.name} use --push-every")
-            changes["push_every"] = self.period
-            changes["fetch_every"] = self.period if base.exchange == "parameters" else None
-        count, workers = self._groups()
-        changes["groups"] = count
-        given = {key: value for key, value in changes.items() if value is not None}
-        fields = _fields(self.strategy_set or [])
-        if twice := sorted(given.keys() & fields.keys()):
-            raise StrategyError(f"{twice[0]} is given twice: as an option and with --strategy-set {twice[0]}")
-        strategy = preset(self.strategy, **given, **fields)
-        parse_correction(strategy.correction)
-        parse_optimizer(strategy.server_optimizer)
-        workers = workers if workers is not None else (self.workers if self.workers is not None else 2)
-        strategy.check(workers)
-        return strategy, workers
-
-    def _correction(self) -> str | None:
-        if self.compensation is None:
-            return self.correction
-        if self.correction is not None:
-            raise StrategyError("--compensation and --correction exclude each other")
-        if self.compensation.partition(":")[0] not in ("constant", "adaptive"):
-            raise StrategyError(f"--compensation {self.compensation!r} should be constant:LAMBDA or adaptive:LAMBDA")
-        return self.compensation
-
-    def _groups(self) -> tuple[int | None, int | None]:
-        """How many groups, and how many workers they make."""
-        if self.groups is None:
-            return None, None
-        try:
-            count, _, each = self.groups.partition("x")
-            groups, size = int(count), int(each) if each else None
-        except ValueError:
-            raise StrategyError(f"--groups {self.groups!r} should be GxK, as 4x8, or a number of groups") from None
-        if groups < 1 or (size is not None and size < 1):
-            raise StrategyError(f"--groups {self.groups!r} should be at least 1x1")
-        if size is not None and self.workers is not None and groups * size != self.workers:
-            raise StrategyError(f"--groups {self.groups} are {groups * size} workers, not {self.workers}")
-        return groups, None if size is None else groups * size
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "strategy_set"}
+        return StrategyWords(**given, fields=_fields(self.strategy_set or [])).build()
 
 
 @dataclass(frozen=True)
@@ -124,32 +75,14 @@ class ClusterOptions:
     restart: Annotated[float | None, typer.Option(help="Seconds from a death to the next life.")] = None
 
     def words(self) -> dict[str, str]:
-        found = {f.name.replace("_", "-"): getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {name: str(value) for name, value in found.items() if value not in (None, [])}
+        from paceline.train.distributing import ClusterWords
+
+        return ClusterWords(**vars(self)).words()
 
     def build(self) -> VirtualCluster:
-        from paceline.simulate.durations import Spread, parse_spread
-        from paceline.simulate.virtual_cluster import Network, VirtualCluster, parse_change
+        from paceline.train.distributing import ClusterWords
 
-        def spread(option: str, text: str | None) -> Spread | None:
-            return None if text is None else parse_spread(text, option)
-
-        network = None
-        if any(v is not None for v in (self.network_time, self.bandwidth, self.latency)):
-            network = Network(
-                self.latency or 0.0,
-                float("inf") if self.bandwidth is None else self.bandwidth,
-                time=spread("network-time", self.network_time),
-            )
-        return VirtualCluster(
-            compute=spread("compute-time", self.compute_time) or VirtualCluster.compute,
-            server=spread("server-time", self.server_time),
-            network=network,
-            speeds=_numbers(self.speeds, "speeds"),
-            changes=tuple(parse_change(text) for text in self.change or ()),
-            mean_life_s=self.mean_life,
-            restart_s=self.restart or 0.0,
-        )
+        return ClusterWords(**vars(self)).build()
 
 
 @dataclass(frozen=True)
@@ -182,23 +115,24 @@ class Distributed:
         if measuring and (resuming or self.driver.driver == "virtual"):
             raise StrategyError("--measure looks at real workers, from the beginning of a run: it needs --driver local")
         from paceline.strategy.refusals import check_policy
+        from paceline.train.distributing import check_driver
 
         if self.driver.on_bad_gradient is not None:
             check_policy(self.driver.on_bad_gradient)
         if resuming:
             said = [*self.strategy.given(), *(f"--{word}" for word in self.cluster.words())]
             said += ["--driver"] if self.driver.driver is not None else []
+            said += ["--record-events"] if self.driver.record_events else []
             if said:
                 raise StrategyError(f"{said[0]} is for new runs: a resumed one goes on as it was")
             return
         driver = self.driver.driver or "local"
-        if driver not in DRIVERS:
-            raise StrategyError(f"--driver {driver!r} is unknown: {nearest(driver, DRIVERS)}")
+        check_driver(driver)
         if self.strategy.strategy is None:
             given = [*self.strategy.given(), *(f"--{w}" for w in self.cluster.words()), *self.driver.given()]
             raise StrategyError(f"{given[0]} needs a --strategy, as --strategy downpour")
-        self.strategy.build()
-        self.cluster.build()
+        _, workers = self.strategy.build()
+        self.cluster.build().check(workers)
         if driver == "local" and self.cluster.words():
             option = next(iter(self.cluster.words()))
             raise StrategyError(f"--{option} is simulated: it needs --driver virtual")
@@ -243,13 +177,6 @@ class Distributed:
         if options.get("measuring"):
             shared["measure"] = out / "measure"
         return launcher.run(workload, strategy, **shared)
-
-
-def _numbers(text: str | None, option: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in text.split(",")) if text else ()
-    except ValueError:
-        raise StrategyError(f"--{option} {text!r} should be numbers with commas between them, as 1,1,0.5") from None
 
 
 def _fields(pairs: list[str]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,63 +12,99 @@ import typer
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 from paceline.cli.distributed import ClusterOptions, StrategyOptions
 from paceline.cli.option_groups import takes
+from paceline.errors import StrategyError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from paceline.simulate.time_record import TimeRecord
-    from paceline.workload import Workload
+    from paceline.strategy.strategy import Strategy
 
 EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:100:0.01"
+STEPS = 100
 
 
-@takes(strategy=StrategyOptions, cluster=ClusterOptions)
+@dataclass(frozen=True)
+class SimulatedOptions(StrategyOptions):
+    """Several numbers of workers may be given."""
+
+    workers: Annotated[
+        str | None, typer.Option(help="How many workers; with --cluster several numbers, as 4,8,12.")
+    ] = None  # type: ignore[assignment]
+
+    def build_all(self) -> tuple[Strategy, list[int]]:
+        """The strategy, and with how many workers each time it is carried out."""
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        made = [StrategyOptions(**{**given, "workers": number}).build() for number in self._numbers()]
+        return made[0][0], [workers for _, workers in made]
+
+    def _numbers(self) -> list[int | None]:
+        if self.workers is None:
+            return [None]
+        try:
+            return [int(word) for word in str(self.workers).split(",")]
+        except ValueError:
+            raise StrategyError(
+                f"--workers {self.workers!r} should be a whole number, or several with commas between them, as 4,8,12"
+            ) from None
+
+
+@takes(strategy=SimulatedOptions, virtual=ClusterOptions)
 def simulate(
     workload: Annotated[str, typer.Argument(help="As for train; its size is that of the messages.")],
-    steps: Annotated[int, typer.Option(help="Steps a worker, in the mean.")] = 100,
+    steps: Annotated[int | None, typer.Option(help=f"Steps a worker, in the mean; {STEPS} if not given.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="With --cluster: also time and money of so many.")] = None,
+    own_pass: Annotated[bool, typer.Option("--own-pass", help="Every worker goes over all data.")] = False,
     data: Annotated[str | None, typer.Option(help="Data source; its samples' shape is that of the network.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Every random number follows from it.")] = 0,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, or a machine of the catalogue.")
+    ] = None,
+    per_machine: Annotated[int | None, typer.Option(help="Workers a machine; one a device if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cluster: directory for the curve and the record.")] = None,
     json: JsonOption = None,
     *,
-    strategy: StrategyOptions,
-    cluster: ClusterOptions,
+    strategy: SimulatedOptions,
+    virtual: ClusterOptions,
 ) -> None:
-    """Simulate a strategy's time, throughput, waiting and staleness."""
-    from paceline.errors import StrategyError
+    """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.record import dump
-    from paceline.simulate.simulation import simulate_time
-    from paceline.simulate.time_record import time_record
+    from paceline.simulate.timing import time_workload
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
     if strategy.strategy is None:
         raise StrategyError("name a --strategy to simulate, as --strategy downpour")
-    rule, workers = strategy.build()
-    simulated = cluster.build()
-    given = {"seed": seed, **({"data": data} if data is not None else {})}
-    resolved = resolve(workload, {**given, **parse_settings(settings or [])})
-    bandwidth = simulated.network is not None and simulated.network.bandwidth < float("inf")
-    message_bytes = _message_bytes(resolved) if bandwidth else 0
-    start_s = perf_counter()
-    found = simulate_time(rule, workers, steps, simulated, seed=seed, message_bytes=message_bytes)
-    wall_s = perf_counter() - start_s
-    made = time_record(resolved, cluster.words(), message_bytes, found.distribution, found.trace, wall_s)
+    rule, workers = strategy.build_all()
+    rule = dataclasses.replace(rule, own_pass=own_pass or rule.own_pass)
+    given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_settings(settings or [])}
+    if cluster is not None:
+        from paceline.cli.simulate_cluster import simulate_cluster
+
+        if words := virtual.words():
+            raise StrategyError(f"--{next(iter(words))} follows from the machines of --cluster: give one of the two")
+        if steps is not None and epochs is not None:
+            raise StrategyError("--epochs and --steps exclude each other")
+        simulate_cluster(
+            workload, given, rule, workers, cluster,
+            per_machine=per_machine, steps=steps, epochs=epochs, out=out, json=json,
+        )  # fmt: skip
+        return
+    for option, value in (("--epochs", epochs), ("--per-machine", per_machine), ("--out", out)):
+        if value is not None:
+            raise StrategyError(f"{option} needs a --cluster, as --cluster g2-standard-8")
+    if len(workers) > 1:
+        raise StrategyError(f"--workers {strategy.workers}: several numbers need a --cluster; here give one")
+    simulated = virtual.build()
+    simulated.check(workers[0])
+    made = time_workload(
+        resolve(workload, given), rule, workers[0], STEPS if steps is None else steps, simulated, virtual.words()
+    )  # fmt: skip
     console_for(json).print(_table(made))
     hand_over(dump(made), json)
-
-
-def _message_bytes(workload: Workload) -> int:
-    """What a worker exchanges: parameters and buffers of floating point numbers."""
-    from itertools import chain
-
-    from paceline.step.build import build_network, load_data
-
-    network = build_network(workload, load_data(workload))
-    tensors = chain((p for p in network.parameters() if p.requires_grad), network.buffers())
-    return sum(t.numel() * t.element_size() for t in tensors if t.is_floating_point())
 
 
 def _table(made: TimeRecord) -> Table:

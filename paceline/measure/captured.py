@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from paceline.measure.kernel_order import KernelOrder
-from paceline.measure.kernels import Tracing, owners_by_launch
+from paceline.measure.kernels import owners_by_launch
 from paceline.measure.module_marks import ModuleMarks
 from paceline.measure.step_marks import marks_of
 from paceline.measure.tape import Tape
+from paceline.measure.tracing import Tracing
 from paceline.step.feeder import first_batch
 from paceline.step.graph import GraphStep
 from paceline.step.snapshot import Snapshot

@@ -2,7 +2,8 @@
 
 Most blocks are untouched, with an event at either end that is read when it has long passed. At the beginning some
 blocks tell what being traced costs a launch, and one with marks whose kernels are whose. From then on a block now
-and then is traced without marks: busy and idle time, layer by layer.
+and then is traced without marks: busy and idle time, layer by layer. It is compared with its untouched neighbours: on
+the device for the result, on the host for what being traced costs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import groupby, pairwise
 from math import ceil
 from statistics import median
 from time import perf_counter
@@ -18,22 +18,26 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from paceline.measure.idleness import idle_s
+from paceline.measure.block_kernels import Whose, busy_s, loading_in, owners_in_order, trace_of
+from paceline.measure.block_lengths import BlockLengths
 from paceline.measure.kernel_order import KernelOrder
-from paceline.measure.kernels import Kernel, Tracing, alone_s, owners_by_launch
-from paceline.measure.session import ENOUGH_SAMPLES, MOST_OVERHEAD, Sample, Session
-from paceline.measure.tape import Owner, Tape
-from paceline.trace import Span, Trace
+from paceline.measure.kernels import Kernel, owners_by_launch
+from paceline.measure.session import ENOUGH_SAMPLES, KEEP_SAMPLES, MOST_OVERHEAD, Session
+from paceline.measure.slowdown import Comparison
+from paceline.measure.tape import Tape
+from paceline.measure.traced_block import Timings, TracedBlock, samples_of
+from paceline.measure.tracing import Tracing
 
-BLOCK = 5
-BLOCK_S = 0.02
-LONGEST_BLOCK = 50
-WINDOWS = 2
-"""A block of captured iterations has so many windows; each of them is a sample of many."""
-SAMPLED_SHARE = 25
+SAMPLED_SHARE = 40
 """In the long run one block in so many is looked into at most."""
-PAIRS = 16
-"""Blocks with and without tracing that tell what tracing costs."""
+LEAST_EVERY = 3
+"""So that a traced block has untouched ones on both sides."""
+PAIRS = 4
+"""Blocks with and without tracing that tell beforehand what tracing costs."""
+ENOUGH_BLOCKS, ENOUGH_CAPTURED = 14, 6
+"""So that a bad moment of the machine does not decide; captured iterations hardly depend on the host."""
+KEEP_BLOCKS = 100
+TRACES = ("host traced", "marked", "traced")
 
 
 class GpuSession(Session):
@@ -55,42 +59,59 @@ class GpuSession(Session):
         super().__init__(model, {}, every=max(2, every), warm_up=0)
         self.stride = stride
         self.device, self.order, self.captured = device, order, captured
-        self.block = BLOCK if stride == 1 else WINDOWS * stride
-        self.tracing = Tracing(device)
+        self.lengths = BlockLengths(stride, captured)
+        self.enough_blocks = ENOUGH_CAPTURED if captured else ENOUGH_BLOCKS
+        self.tracing = Tracing(device, lets_go=not captured)
         pairs = 1 if captured else PAIRS  # a graph is launched rarely
-        prelude = ["host alone", "host traced"] * pairs + ["marked"] * (not captured)
+        prelude = ["host alone"] * pairs + ["host traced"] * pairs + ["marked"] * (not captured)
         self._kinds: deque[str] = deque(["warm-up", *prelude])
+        self._planned: int | None = None
         self._kind = ""
         self._place = 0
-        self._done = 0
-        self._host_s: dict[str, list[float]] = {"host alone": [], "host traced": []}
-        self._launches = 0.0
-        self._start = 0.0
-        self._each_s = BLOCK_S
+        self._done = self._length = 0
+        self._start = self._settled = 0.0
+        """When the host began the block under way, and when it had done the first iteration, which is unlike others."""
+        self._alone_s: list[float] = []
+        self._pairs: list[Comparison] = []
+        self._blocks: list[TracedBlock] = []
+        self._blocks_seen, self._keep_every = 0, 1
+        self._before_s: float | None = None
+        """The host's time for an iteration of the untouched block that has just ended, if it tells anything."""
+        self._has_no_after: TracedBlock | None = None
         self._event: torch.cuda.Event | None = None
+        self._last_begun: torch.cuda.Event | None = None
         self._pending: deque[tuple[int, int, torch.cuda.Event, torch.cuda.Event]] = deque()
         self._tapes: list[Tape] = []
-        self._idle: list[dict[Owner, float]] = []
+        self._last_traced: tuple[Tape, list[Kernel]] | None = None
         self._iteration = ExitStack()
         self._marked_last = False
         self.light: list[Callable[[Tape], ExitStack]] = []
         """The few marks that a traced block has too: what is launched beside a graph is told by them."""
 
     @property
-    def launch_cost_s(self) -> float:
-        """What being traced adds to a launch, on the network's own launches."""
-        alone, traced = self._host_s["host alone"], self._host_s["host traced"]
-        if not alone or not traced or not self._launches:
-            return 0.0
-        return max(0.0, (median(traced) - median(alone)) / self._launches)
-
-    @property
     def current(self) -> int | None:
         return self.number + self._done if self._place else None
 
     @property
+    def least_iterations(self) -> int:
+        """With fewer there would not be twenty samples."""
+        return (2 * ENOUGH_SAMPLES if self.stride == 1 else ENOUGH_SAMPLES) * self.lengths.usual
+
+    @property
     def first_sample(self) -> int:
-        return len(self._kinds) * self.block + self.every // 2 * self.block
+        return (len(self._kinds) + self.every // 2) * self.lengths.usual
+
+    # How often to look
+
+    def plan(self, iterations: int) -> None:
+        """About so many are to come: enough blocks of them are looked into, and of many at most one in forty."""
+        self._planned = iterations
+        self.every = max(LEAST_EVERY, min(SAMPLED_SHARE, iterations // self.lengths.usual // self.enough_blocks))
+
+    def look_every(self, blocks: int) -> None:
+        """From now on one block in so many is looked into, the first of them after half as many."""
+        self.every = blocks
+        self._place = ceil(self._place / blocks) * blocks
 
     # The life of a block
 
@@ -104,18 +125,15 @@ class GpuSession(Session):
         """What was under way does not count."""
         self._iteration.close()
         self._stack.close()
-        if self._kind in ("host traced", "marked", "traced"):
-            self.tracing.stop()
-        if self._kind and self._kind != "untouched":
+        if self._kind not in ("", "untouched", "recovering"):
             self._kinds.appendleft(self._kind)  # it is made up for
-        self._kind, self.tape = "", None
+        if self._kind in TRACES:
+            self.tracing.stop()
+        self._kind, self.tape, self._before_s, self._has_no_after = "", None, None, None
 
     def _next_kind(self) -> str:
         if self._kinds:
             return self._kinds.popleft()
-        if not self._place and self.stride == 1:
-            # Short iterations need more of them for a block that can be timed.
-            self.block = max(BLOCK, min(LONGEST_BLOCK, round(BLOCK_S / max(1e-9, self._each_s))))
         self._place += 1
         if self._place % self.every != self.every // 2:
             return "untouched"
@@ -124,16 +142,15 @@ class GpuSession(Session):
 
     def _begin_block(self) -> None:
         self._kind, self._done, self._tapes = self._next_kind(), 0, []
+        self._length = self.lengths.of(self._kind)
         self._start = perf_counter()
         if self._kind == "untouched":
-            self._event = torch.cuda.Event(enable_timing=True)
+            self._event, self._last_begun = torch.cuda.Event(enable_timing=True), None
             self._event.record()
         elif self._kind.startswith("host"):
             torch.cuda.synchronize(self.device)
-        if self._kind in ("host traced", "marked", "traced"):
+        if self._kind in TRACES:
             self.tracing.start()
-        if self._kind.startswith("host"):
-            self._start = perf_counter()
         self._begin_iteration()
 
     def _begin_iteration(self) -> None:
@@ -156,8 +173,14 @@ class GpuSession(Session):
             self.backwards += self.marks.backwards if self._kind == "marked" else 0
             self._tapes.append(self.tape)
             self.tape = None
+        if not self._done:
+            self._settled = perf_counter()
         self._done += count
-        if self._done < self.block:
+        left = self._length - self._done
+        if left > 0:
+            if self._kind == "untouched" and left <= count:
+                self._last_begun = torch.cuda.Event()
+                self._last_begun.record()
             self._begin_iteration()
             return
         self._stack.close()
@@ -165,29 +188,40 @@ class GpuSession(Session):
         self._begin_block()
 
     def _end_block(self) -> None:
-        kind = self._kind
+        kind, ended = self._kind, perf_counter()
+        settled_s = (ended - self._settled) / max(1, self._done - self.stride)
         if kind == "warm-up":
-            torch.cuda.synchronize(self.device)
-            self._each_s = (perf_counter() - self._start) / self._done
-            self.tracing.start()  # the first trace of a process starts the tracing library, which takes seconds
-            self.tracing.stop()
             self.shapes_known = True
-        elif kind.startswith("host"):
-            self._host_s[kind].append(perf_counter() - self._start)
-            if kind == "host traced":
-                self._launches = len({kernel.launched for kernel in self.tracing.stop()}) or self._launches
+        elif kind == "host alone":
+            self._alone_s.append(settled_s)
+            torch.cuda.synchronize(self.device)
+            self.lengths.suit((perf_counter() - self._settled) / max(1, self._done - self.stride))
+            if self._planned is not None:
+                self.plan(self._planned)
+        elif kind == "host traced":
+            self.tracing.stop(stays=True)
+            self._pairs.append(Comparison(settled_s, median(self._alone_s)))
         elif kind == "recovering":
-            self.number += self._done
+            self.number += self._done if self._place else 0
         elif kind == "untouched":
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            assert self._event is not None
-            self._pending.append((self.number, self._done, self._event, event))
-            self._read_events()
-            self.number += self._done
+            self._end_untouched((ended - self._start) / self._done)
         else:
-            self._look_into(self.tracing.stop(), marked=kind == "marked")
-            self._kinds.append("recovering")  # the device had a pause, and is faster for a while
+            self._look_into(self.tracing.stop(), settled_s, marked=kind == "marked")
+            self._kinds.append("recovering")
+
+    def _end_untouched(self, host_s: float) -> None:
+        """Where the device has already begun the last iteration, it keeps up with the host, which then never had to
+        wait for it: the host's time is that of launching, and can be compared with a traced block's."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        assert self._event is not None
+        self._pending.append((self.number, self._done, self._event, event))
+        keeps_up = self._last_begun is not None and self._last_begun.query()
+        self._before_s = host_s if keeps_up else None
+        if self._has_no_after is not None:
+            self._has_no_after.after_s, self._has_no_after = self._before_s, None
+        self._read_events()
+        self.number += self._done
 
     def _read_events(self, wait: bool = False) -> None:
         while self._pending and (wait or self._pending[0][3].query()):
@@ -200,36 +234,54 @@ class GpuSession(Session):
 
     def finish(self) -> None:
         self._read_events(wait=True)
+        self.tracing.forget_to_let_go()
+        samples = samples_of(self._blocks, self._pairs)
+        self.samples = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
+        if self._last_traced is not None:
+            self.trace = trace_of(*self._last_traced, str(self.device))
 
     # What a traced block tells
 
-    def _look_into(self, kernels: list[Kernel], marked: bool) -> None:
-        by_launch = owners_by_launch(kernels, self._tapes)
-        if marked and self.order is None:
-            self.order = KernelOrder.learnt(kernels, by_launch)
-            if not self.walls and not self._pending:
-                return  # that was the prelude's
+    def _look_into(self, kernels: list[Kernel], host_s: float, marked: bool) -> None:
+        if kernels:  # else the tracing library gave none; there will be another block
+            by_launch = owners_by_launch(kernels, self._tapes)
+            if marked and self.order is None:
+                self.order = KernelOrder.learnt(kernels, by_launch)
+            if self._place:  # else that was the prelude's
+                self._keep_block(kernels, by_launch, host_s, marked)
+        seconds = perf_counter() - self._start
+        for i in range(self._done if self._place else 0):
+            self._keep_wall(self.number + i, seconds / self._done, sampled=True, near=True)
+        self.number += self._done if self._place else 0
+        sampled = sum(len(block.busy) for block in self._blocks) * self.stride
+        if len(self._blocks) >= self.enough_blocks and sampled >= ENOUGH_SAMPLES:
+            self._look_less_than(seconds)
+
+    def _keep_block(self, kernels: list[Kernel], by_launch: Whose, host_s: float, marked: bool) -> None:
         whose, alike = self._owners(kernels, by_launch, marked)
-        busy = self._busy(kernels, whose)
-        if not marked:
-            found = idle_s(kernels, [number for number, _ in whose], self._loading(), self.launch_cost_s)
-            self._idle = [found.get(number, {}) for number in range(max(busy, default=0) + 1)]
-        for number in sorted(alike)[1:]:  # the first of a block had the device to itself
-            owners = {**busy[number], **(self._idle[min(number, len(self._idle) - 1)] if self._idle else {})}
-            self._keep_sample(self._each(Sample(self.number + number * self.stride, owners, sum(owners.values()))))
+        busy, hidden_s = busy_s(kernels, whose)
+        self.hidden_s = hidden_s / max(1, self._done)
+        numbers = [number for number, _ in whose]
+        block = TracedBlock(
+            first=self.number,
+            stride=self.stride,
+            busy={number: busy[number] for number in sorted(alike)[1:]},  # the first had the device to itself
+            timings=None if marked else Timings(kernels, numbers),
+            loading=loading_in(self._tapes),
+            host_s=host_s,
+            launches=len({kernel.launched for kernel in kernels}) / self._done,
+            before_s=self._before_s,
+        )
+        self._has_no_after, self._last_traced = block, (self._tapes[-1], kernels)
         if not alike:
             self.order = None  # the network does something else now: marks are needed again
-        seconds = (perf_counter() - self._start) / self._done
-        for i in range(self._done):
-            self._keep_wall(self.number + i, seconds, sampled=True, near=True)
-        self.number += self._done
-        self.trace = self._trace(kernels)
-        if len(self.samples) * self.stride >= ENOUGH_SAMPLES:
-            self._look_less_than(seconds * self._done)
+        if self._blocks_seen % self._keep_every == 0:
+            self._blocks.append(block)
+        self._blocks_seen += 1
+        if len(self._blocks) > KEEP_BLOCKS:
+            self._blocks, self._keep_every = self._blocks[::2], 2 * self._keep_every
 
-    def _owners(
-        self, kernels: list[Kernel], by_launch: list[tuple[int, Owner]], marked: bool
-    ) -> tuple[list[tuple[int, Owner]], set[int]]:
+    def _owners(self, kernels: list[Kernel], by_launch: Whose, marked: bool) -> tuple[Whose, set[int]]:
         """Whose the kernels are, and the iterations (or windows of them) for which that is sure."""
         if marked:
             return by_launch, {number for number, _ in by_launch}
@@ -239,58 +291,12 @@ class GpuSession(Session):
             found = self.order.assign_captured(kernels, [owner for _, owner in by_launch], self._done)
             whose = [(number // self.stride, owner) for number, owner in found]
             return whose, {number for number, _ in whose}
-        whose, alike = list(by_launch), set()
-        for number, places in groupby(range(len(kernels)), key=lambda place: by_launch[place][0]):
-            mine = list(places)
-            owners = self.order.assign([kernels[place] for place in mine])
-            if owners is not None:
-                alike.add(number)
-                whose[mine[0] : mine[-1] + 1] = [(number, owner) for owner in owners]
-        return whose, alike
-
-    def _each(self, sample: Sample) -> Sample:
-        """Of a window of iterations one, their mean."""
-        owners = {owner: seconds / self.stride for owner, seconds in sample.owners.items()}
-        return Sample(sample.number, owners, sample.wall_s / self.stride)
+        return owners_in_order(kernels, by_launch, self.order)
 
     def _look_less_than(self, block_s: float) -> None:
         """With enough samples, what looking costs is kept to a hundredth of the time."""
         untouched = [seconds for _, seconds, sampled in self.walls[-1000:] if not sampled]
         if untouched:
-            extra = block_s / (self._done * median(untouched)) - 1.0
-            self.every = max(self.every, ceil(extra / MOST_OVERHEAD))
-
-    def _loading(self) -> list[tuple[int, int]]:
-        return [
-            (start, end)
-            for tape in self._tapes
-            for (_, (part, _), _, start), (_, _, end, _) in pairwise(tape.marks)
-            if part == "load"
-        ]
-
-    def _busy(self, kernels: list[Kernel], whose: list[tuple[int, Owner]]) -> dict[int, dict[Owner, float]]:
-        busy: dict[int, dict[Owner, float]] = {}
-        hidden = 0.0
-        for kernel, (number, owner), seconds in zip(kernels, whose, alone_s(kernels), strict=True):
-            owners = busy.setdefault(number, {})
-            owners[owner] = owners.get(owner, 0.0) + seconds
-            if kernel.communicates:
-                hidden += (kernel.end - kernel.start) * 1e-9 - seconds
-        self.hidden_s = hidden / max(1, self._done)
-        return busy
-
-    def _trace(self, kernels: list[Kernel]) -> Trace:
-        """The last iteration of the block: what the host was at, and the kernels it launched."""
-        tape = self._tapes[-1]
-        origin = tape.marks[0][3]
-        host = [
-            Span("host", f"{part} {row}".strip(), (start - origin) * 1e-9, (end - origin) * 1e-9)
-            for (_, (part, row), _, start), (_, _, end, _) in pairwise(tape.marks)
-            if end > start
-        ]
-        device = [
-            Span(str(self.device), k.name[:120], (k.start - origin) * 1e-9, (k.end - origin) * 1e-9)
-            for k in kernels
-            if k.launched >= origin
-        ]
-        return Trace(tuple(host + device))
+            each_s = median(untouched)
+            extra_s = block_s - self._done * each_s
+            self.every = max(self.every, ceil(extra_s / (MOST_OVERHEAD * self.lengths.usual * each_s)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from statistics import median
 
 from paceline.measure.kernels import Kernel
 from paceline.measure.tape import Owner
@@ -15,20 +16,22 @@ def idle_s(
 
     Being traced makes every launch `launch_cost_s` slower. So the kernels are put on the device once more as
     they would have come without: each launch earlier by what those before it cost, each kernel no sooner than
-    the one before it ended.
+    the device is ready after the one before it.
     """
     found: dict[int, dict[Owner, float]] = {}
     order = sorted(range(len(kernels)), key=lambda n: kernels[n].start)
     ranks = _ranks(kernels)
+    way, own = _on_the_way([kernels[n] for n in order])
     end = retimed_end = 0
     for place, number in enumerate(order):
         kernel = kernels[number]
         if place:
             cause, gap = "between kernels", max(0, kernel.start - end)
-            if kernel.launched >= end:
-                cause = _cause(kernel, end, loading)
+            if kernel.launched + way >= end:  # the device was waiting for it
                 launched = kernel.launched - round(launch_cost_s * 1e9 * ranks[number])
-                gap = max(0, launched + (kernel.start - kernel.launched) - retimed_end)
+                late = launched + (kernel.start - kernel.launched) - retimed_end
+                gap = max(min(own, gap), late)
+                cause = _cause(kernel, end, loading) if gap > own else cause
             elif "Memcpy" in kernel.name:
                 cause = "copying"
             if gap:
@@ -40,6 +43,26 @@ def idle_s(
         retimed_end += max(0, kernel.end - max(kernel.start, end))
         end = max(end, kernel.end)
     return found
+
+
+def _on_the_way(kernels: list[Kernel]) -> tuple[int, int]:
+    """How long a launch takes to reach an idle device, and how long a device needs between two kernels that are there.
+
+    A kernel that is launched shortly before the device has nothing left to do still comes too late for it.
+    """
+    ways, gaps = [], []
+    end = 0
+    for kernel in kernels:
+        if end and kernel.launched >= end:
+            ways.append(kernel.start - kernel.launched)
+        end = max(end, kernel.end)
+    way = round(median(ways)) if ways else 0
+    end = 0
+    for kernel in kernels:
+        if end and kernel.launched + way < end:
+            gaps.append(max(0, kernel.start - end))
+        end = max(end, kernel.end)
+    return way, round(median(gaps)) if gaps else 0
 
 
 def _ranks(kernels: list[Kernel]) -> list[int]:

@@ -6,17 +6,10 @@ its kernels. Whose a kernel is, is told by the moment of its launch on the host'
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
-from typing import Any, NamedTuple
-
-import torch
-from torch.autograd import DeviceType
-from torch.autograd.profiler import profile
+from typing import NamedTuple
 
 from paceline.measure.tape import Owner, Tape
-
-PROBES = 8
 
 
 class Kernel(NamedTuple):
@@ -34,64 +27,6 @@ class Kernel(NamedTuple):
     @property
     def communicates(self) -> bool:
         return "nccl" in self.name.lower()
-
-
-class Tracing:
-    """Watches the device from `start` to `stop`, which gives the kernels in the order of their launches."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._probe = torch.zeros(1, device=device)
-        self._profiler: profile | None = None
-        self._around: list[tuple[int, int]] = []
-
-    def start(self) -> None:
-        """The device is not waited for: one that idles for a moment is faster for a while after it."""
-        self._profiler = profile(use_cpu=False, use_device="cuda", use_kineto=True)
-        self._profiler.__enter__()
-        self._around = []
-        for _ in range(PROBES):  # launches whose moment is known, to align the two clocks
-            before = time.perf_counter_ns()
-            self._probe.zero_()
-            self._around.append((before, time.perf_counter_ns()))
-
-    def stop(self) -> list[Kernel]:
-        profiler, self._profiler = self._profiler, None
-        if profiler is None:
-            return []
-        torch.cuda.synchronize(self.device)
-        profiler.__exit__(None, None, None)
-        assert profiler.kineto_results is not None
-        on_device: list[Any] = []
-        on_host: list[Any] = []
-        for event in profiler.kineto_results.events():
-            (on_device if event.device_type() == DeviceType.CUDA else on_host).append(event)
-        wanted = {event.correlation_id() for event in on_device}
-        launches = {}
-        for event in on_host:
-            correlation = event.correlation_id()
-            if correlation in wanted:
-                launches[correlation] = event.start_ns()
-        known = []
-        for event in on_device:
-            launched = launches.get(event.correlation_id())
-            if launched is not None:  # else it was launched before the trace began
-                known.append((launched, event.start_ns(), event.duration_ns(), event.name()))
-        known.sort()
-        if len(known) < PROBES:
-            return []
-        shift = _shift([launched for launched, *_ in known[:PROBES]], self._around)
-        return [
-            Kernel(name, launched + shift, start + shift, start + duration + shift)
-            for launched, start, duration, name in known[PROBES:]
-        ]
-
-
-def _shift(launches: list[int], around: list[tuple[int, int]]) -> int:
-    """What to add to the profiler's times: each known launch allows a range, all of them a narrow one."""
-    low = max(before - launch for launch, (before, _) in zip(launches, around, strict=True))
-    high = min(after - launch for launch, (_, after) in zip(launches, around, strict=True))
-    return (low + high) // 2
 
 
 def owners_by_launch(kernels: list[Kernel], tapes: list[Tape]) -> list[tuple[int, Owner]]:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from paceline.errors import InputError
-from paceline.measure.gpu_session import SAMPLED_SHARE, GpuSession
+from paceline.measure.gpu_session import GpuSession
 from paceline.measure.mark_cost import mark_cost_s
 from paceline.measure.measurement import Measurement
 from paceline.measure.memory import peak_memory_bytes
@@ -60,7 +60,7 @@ class LayerClock:
             return Session(self.model, mark_cost_s(), every, warm_up)
         if self.device.type != "cuda":
             raise InputError(f"the layer clock knows the CPU and CUDA devices; the model is on {self.device}")
-        return GpuSession(self.model, self.device, every=max(2, every * SAMPLED_SHARE // SAMPLE_EVERY))
+        return GpuSession(self.model, self.device, every=every)
 
     def __enter__(self) -> LayerClock:
         self.session.first_owner = ("forward", OUTSIDE)
@@ -119,6 +119,7 @@ class LayerClock:
         """What was measured; the block may still be open."""
         if self.session.number == 0:
             raise InputError("nothing was measured: call clock.step() at the end of every iteration")
+        self.session.finish()
         if self.session.samples and not self.session.backwards:
             raise InputError(
                 "no backward pass was seen: call loss.backward() (or torch.autograd.grad) inside the block"

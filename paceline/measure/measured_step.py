@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import gcd
+from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.measure.captured import order_of_captured
-from paceline.measure.gpu_session import SAMPLED_SHARE, GpuSession
+from paceline.measure.gpu_session import GpuSession
 from paceline.measure.mark_cost import mark_cost_s
 from paceline.measure.session import SAMPLE_EVERY, Session
 from paceline.measure.step_marks import marks_beside, marks_of
@@ -26,8 +27,7 @@ from paceline.step.step import Parts, Step
 from paceline.step.tally import Score, Tally
 
 LEAST_SAMPLES = 20
-LEAST_BLOCKS = 20
-SAMPLED_BLOCKS = 6  # at least, so that one bad moment of the machine does not decide
+PAUSE_S = 1e-3
 KEEP_SCORES = 500
 KEEP_SCORES_ON_GPU = 40  # they hold outputs in its memory until they are read
 
@@ -45,12 +45,14 @@ class MeasuredStep(Step):
         self._full_batches = step.parts.feeder.order.full_batches
         self._watching = False
         """Whether an iteration is under way."""
+        self._left_at_s = 0.0
+        """When the step last handed back; what comes after that may be something else."""
 
     def plan(self, iterations: int) -> None:
         """About so many are to come: at least twenty are looked into, and of many at most one in twenty."""
         session, most = self.session, KEEP_SCORES
         if isinstance(session, GpuSession):
-            session.every = max(2, min(SAMPLED_SHARE, max(LEAST_BLOCKS, iterations // session.block) // SAMPLED_BLOCKS))
+            session.plan(iterations)
             most = KEEP_SCORES_ON_GPU
         else:
             session.warm_up = max(1, min(20, iterations // 10))
@@ -61,6 +63,8 @@ class MeasuredStep(Step):
         self.keep_every = max(1, -(-iterations // most))
 
     def begin(self, epoch: int, first: int = 0) -> None:
+        if perf_counter() - self._left_at_s > PAUSE_S:
+            self.stop_watching()  # there was a validation; only a block on a GPU is still under way here
         self.step.begin(epoch, first)
         if not isinstance(self.step, GraphStep):
             self.step._batches = self._watched(self.step._batches)
@@ -75,6 +79,7 @@ class MeasuredStep(Step):
         except BaseException:
             self.stop_watching()
             raise
+        self._left_at_s = perf_counter()
         if not isinstance(self.session, GpuSession):
             self._end_iteration()
             self.stop_watching()
@@ -192,6 +197,7 @@ def _session_for(step: Step) -> Session:
             order=order_of_captured(step) if isinstance(step, GraphStep) else None,
             captured=isinstance(step, GraphStep),
         )
+        session.lengths.fit_into(parts.feeder.order.full_batches)
         session.light.append(lambda tape: marks_beside(step, tape))
     else:
         session = Session(parts.network, mark_cost_s())

@@ -12,7 +12,7 @@ import torch
 
 from paceline.errors import InputError, PacelineError
 from paceline.measure.gpu_session import GpuSession
-from paceline.measure.measured_step import LEAST_BLOCKS, MeasuredStep
+from paceline.measure.measured_step import MeasuredStep
 from paceline.measure.measurement import IterationTime, Measurement
 from paceline.measure.memory import peak_memory_bytes
 from paceline.measure.module_marks import check_supported
@@ -45,7 +45,7 @@ def measure(
     taken, choice = make_step(parts, step)
     measured = MeasuredStep(taken)
     if isinstance(measured.session, GpuSession):
-        iterations = max(iterations, LEAST_BLOCKS * measured.session.block)
+        iterations = max(iterations, measured.session.least_iterations)
     measured.plan(iterations)
     try:
         _run(measured, iterations, watch)

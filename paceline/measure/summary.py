@@ -9,6 +9,7 @@ from bisect import bisect_left
 from statistics import median, quantiles
 
 from paceline.errors import PacelineError
+from paceline.measure.averages import middle
 from paceline.measure.kernel_order import UNKNOWN
 from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measure.rates import DeviceRates
@@ -67,8 +68,8 @@ def summarise(
         sampled=len(session.samples) * session.stride,
         iteration_s=iteration,
         parts_s=parts,
-        accounted=median(named),
-        scale=median(factors.values()),
+        accounted=middle(named),
+        scale=middle(factors.values()),
         overhead=all_s / (len(session.walls) * _mean(list(untouched.values()) or [typical])) - 1.0,
         layers=_layers(session, factors, typical, beside, parts["update"]),
         device_flops=rates.flops,
@@ -98,7 +99,7 @@ def _parts_s(samples: list[Sample], factors: dict[int, float], typical: float) -
     """Each part's share of an iteration, times the typical one; the shares are made to add up to one."""
     shares = {}
     for part in PARTS:
-        share = median(sum(t for (owner, _), t in s.owners.items() if owner == part) / _all_s(s) for s in samples)
+        share = middle(sum(t for (owner, _), t in s.owners.items() if owner == part) / _all_s(s) for s in samples)
         shares[part] = max(0.0, share)
     whole = sum(shares.values())
     return {part: typical * share / whole for part, share in shares.items()}
@@ -111,7 +112,7 @@ def _all_s(sample: Sample) -> float:
 
 def _idle_causes_s(samples: list[Sample]) -> dict[str, float]:
     causes = {row for s in samples for part, row in s.owners if part == "idle"}
-    return {cause: median(s.owners.get(("idle", cause), 0.0) for s in samples) for cause in sorted(causes)}
+    return {cause: middle(s.owners.get(("idle", cause), 0.0) for s in samples) for cause in sorted(causes)}
 
 
 def _layer_names(session: Session) -> list[str]:

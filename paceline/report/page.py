@@ -1,115 +1,168 @@
-"""One run as one HTML page: self-contained, readable in light and dark, on a phone and in print."""
+"""The page: sections, figures and their data become one HTML file that needs nothing else, and trusts no text."""
 
 from __future__ import annotations
 
-import math
+import base64
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
 
-from paceline.record import write_atomically
-from paceline.report.chart import Series, line_chart
+from paceline.errors import InputError
+from paceline.report.answer import Answer, answer_of, title_of
+from paceline.report.colours import DARK, LIGHT, PARTS, style_of_colours
+from paceline.report.figure import Cell, Figure, Listing, Section, Table
+from paceline.report.reading import Records, Skipped, read
+from paceline.report.sections import sections_of
+from paceline.report.shown_run import shown_runs
+from paceline.report.words import UNKNOWN, count, glued, number
+from paceline.train.conditions import own_version
 from paceline.train.run import Run
+
+SCRIPTS = ("basis.js", "lines.js", "bars.js", "timeline.js", "tables.js", "page.js")
+ROWS_AT_ONCE = 200
+"""Of a figure's table; the CSV has them all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    title: str
+    answer: Answer
+    hero: Figure | None
+    """The picture beside the answer."""
+    sections: tuple[Section, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def figures(self) -> list[Figure]:
+        rest = [block for section in self.sections for block in section.blocks if isinstance(block, Figure)]
+        return [*([self.hero] if self.hero else []), *rest]
 
 
 def write_summary(run: Run, directory: Path) -> Path:
-    """Writes `summary.html` into the run's directory and returns its path."""
-    path = directory / "summary.html"
-    write_atomically(path, summary_page(run))
-    return path
+    """Writes `summary.html` into the run's directory, with what was measured there, and returns its path."""
+    from paceline.report.writing import write_records
+
+    records = Records()
+    with suppress(InputError):  # nothing was measured, or nothing that can be read
+        records.measurements = read(sorted(directory.glob("measure*"))).measurements
+    records.add(directory.resolve().name, run)
+    return write_records(records, directory / "summary.html").path
 
 
-def summary_page(run: Run) -> str:
-    template = files("paceline.report").joinpath("summary.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
-        run=run,
-        answer=answer(run),
-        accuracy_chart=Markup(_accuracy_chart(run)),
-        loss_chart=Markup(_loss_chart(run)),
-        staleness_chart=Markup(_staleness_chart(run)),
-        parts=time_parts(run),
-        settings={**vars(run.workload)},
-        percent=_percent,
-        number=_number,
-        rate=_rate,
-    )
+def page_of(records: Records) -> Page:
+    runs = shown_runs(records)
+    answer, sections = answer_of(records, runs), sections_of(records, runs)
+    figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
+    hero = next((figures[name] for name in answer.pictures if name in figures), None)
+    hero = hero or next(iter(figures.values()), None)
+    below = _without(hero, answer.sentence, sections)
+    return Page(title_of(records, runs), answer, hero, tuple(below), tuple(records.skipped))
 
 
-def answer(run: Run) -> str:
-    """The result in one sentence."""
-    seconds = f"{run.wall_s:.1f} seconds" if run.wall_s < 120 else f"{run.wall_s / 60:.1f} minutes"
-    where = run.conditions.device_name
-    if run.status != "finished":
-        what = {"diverged": "diverged", "running": "was still running"}.get(run.status, f"was {run.status}")
-        return f"{run.workload.network} on {run.workload.data} {what} after {run.updates:,} updates, {seconds}."
-    if math.isnan(run.test_accuracy):
-        reached = f"reached a test loss of {run.test_loss:.4f}"
-    else:
-        reached = f"classifies {_percent(run.test_accuracy)} of the test samples correctly"
-    epochs = f"{len(run.epochs)} epoch{'s' * (len(run.epochs) != 1)}"
-    speed = f"; it trained on {_rate(run.samples_per_s)} samples a second" if math.isfinite(run.samples_per_s) else ""
-    return f"After {epochs} and {seconds} on {where}, {run.workload.network} {reached}{speed}."
+def _without(hero: Figure | None, said: str, sections: list[Section]) -> list[Section]:
+    """What the first screen shows and says is not there once more."""
+    found = []
+    for section in sections:
+        blocks = tuple(block for block in section.blocks if block is not hero)
+        sentences = tuple(sentence for sentence in section.sentences if sentence != said)
+        if blocks or (sentences and not section.blocks):
+            found.append(replace(section, sentences=sentences, blocks=blocks))
+    return found
 
 
-def time_parts(run: Run) -> list[tuple[str, float, float]]:
-    """(what, seconds, share) of this process's wall clock; what no span covers is shown as such."""
-    spans = [span for span in run.trace.spans if span.who == "main"]  # those of workers overlap, or are simulated
-    total = max((span.end_s for span in spans), default=0.0)
-    if not total:
-        return []
-    names = {
-        "load": "loading data", "prepare": "preparing the step", "start": "starting processes", "train": "training",
-        "validate": "validating",
-    }  # fmt: skip
-    inside = sum(s.duration_s for s in spans if s.what == "checkpoint" and _within_training(run, s.start_s))
-    seconds = {
-        what: sum(s.duration_s for s in spans if s.what == what) for what in dict.fromkeys(s.what for s in spans)
+def render(page: Page) -> str:
+    assets = files("paceline.report").joinpath("assets")
+    scripts = {
+        "library": assets.joinpath("echarts", "echarts.min.js").read_text(encoding="utf-8"),
+        "own": "\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
-    if "train" in seconds:
-        seconds["train"] -= inside
-    seconds["not attributed"] = total - sum(seconds.values())
-    names["checkpoint"] = "writing checkpoints"
-    return [(names.get(what, what), s, s / total) for what, s in seconds.items()]
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["glued"] = glued
+    template = environment.from_string(assets.joinpath("page.html").read_text(encoding="utf-8"))
+    style = style_of_colours() + assets.joinpath("page.css").read_text(encoding="utf-8")
+    return template.render(
+        page=page,
+        style=Markup(style),
+        scripts={name: Markup(f"<script>{text}</script>") for name, text in scripts.items()},
+        hashes=" ".join(f"'sha256-{_hash(text)}'" for text in scripts.values()),
+        data=Markup(_embedded(_data(page))),
+        is_figure=lambda block: isinstance(block, Figure),
+        cell=cell_text,
+        count=count,
+        rows_at_once=ROWS_AT_ONCE,
+        version=own_version(),
+    ).lstrip()
 
 
-def _within_training(run: Run, moment_s: float) -> bool:
-    return any(s.what == "train" and s.start_s <= moment_s <= s.end_s for s in run.trace.spans)
+def _hash(text: str) -> str:
+    """By which a browser knows a script of ours: any other is not run."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _accuracy_chart(run: Run) -> str:
-    epochs = [float(e.epoch) for e in run.epochs]
-    train = Series("training", epochs, [100 * e.train_accuracy for e in run.epochs])
-    test = Series("test", epochs, [100 * e.test_accuracy for e in run.epochs])
-    return line_chart("Accuracy, %, by epoch", [train, test], "epoch", "%")
+def cell_text(cell: Cell, whole: bool = False) -> str:
+    """In a column of whole numbers, or not."""
+    if cell is None:
+        return UNKNOWN
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,.0f}" if whole and abs(cell) < 1e15 else number(cell)
 
 
-def _loss_chart(run: Run) -> str:
-    epochs = [float(e.epoch) for e in run.epochs]
-    train = Series("training", epochs, [e.loss for e in run.epochs])
-    test = Series("test", epochs, [e.test_loss for e in run.epochs])
-    return line_chart("Loss by epoch", [train, test], "epoch", "")
+def _data(page: Page) -> dict[str, Any]:
+    """What the script draws from. A table that several figures share is there once."""
+    tables: dict[int, tuple[int, Table]] = {}
+
+    def place(given: Table) -> int:
+        return tables.setdefault(id(given), (len(tables), given))[0]
+
+    figures = {
+        figure.id: {
+            "kind": figure.kind,
+            "title": figure.title,
+            "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
+        }
+        for figure in page.figures
+    }
+    listings = [b for section in page.sections for b in section.blocks if isinstance(b, Listing)]
+    listed = {b.id: place(b.table) for b in listings}
+    return {
+        "figures": figures,
+        "listings": listed,
+        "tables": [_columns(given) for _, given in tables.values()],
+        "colours": {"light": LIGHT, "dark": DARK},
+        "parts": PARTS,
+        "rows_at_once": ROWS_AT_ONCE,
+    }
 
 
-def _staleness_chart(run: Run) -> str:
-    if run.distribution is None or len(run.distribution.ledger.staleness) < 2:
-        return ""
-    counts = run.distribution.ledger.staleness
-    everything = sum(counts.values())
-    stale = [float(updates) for updates in counts]
-    shares = Series("share", stale, [100 * count / everything for count in counts.values()])
-    return line_chart("Payloads, %, by staleness in updates", [shares], "staleness", "%")
+def _columns(given: Table) -> dict[str, Any]:
+    """Column by column, words by their number: a label stands there once, not in every row."""
+    columns = []
+    for place, column in enumerate(given.columns):
+        values = [row[place] for row in given.rows]
+        found: dict[str, Any] = {"name": column.name, "unit": column.unit}
+        if any(isinstance(value, str) for value in values):
+            said = ["" if value is None else cell_text(value) for value in values]
+            words = {word: at for at, word in enumerate(dict.fromkeys(said))}
+            found |= {"words": list(words), "at": [words[word] for word in said]}
+        else:
+            found["values"] = [_short(value) for value in values]
+        columns.append(found)
+    return {"columns": columns, "rows": len(given.rows)}
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %" if math.isfinite(share) else "–"
+def _short(value: Cell) -> Cell:
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def _number(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "–"
-
-
-def _rate(samples_per_s: float) -> str:
-    return f"{samples_per_s:,.0f}" if math.isfinite(samples_per_s) else "–"
+def _embedded(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -62,6 +62,10 @@ class VirtualDriver:
         self._pulled: dict[int, int] = {}
         self._reserved: dict[tuple[int, int], Any] = {}
         """Parameters of the version that a task must begin from."""
+        self._begun_from: dict[int, tuple[int, Any]] = {}
+        """The version and parameters of each group's round: some of its tasks may be given only later."""
+        self._hanging: set[int] = set()
+        """Workers that will do nothing any more, which nobody knows yet."""
         self.slower_s: dict[int, float] = {}
         """By how much a step of a worker takes longer than it should."""
         self._mishaps = Mishaps(self, cluster, faults, seed)
@@ -134,8 +138,11 @@ class VirtualDriver:
         assert self.gradients is not None
         for one in todo:
             if type(one) is Compute and one.version is not None:
-                assert one.version == self.gradients.version
-                self._reserved[one.worker, one.sequence] = self.gradients.current
+                group = self.coordinator.members[one.worker].group.number
+                if self._begun_from.get(group, (None,))[0] != one.version:
+                    assert one.version == self.gradients.version
+                    self._begun_from[group] = one.version, self.gradients.current
+                self._reserved[one.worker, one.sequence] = self._begun_from[group][1]
 
     def _queue_at_server(self, order: Apply) -> None:
         start_s = max(self.now_s, self._server_free_s)
@@ -160,7 +167,7 @@ class VirtualDriver:
     def _give(self, task: Compute) -> None:
         tasks = self._tasks[task.worker]
         tasks.append(task)
-        if len(tasks) == 1:
+        if len(tasks) == 1 and task.worker not in self._hanging:
             self._go_on(task.worker, (task, 0))
 
     def _go_on(self, worker: int, where: tuple[Compute, int]) -> None:
@@ -262,6 +269,7 @@ class VirtualDriver:
         task, pulled, good, _ = what
         if good:
             self._refused_in_a_row = 0
+        if good or not self.coordinator.waits_for(worker, task.sequence):
             self._carry_out(self.coordinator.ready(worker, task.sequence, pulled))
             return
         self._refused_in_a_row += 1
@@ -295,16 +303,20 @@ class VirtualDriver:
 
     def freeze(self, worker: int) -> int | None:
         """What a worker is doing comes to nothing, but nobody knows yet; the life in which it hangs."""
-        if worker not in self._lives:
+        if worker not in self._lives or worker in self._hanging:
             return None
+        self._hanging.add(worker)
         self._lives[worker] += 1 << 32
         return self._lives[worker]
 
     def remove(self, worker: int, what: str, *, for_good: bool) -> bool:
         """A worker is gone; whether it had been there."""
         if worker not in self._lives:
+            if for_good:  # nor will it be there again
+                self._carry_out(self.coordinator.died(worker, for_good=True))
             return False
         del self._lives[worker]
+        self._hanging.discard(worker)
         self.accounts.left(worker, self.now_s)
         self.accounts.fault(self.now_s, what, worker)
         for task in self._tasks.pop(worker):

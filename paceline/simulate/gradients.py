@@ -18,7 +18,8 @@ from paceline.step.tally import Score, Tally
 from paceline.strategy.event_record import EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.learner import Learner, LearnerState
-from paceline.strategy.server import Given, Payload, Server, is_finite
+from paceline.strategy.refusals import is_finite
+from paceline.strategy.server import Given, Payload, Server
 from paceline.strategy.strategy import Strategy
 
 UNREAD_STEPS = 4096  # outputs of so many steps may wait to be counted

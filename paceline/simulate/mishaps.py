@@ -43,6 +43,8 @@ class Mishaps:
         self.stage, self.cluster = stage, cluster
         self._deaths = np.random.default_rng([3, seed])
         self._deaths_since_update = 0
+        self._left: set[int] = set()
+        """Who left for good, though it may have been dead at that moment."""
         self._faults = sorted(faults, key=lambda fault: fault.at, reverse=True)
 
     def begin(self, workers: int) -> list[int]:
@@ -91,7 +93,13 @@ class Mishaps:
             dies_s = self.stage.now_s + self._deaths.exponential(self.cluster.mean_life_s)
             self.stage.at(dies_s, self._die, worker, life, None)
 
+    def _return(self, worker: int, _: object) -> None:
+        """Somebody takes the place of who died, unless it is no longer wanted."""
+        if worker not in self._left:
+            self._join(worker, None)
+
     def _join(self, worker: int, _: object) -> None:
+        self._left.discard(worker)
         life = self.stage.join(worker)
         if life is not None:
             self._expect_death(worker, life)
@@ -99,11 +107,12 @@ class Mishaps:
     def _die(self, worker: int, why: str | None) -> None:
         if not self.stage.remove(worker, why or "died", for_good=False):
             return
-        self.stage.at(self.stage.now_s + self.cluster.restart_s, self._join, worker, ALWAYS, None)
+        self.stage.at(self.stage.now_s + self.cluster.restart_s, self._return, worker, ALWAYS, None)
         self._deaths_since_update += 1
         if self._deaths_since_update > 1000 + 100 * len(self.stage.accounts.workers):
             deaths = self._deaths_since_update
             raise PacelineError(f"workers die faster than they finish their tasks: {deaths} deaths and no update")
 
     def _leave(self, worker: int, _: object) -> None:
+        self._left.add(worker)
         self.stage.remove(worker, "left", for_good=True)

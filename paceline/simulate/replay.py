@@ -71,6 +71,8 @@ class _Replay:
         self.states: dict[tuple[int, int], LearnerState] = {}
         self.backups: dict[int, Tensor] = {}
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor]] = {}
+        self.applied = {key for update in events.updates for given in update.given for key in given.payloads}
+        """Of the other tasks nothing need be kept: they were dropped or refused."""
 
     def apply(self, number: int) -> None:
         order = self.events.updates[number - 1].order
@@ -95,9 +97,9 @@ class _Replay:
             if not todo or todo[-1].sequence > sequence:
                 raise RecordError(f"task {sequence} of worker {worker} is applied but not in the recorded run")
             task = todo.pop()
-            self.payloads[worker, task.sequence] = self._computed(task)
-        for key in [key for key in self.payloads if key[0] == worker and key[1] < sequence - 2]:
-            del self.payloads[key]  # it was dropped or refused
+            made = self._computed(task)
+            if (worker, task.sequence) in self.applied:
+                self.payloads[worker, task.sequence] = made
         return self.payloads.pop((worker, sequence))
 
     def _computed(self, recorded: TaskRecord) -> tuple[Payload, Tensor]:

@@ -65,6 +65,7 @@ class Simulator:
         spans: int = SPANS,
     ) -> None:
         strategy.check(workers, batches)
+        cluster.check(workers, faults)
         check_policy(on_bad_gradient)
         network = cluster.network
         overlaps = network is not None and network.shared

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paceline.errors import StrategyError, nearest
 from paceline.simulate.durations import Duration, Spread
+from paceline.testing.faults import Fault, check_faults
 
 CHANGES = ("dies", "joins", "leaves")
 
@@ -87,3 +88,17 @@ class VirtualCluster:
             raise StrategyError(f"mean-life={self.mean_life_s:g} should be above 0 seconds")
         if not (math.isfinite(self.restart_s) and self.restart_s >= 0):
             raise StrategyError(f"restart={self.restart_s:g} should be at least 0 seconds")
+
+    def check(self, workers: int, faults: tuple[Fault, ...] = ()) -> None:
+        """Whether everything befalls somebody: the first so many workers, and those that join."""
+        joins: dict[int, float] = {}
+        for change in self.changes:
+            if change.what == "joins":
+                joins[change.worker] = min(change.at_s, joins.get(change.worker, math.inf))
+        check_faults(faults, {*range(workers), *joins})
+        for change in self.changes:
+            what = f"change {change.worker}:{change.what}:{change.at_s:g}"
+            if change.worker not in joins and change.worker >= workers:
+                raise StrategyError(f"{what}: there is no worker {change.worker}, only 0 to {workers - 1}")
+            if change.at_s < joins.get(change.worker, 0.0):
+                raise StrategyError(f"{what}: worker {change.worker} is not there before {joins[change.worker]:g} s")

@@ -56,6 +56,10 @@ class Batches:
         """How many batches of an epoch nobody has yet."""
         return len(self.shared[epoch]) + sum(len(own) for (number, _), own in self.own.items() if number == epoch)
 
+    def whose(self, batch: int) -> int:
+        """With passes of their own: the worker that a batch belongs to."""
+        return batch // self.each
+
     def take(self, worker: int, epoch: int, most: int) -> tuple[int, ...]:
         source = self.shared[epoch] or self.own.get((epoch, worker))
         if not source:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from paceline import user_code
-from paceline.errors import StrategyError, nearest
+from paceline.errors import Diverged, StrategyError, nearest
+from paceline.strategy.refusals import is_finite
 
 DECAY = 0.95
 EPSILON = 1e-7
@@ -93,6 +94,10 @@ def own(function: Any, called: str) -> Correction:
     def correct(g: Tensor, w: Tensor, backup: Tensor, staleness: int, state: State) -> Tensor:
         try:
             made = function(g, w, backup, staleness, state)
+        except SystemExit as error:
+            raise StrategyError(
+                f"correction {called} ends the program (exit {error.code}); it should return a gradient instead"
+            ) from None
         except Exception as error:
             raise StrategyError(f"correction {called} failed: {type(error).__name__}: {error}") from error
         if not isinstance(made, Tensor) or made.shape != g.shape or made.dtype != g.dtype:
@@ -100,6 +105,11 @@ def own(function: Any, called: str) -> Correction:
             raise StrategyError(
                 f"correction {called} returned {what}; it should return a gradient like the one it got, "
                 f"{tuple(g.shape)} of {g.dtype}"
+            )
+        if not is_finite(made):  # what it was given is: other payloads are refused before
+            raise Diverged(
+                f"correction {called} made a gradient that is not finite of one that was (staleness {staleness}): "
+                "paceline.simulate.contract.check_correction tries it out"
             )
         return made
 

@@ -24,7 +24,8 @@ class Contribution(NamedTuple):
 
     group: int
     payloads: tuple[tuple[int, int], ...]
-    """(worker, sequence), in the order of workers, so that sums do not depend on who came first."""
+    """(worker, sequence), in the order of their batches, so that sums depend neither on who came first nor on who
+    computed what."""
     staleness: int
 
 
@@ -40,7 +41,10 @@ class Apply(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """A payload that is not wanted; its worker may overwrite it."""
+    """A payload that is not wanted; its worker may overwrite it.
+
+    A task that a round went on without is dropped then, and its payload once more when it comes.
+    """
 
     worker: int
     sequence: int

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 from paceline.errors import StrategyError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 POLICIES = ("skip", "stop")
 TOO_OFTEN = 100
@@ -12,3 +18,8 @@ TOO_OFTEN = 100
 def check_policy(policy: str) -> None:
     if policy not in POLICIES:
         raise StrategyError(f"on-bad-gradient {policy!r} should be {' or '.join(POLICIES)}")
+
+
+def is_finite(payload: Tensor) -> bool:
+    """Whether every number of a payload is one; a sum tells it, unless it overflows by itself."""
+    return math.isfinite(payload.sum().item()) or bool(payload.isfinite().all())

@@ -6,7 +6,6 @@ traffic to memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -205,8 +204,3 @@ class _State:
 
     def _length(self, state: State) -> int:
         return max(len(state[self.prefix + name]) for name in self.names if state[self.prefix + name].dim())
-
-
-def is_finite(payload: Tensor) -> bool:
-    """Whether every number of a payload is one; a sum tells it, unless it overflows by itself."""
-    return math.isfinite(payload.sum().item()) or bool(torch.isfinite(payload).all())

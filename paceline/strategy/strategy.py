@@ -131,4 +131,20 @@ def preset(name: str, **changes: Any) -> Strategy:
         raise StrategyError(
             f"a strategy has no {key!r}: {nearest(key, [f.name for f in dataclasses.fields(Strategy)])}"
         )
-    return dataclasses.replace(PRESETS[name], **changes)
+    made = dataclasses.replace(PRESETS[name], **changes)
+    _check_name(made)
+    return made
+
+
+def _check_name(made: Strategy) -> None:
+    """Whether it still is what its name says, and does what was asked for."""
+    if made.name in ("sync", "towers") and made.groups != 1:
+        if made.groups is None:
+            raise StrategyError(f"{made.name} is one group of all workers: for groups of one use delay-compensated")
+        raise StrategyError(f"{made.name} is one group of all workers: for groups={made.groups} use the strategy mixed")
+    kind = made.correction.partition(":")[0]
+    if made.groups == 1 and kind in ("constant", "adaptive", "staleness"):
+        raise StrategyError(
+            f"correction={made.correction} is for late payloads, and with {made.name} none is late: "
+            "use the strategy delay-compensated, or mixed with several groups"
+        )

@@ -7,6 +7,7 @@ simulated time.
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from paceline.errors import StrategyError, nearest
@@ -32,6 +33,13 @@ class Fault:
             raise StrategyError(f"{self.what} is a fault of a worker: say which")
         if self.at < 0 or self.seconds < 0:
             raise StrategyError(f"a fault at {self.at} for {self.seconds:g} s: neither may be below 0")
+
+
+def check_faults(faults: Iterable[Fault], workers: Collection[int]) -> None:
+    """Whether each of them is of one of these workers, or of the server."""
+    for fault in faults:
+        if fault.worker is not None and fault.worker not in workers:
+            raise StrategyError(f"{fault.what} is a fault of worker {fault.worker}: there is none, only {len(workers)}")
 
 
 def random_kills(

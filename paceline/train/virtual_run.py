@@ -10,7 +10,7 @@ from time import perf_counter
 
 from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
-from paceline.errors import Interrupted, WorkloadError
+from paceline.errors import Diverged, Interrupted, WorkloadError
 from paceline.simulate.gradients import Gradients
 from paceline.simulate.simulation import EpochEnd, Simulation, Simulator
 from paceline.simulate.virtual_cluster import VirtualCluster
@@ -59,8 +59,9 @@ def run_virtual(
     if module:
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
     strategy = preset(strategy) if isinstance(strategy, str) else strategy
-    strategy.check(workers)
     options = _Options(strategy, workers, cluster or VirtualCluster(), on_bad_gradient, record_events, faults)
+    strategy.check(workers)
+    options.cluster.check(workers, faults)
     if out is not None:
         check_new(Path(out))
     recorder = Recorder()
@@ -109,6 +110,8 @@ class _VirtualTraining:
         self.points: list[Point] = []
         self.stop = StopRequest()
         self.looked_s = self.epoch_began_s = perf_counter()
+        self.shares_s: list[float] = []
+        """Of the epochs that have ended together and are still to be told of."""
         self.samples = 0
         self.run = Run(
             workload=workload,
@@ -133,8 +136,11 @@ class _VirtualTraining:
             self.looked_s = self.epoch_began_s = perf_counter()
             try:
                 found = self.simulator.run()
-            except BaseException as error:
-                self._update_record("interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "diverged")
+            except Diverged:
+                self._update_record("diverged")
+                raise
+            except BaseException:  # also what fails has come so far, and no further
+                self._update_record("interrupted")
                 raise
             self.gradients.learner.show(self.gradients.current)
             self._update_record("finished", found)
@@ -167,13 +173,17 @@ class _VirtualTraining:
         self.watcher.advanced(Progress(epoch, epochs, done, batches.an_epoch, score, score.samples / spent_s, crew))
 
     def _epoch_done(self, end: EpochEnd) -> None:
-        train_s = perf_counter() - self.epoch_began_s
+        began_s = perf_counter()
+        if not self.shares_s:  # epochs that end together were trained together
+            together = self.simulator.coordinator.epochs_done - end.epoch
+            self.shares_s = [(began_s - self.epoch_began_s) / together] * together
+        train_s = self.shares_s.pop()
         self.gradients.learner.show(end.parameters)
         test = self.evaluator.score()
         self.samples += end.score.samples
         done = Epoch(
             end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
-            test.top_accuracy, perf_counter() - self.epoch_began_s, end.score.samples / max(train_s, 1e-9),
+            test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
         )  # fmt: skip
         self.points.append(Point(done.epoch, end.seconds, end.updates, end.score.loss, test.loss, test.accuracy))
         self.run = replace(self.run, epochs=(*self.run.epochs, done), train_s=self.run.train_s + train_s)

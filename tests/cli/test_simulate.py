@@ -40,6 +40,16 @@ def test_a_bandwidth_takes_the_network_s_size(paceline, tmp_path):
         (["--strategy", "downpour", "--spares", "1"], "spares are for one synchronous group"),
         (["--strategy", "backup", "--workers", "2", "--spares", "2"], "leave none of 2 workers"),
         (["--strategy", "downpour", "--period", "5"], "--period is for exchanging parameters"),
+        (
+            ["--strategy", "sync", "--groups", "2x2"],
+            "sync is one group of all workers: for groups=2 use the strategy mixed",
+        ),
+        (["--strategy", "towers", "--strategy-set", "groups=2"], "use the strategy mixed"),
+        (["--strategy", "sync", "--strategy-set", "groups=none"], "for groups of one use delay-compensated"),
+        (["--strategy", "sync", "--compensation", "adaptive:2"], "with sync none is late: use the strategy delay-comp"),
+        (["--strategy", "backup", "--correction", "staleness"], "correction=staleness is for late payloads"),
+        (["--strategy", "local-sgd", "--period", "0"], "period=0 should be a whole number of at least 1"),
+        (["--strategy", "easgd", "--period", "-3"], "period=-3 should be a whole number of at least 1"),
         (["--strategy", "downpour", "--compensation", "staleness"], "constant:LAMBDA or adaptive:LAMBDA"),
         (["--strategy", "downpour", "--compensation", "adaptive:2", "--correction", "none"], "exclude each other"),
         (["--strategy", "easgd", "--compensation", "adaptive:2"], "a correction is for gradients"),
@@ -49,6 +59,12 @@ def test_a_bandwidth_takes_the_network_s_size(paceline, tmp_path):
         (["--strategy", "downpour", "--strategy-set", "warm_start=x"], "a whole number"),
         (["--strategy", "downpour", "--speeds", "1,x"], "--speeds '1,x'"),
         (["--strategy", "downpour", "--change", "0:sleeps:3"], "unknown"),
+        (["--strategy", "downpour", "--change", "9:dies:3"], "change 9:dies:3: there is no worker 9, only 0 to 1"),
+        (["--strategy", "downpour", "--change", "2:leaves:3"], "there is no worker 2"),
+        (
+            ["--strategy", "downpour", "--change", "1:dies:3", "--change", "1:joins:5"],
+            "change 1:dies:3: worker 1 is not there before 5 s",
+        ),
         (["--strategy", "downpour", "--workers", "0"], "workers=0 should be at least 1"),
         (["--strategy", "downpour", "--steps", "0"], "steps=0 should be at least 1"),
         (["--strategy", "softsync", "--strategy-set", "softness=9"], "softness=9 is more than 2 workers"),
@@ -71,6 +87,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
         (["--strategy", "downpour", "--driver", "virtual", "--worker-timeout", "3"], "for real workers"),
         (["--strategy", "downpour", "--step", "plain"], "for training in one process"),
         (["--strategy", "downpour", "--driver", "virtual", "--on-bad-gradient", "shrug"], "skip or stop"),
+        (["--strategy", "downpour", "--driver", "virtual", "--change", "4:dies:1"], "there is no worker 4"),
         (["--strategy", "sync", "--driver", "virtual", "--workers", "999"], "999 workers share 23 batches"),
     ],
 )
@@ -80,6 +97,20 @@ def test_a_mistake_in_distributed_training_is_one_too(paceline, options, words, 
     assert result.code == 2
     assert words in result.err and len(result.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_events_cannot_be_recorded_from_the_middle_of_a_run(paceline):
+    result = paceline("train", "--resume", "run", "--record-events")
+    assert result.refused() == "--record-events is for new runs: a resumed one goes on as it was"
+
+
+def test_a_worker_beyond_the_first_may_join(paceline):
+    joins = ["--change", "2:joins:3", "--change", "2:dies:5"]
+    for name in ("sync", "downpour", "mixed"):
+        arguments = ["simulate", "dnn", "--strategy", name, "--workers", 2, "--steps", 10, *joins, "--json", "-"]
+        found = paceline(*arguments).json["distribution"]
+        assert found["ledger"]["applied"] == 20
+        assert [worker["lives"] for worker in found["by_worker"]] == [1, 1, 2]
 
 
 def test_training_in_virtual_time_leaves_a_run_like_any_other(paceline, tmp_path):

@@ -112,3 +112,18 @@ def test_what_tracing_adds_to_launches_is_taken_out_of_the_gaps_between_them():
 def test_a_busy_device_has_no_gaps_however_slow_the_launches():
     kernels = [kernel("k", 13 * n, 20 * n + 30, 20 * n + 50) for n in range(20)]
     assert idle_s(kernels, [0] * 20, [], 3e-9) == {}
+
+
+def test_a_launch_shortly_before_the_device_runs_dry_is_late_too():
+    """Launches take 9 to reach the device. One that comes 4 before the end is 5 late, of which the device needs 1."""
+    kernels = [
+        kernel("a", 0, 9, 20), kernel("b", 1, 21, 30), kernel("c", 2, 31, 40), kernel("d", 50, 59, 100),
+        kernel("e", 96, 105, 110), kernel("f", 119, 128, 200), kernel("g", 150, 201, 210),
+    ]  # fmt: skip
+    found = idle_s(kernels, [0] * 7, [], 0.0)
+    assert found[0] == {
+        ("idle", "between kernels"): pytest.approx(3e-9),
+        ("idle", "host launching"): pytest.approx((19 + 5 + 18) * 1e-9),
+    }
+    without = idle_s(kernels, [0] * 7, [], 1e-9)
+    assert without[0]["idle", "host launching"] == pytest.approx((16 + 4 + 17) * 1e-9)

@@ -70,7 +70,7 @@ class Recomputing(nn.Module):
         return self.small(checkpoint(self.large, x, use_reentrant=self.reentrant))
 
 
-def measured(model: nn.Module, width: int, iterations: int = 400):
+def measured(model: nn.Module, width: int, iterations: int = 1_000):
     model = model.cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     batches = [torch.randn(512, width, device="cuda", requires_grad=True) for _ in range(iterations)]
@@ -92,7 +92,7 @@ def test_the_clock_in_ones_own_loop():
 
 
 def test_kernels_that_differ_every_time_are_told_by_marks():
-    m = measured(Alternating(), 64, iterations=600)
+    m = measured(Alternating(), 64)
     layers = {layer.name: layer for layer in m.layers}
     assert all(
         layers[name].forward_s.median_s > 0 and layers[name].backward_s.median_s > 0 for name in ("first", "second")

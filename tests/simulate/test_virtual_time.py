@@ -36,11 +36,11 @@ def test_asynchronous_workers_do_not_wait_for_the_slow_one():
 
 
 def test_a_synchronous_step_does_not_wait_for_its_spare():
-    """The slow one needs 10 s a batch; only the end waits for what it has in hand, its second one."""
+    """The slow one needs 10 s a batch; when the others have done 28, its second one is not waited for at the end."""
     found = simulate_time(preset("backup", spares=1), 3, 10, VirtualCluster(speeds=(1.0, 1.0, 0.1))).distribution
     assert found.ledger.dropped == 2
     assert found.ledger.applied == 28
-    assert found.seconds == 20.0
+    assert found.seconds == 14.0
 
 
 def test_the_server_takes_one_update_after_another():
@@ -128,6 +128,38 @@ def test_a_hanging_worker_is_given_up_and_a_slow_one_is_slow():
     assert hung.ledger.applied == 10 and hung.seconds > 10
     slow = simulate_time(preset("sync"), 2, 5, faults=(Fault("slow", at=0, worker=1, seconds=1.0),)).distribution
     assert slow.seconds == pytest.approx(10.0, abs=1.0)
+
+
+def test_an_idle_worker_that_hangs_is_replaced_and_its_next_task_goes_elsewhere():
+    """Worker 1 waits for the warm start when it hangs, at 1 s; it is given a batch at 3 s and replaced at 11 s."""
+    hangs = (Fault("hang", at=1, worker=1),)
+    found = simulate_time(preset("downpour", warm_start=3), 2, 10, faults=hangs)
+    of_worker_1 = [span.start_s for span in found.trace.spans if (span.who, span.what) == ("worker 1", "compute")]
+    assert min(of_worker_1) == 11.0
+    d = found.distribution
+    assert [(fault.what, fault.worker, fault.at_s) for fault in d.faults] == [("hung", 1, 11.0)]
+    assert (d.ledger.applied, d.ledger.returned) == (20, 1)
+    assert [worker.lives for worker in d.by_worker] == [1, 2]
+    assert d.seconds == 16.0
+
+
+def test_a_worker_that_hangs_twice_is_replaced_once():
+    hangs = (Fault("hang", at=1, worker=1), Fault("hang", at=5, worker=1))
+    found = simulate_time(preset("downpour"), 2, 20, faults=hangs).distribution
+    assert [(fault.what, fault.at_s) for fault in found.faults] == [("hung", 11.0)]
+
+
+def test_a_fault_of_nobody_is_refused():
+    with pytest.raises(StrategyError, match="hang is a fault of worker 4: there is none, only 3"):
+        simulate_time(preset("sync"), 3, 5, faults=(Fault("hang", at=2, worker=4),))
+
+
+def test_who_leaves_while_it_is_dead_does_not_come_back():
+    changes = (Change(1.5, 1, "dies"), Change(2.5, 1, "leaves"))
+    for name in ("downpour", "sync", "mixed"):
+        found = simulate_time(preset(name), 4, 5, VirtualCluster(changes=changes, restart_s=2.0)).distribution
+        assert found.ledger.applied == 20
+        assert found.by_worker[1].lives == 1
 
 
 def test_a_warm_start_leaves_the_others_waiting():

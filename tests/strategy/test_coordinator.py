@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.strategy.coordinator import Coordinator
+from paceline.strategy.coordinator import Coordinator, Position
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone
-from paceline.strategy.strategy import PRESETS, preset
+from paceline.strategy.strategy import PRESETS, Strategy, preset
 
 SHORT = {"local-sgd": {"fetch_every": 3, "push_every": 3}, "easgd": {"push_every": 3}}
+BATCHES, EPOCHS = 23, 3
 
 
 class Chaos:
-    """A driver without a clock: it does what it was told in any order, and kills workers as it pleases."""
+    """A driver without a clock: it does what it was told in any order, and kills workers and server as it pleases."""
 
-    def __init__(self, coordinator: Coordinator, workers: int, seed: int) -> None:
-        self.coordinator, self.workers, self.random = coordinator, workers, random.Random(seed)
+    def __init__(self, strategy: Strategy, workers: int, seed: int, *, refusals: float = 0.05, **how) -> None:
+        self.strategy, self.workers, self.random, self.how = strategy, workers, random.Random(seed), how
+        self.refusals = refusals
+        self.coordinator = self.new_coordinator()
         self.tasks: dict[int, list[Compute]] = {worker: [] for worker in range(workers)}
         self.payloads: dict[tuple[int, int], Compute] = {}
+        self.late: set[tuple[int, int]] = set()
+        """Dropped before the coordinator was told that they are ready."""
+        self.untold: set[tuple[int, int]] = set()
+        """Ready when the server died."""
         self.updates: list[Apply] = []
+        self.made: list[tuple[int, list[tuple[int, ...]]]] = []
+        """The epoch of every update, and the batches it was made of."""
         self.alive: set[int] = set()
         self.fates: dict[tuple[int, int], str] = {}
         self.epochs: list[int] = []
+        self.clocks: Counter[int] = Counter()
+        self.last: Counter[int] = Counter()
+        self.rounds: dict[int, int | None] = {}
+        """The version that each group's last task was computed on."""
+
+    def new_coordinator(self) -> Coordinator:
+        return Coordinator(self.strategy, self.workers, BATCHES, EPOCHS, **self.how)
 
     def obey(self, instructions) -> None:
         for one in instructions:
@@ -33,20 +50,35 @@ class Chaos:
                 assert one.worker in self.alive, "a dead worker is given a task"
                 assert self.has_place(one), "its payload would lie where one is that was not applied yet"
                 self.tasks[one.worker].append(one)
+                self.last[one.worker] = one.sequence
+                self.rounds[self.group(one.worker)] = one.version
             elif isinstance(one, Apply):
                 self.updates.append(one)
             elif isinstance(one, Drop):
-                task = self.payloads.pop((one.worker, one.sequence), None)
-                self.count(task, "left out")
+                self.drop((one.worker, one.sequence))
             elif isinstance(one, EpochDone):
                 self.epochs.append(one.epoch)
+                assert all((one.epoch, batch) in self.fates for batch in range(self.coordinator.batches.an_epoch))
+
+    def group(self, worker: int) -> int:
+        return self.strategy.group_of(worker, self.workers)
 
     def has_place(self, task: Compute) -> bool:
         places = self.coordinator.places
         return places is None or (task.worker, task.sequence - places) not in self.payloads
 
-    def count(self, task: Compute | None, fate: str) -> None:
-        for batch in task.batches if task is not None else ():
+    def drop(self, key: tuple[int, int]) -> None:
+        if key in self.late:
+            self.late.remove(key)
+        elif key in self.payloads and key not in self.untold:
+            self.count(self.payloads.pop(key), "left out")
+        else:
+            in_hand = (task for task in self.tasks[key[0]] if task.sequence == key[1])
+            self.count(self.payloads.pop(key, None) or next(in_hand), "left out")
+            self.late.add(key)
+
+    def count(self, task: Compute, fate: str) -> None:
+        for batch in task.batches:
             assert (task.epoch, batch) not in self.fates, f"batch {batch} of epoch {task.epoch} is counted twice"
             self.fates[task.epoch, batch] = fate
 
@@ -55,13 +87,17 @@ class Chaos:
         assert order.update == self.coordinator.version + 1
         for contribution in order.contributions:
             assert contribution.staleness >= 0
-            assert list(contribution.payloads) == sorted(contribution.payloads)
-            for key in contribution.payloads:
-                self.count(self.payloads.pop(key), "applied")
+            tasks = [self.payloads.pop(key) for key in contribution.payloads]
+            assert [task.batches for task in tasks] == sorted(task.batches for task in tasks)
+            self.made.append((order.epoch, [task.batches for task in tasks]))
+            self.clocks[contribution.group] += 1
+            for task in tasks:
+                self.count(task, "applied")
         self.obey(self.coordinator.applied(order.update))
 
     def step(self) -> None:
-        choices = ["join"] * (len(self.alive) < self.workers) + ["die"] * (self.random.random() < 0.05)
+        choices = ["join"] * (len(self.alive) < self.workers)
+        choices += ["die"] * (self.random.random() < 0.2) + ["server"] * (self.random.random() < 0.1)
         busy = [worker for worker in sorted(self.alive) if self.tasks[worker]]
         choices += ["ready"] * (4 * bool(busy)) + ["apply"] * (4 * bool(self.updates))
         chosen = self.random.choice(choices) if choices else "stuck"
@@ -75,17 +111,63 @@ class Chaos:
         elif chosen == "die" and self.alive:
             worker = self.random.choice(sorted(self.alive))
             self.alive.discard(worker)
+            self.late -= {(worker, task.sequence) for task in self.tasks[worker]}
             self.tasks[worker].clear()
             self.obey(self.coordinator.died(worker))
-        elif chosen == "ready" and busy:
+        elif chosen == "server":
+            self.replace_server()
+        elif chosen == "ready":
             worker = self.random.choice(busy)
             task = self.tasks[worker].pop(0)
-            self.payloads[worker, task.sequence] = task
-            if self.random.random() < 0.05:
-                self.obey(self.coordinator.refused(worker, task.sequence))
-            else:
-                pulled = self.coordinator.version if task.version is None else task.version
-                self.obey(self.coordinator.ready(worker, task.sequence, pulled))
+            self.hand_over(task)
+
+    def hand_over(self, task: Compute) -> None:
+        key = task.worker, task.sequence
+        if key not in self.late:
+            self.payloads[key] = task
+        if self.random.random() < self.refusals:
+            self.obey(self.coordinator.refused(*key))
+        else:
+            pulled = self.coordinator.version if task.version is None else task.version
+            self.obey(self.coordinator.ready(*key, pulled))
+
+    def replace_server(self) -> None:
+        """What is applied, and what workers have in hand or ready, is known to the next one, and nothing else."""
+        before, self.updates = self.coordinator, []
+        self.coordinator = coordinator = self.new_coordinator()
+        an_epoch, begun = coordinator.batches.an_epoch, [epoch for epoch, _ in self.fates]
+        epochs = range(len(self.epochs), max(begun, default=-1) + 1)
+        done = {epoch: tuple(b for b in range(an_epoch) if (epoch, b) in self.fates) for epoch in epochs}
+        coordinator.restore(
+            Position(
+                version=before.version,
+                opened=max(done, default=len(self.epochs) - 1) + 1,
+                done={str(epoch): batches for epoch, batches in done.items()},
+                sequences={str(worker): self.last[worker] for worker in range(self.workers)},
+                clocks={str(group): clock for group, clock in self.clocks.items()},
+                ledger=before.ledger.summary(),
+            )
+        )
+        in_hand = [task for tasks in self.tasks.values() for task in tasks if self.is_open(task)]
+        ready = list(self.payloads.values())
+        busy = {task.worker for task in [*in_hand, *ready]} & self.alive
+        coordinator.adopt([*in_hand, *ready], busy)
+        self.untold = {(task.worker, task.sequence) for task in ready}
+        for task in ready:
+            self.untold.remove((task.worker, task.sequence))
+            pulled = before.version if task.version is None else task.version
+            self.obey(coordinator.ready(task.worker, task.sequence, pulled))
+        self.obey(coordinator.joined(*sorted(self.alive - busy)))
+
+    def is_open(self, task: Compute) -> bool:
+        return (task.worker, task.sequence) not in self.late and task.version == self.rounds[self.group(task.worker)]
+
+    def run(self) -> None:
+        for _ in range(20_000):
+            if self.coordinator.finished:
+                return
+            self.step()
+        pytest.fail("it does not come to an end")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -96,16 +178,41 @@ class Chaos:
 @settings(max_examples=25, deadline=None)
 def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, places, own_pass):
     strategy = preset(name, own_pass=own_pass, **SHORT.get(name, {}))
-    coordinator = Coordinator(strategy, workers, batches=23, epochs=3, ahead=ahead, places=places)
-    chaos = Chaos(coordinator, workers, seed)
-    for _ in range(20_000):
-        if coordinator.finished:
-            break
-        chaos.step()
-    assert coordinator.finished, "it does not come to an end"
-    assert len(chaos.fates) == 3 * 23 * (workers if own_pass else 1)
-    assert chaos.epochs == [0, 1, 2]
-    ledger = coordinator.ledger.summary()
+    chaos = Chaos(strategy, workers, seed, ahead=ahead, places=places)
+    chaos.run()
+    assert len(chaos.fates) == EPOCHS * BATCHES * (workers if own_pass else 1)
+    assert chaos.epochs == list(range(EPOCHS))
+    ledger = chaos.coordinator.ledger.summary()
     assert ledger.applied == sum(fate == "applied" for fate in chaos.fates.values())
     assert ledger.dropped + ledger.refused == sum(fate == "left out" for fate in chaos.fates.values())
-    assert ledger.updates == coordinator.version
+    assert ledger.updates == chaos.coordinator.version
+
+
+def undisturbed(strategy: Strategy, workers: int) -> list[tuple[int, list[tuple[int, ...]]]]:
+    """What the updates are made of when nobody dies."""
+    chaos = Chaos(strategy, workers, 0, refusals=0.0)
+    chaos.alive = set(range(workers))
+    chaos.obey(chaos.coordinator.joined(*range(workers)))
+    while not chaos.coordinator.finished:
+        while chaos.updates:
+            chaos.apply_next()
+        for worker in range(workers):
+            if chaos.tasks[worker]:
+                chaos.hand_over(chaos.tasks[worker].pop(0))
+    return chaos.made
+
+
+@pytest.mark.parametrize("name", ["sync", "towers", "local-sgd"])
+@given(
+    seed=st.integers(0, 10**6), workers=st.sampled_from([1, 2, 5]), places=st.sampled_from([None, 2]),
+    own_pass=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_a_synchronous_update_is_made_of_the_same_batches_whoever_dies(name, seed, workers, places, own_pass):
+    strategy = preset(name, own_pass=own_pass, **SHORT.get(name, {}))
+    chaos = Chaos(strategy, workers, seed, refusals=0.0, places=places)
+    chaos.alive = set(range(workers))
+    chaos.obey(chaos.coordinator.joined(*range(workers)))
+    chaos.run()
+    assert chaos.made == undisturbed(strategy, workers)
+    assert chaos.coordinator.ledger.applied.total() == len(chaos.fates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.errors import StrategyError
+from paceline.errors import Diverged, StrategyError
 from paceline.strategy import server as module
 from paceline.strategy.corrections import parse_correction
 from paceline.strategy.server import Given, Payload, Server
@@ -67,6 +67,14 @@ def fails(gradient, parameters, backup, staleness, state):
     raise RuntimeError("no")
 
 
+def ends(gradient, parameters, backup, staleness, state):
+    raise SystemExit(3)
+
+
+def no_numbers(gradient, parameters, backup, staleness, state):
+    return gradient / 0
+
+
 not_a_function = 3
 
 
@@ -77,11 +85,22 @@ def test_one_of_the_user_s_own_sees_whole_vectors_and_keeps_its_state():
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("wrong_shape", r"returned \(199,\)"), ("fails", "failed: RuntimeError: no")]
+    ("name", "words"),
+    [
+        ("wrong_shape", r"returned \(199,\)"),
+        ("fails", "failed: RuntimeError: no"),
+        ("ends", r"ends the program \(exit 3\)"),
+    ],
 )
 def test_a_mistake_in_the_user_s_own_names_it(name, words):
-    with pytest.raises(StrategyError, match=f"{name} {words}"):
+    with pytest.raises(StrategyError, match=f"{__name__}:{name} {words}"):
         after(f"{__name__}:{name}")
+
+
+def test_what_is_no_number_is_not_blamed_on_the_learning_rate_when_the_user_s_own_made_it():
+    with pytest.raises(Diverged, match=f"{__name__}:no_numbers made a gradient that is not finite") as caught:
+        after(f"{__name__}:no_numbers", staleness=3)
+    assert "staleness 3" in str(caught.value) and "learning rate" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import torch
 from paceline.errors import StrategyError
 from paceline.step.optimizers import Rule, torch_optimizer
 from paceline.strategy import server as module
-from paceline.strategy.server import Given, Payload, Server, is_finite
+from paceline.strategy.refusals import is_finite
+from paceline.strategy.server import Given, Payload, Server
 from paceline.strategy.server_rule import parse_optimizer, server_rule
 from paceline.strategy.strategy import Strategy, preset
 from paceline.workload import OPTIMIZERS

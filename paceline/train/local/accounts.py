@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from paceline.step.tally import Score
@@ -21,8 +22,16 @@ SCORES_WITHIN_S = 1.0
 
 
 class Accounts:
-    def __init__(self, memory: Memory, crew: Crew, run: Run, strategy: Strategy, samples: int) -> None:
-        self.memory, self.crew, self.strategy, self.workload = memory, crew, strategy, run.workload
+    def __init__(
+        self,
+        memory: Memory,
+        crew: Crew,
+        run: Run,
+        strategy: Strategy,
+        samples: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.memory, self.crew, self.strategy, self.workload, self.clock = memory, crew, strategy, run.workload, clock
         self.samples = samples * (memory.sizes.workers if strategy.own_pass else 1)
         """Of an epoch."""
         self.before = Distribution(strategy, memory.sizes.workers, "local")
@@ -31,32 +40,33 @@ class Accounts:
         self.began_s: float | None = None
         self.ended_s: float | None = None
         self.epoch_ends_s: list[float] = []
-        """When each epoch of this process was done."""
+        """When each epoch of this process was done; those seen to end together share the time they took."""
         self.first_epoch, self.closed_before = 0, 0
         self.recorded = 0
         """Epochs that have become part of the record."""
         self.score_before: dict[int, Score] = {}
         self.scores = [Score() for _ in range(memory.sizes.workers)]
-        """Of each worker's finished epochs."""
+        """Of each worker's finished epochs, and of what it did before the run was resumed."""
         self.refusals = 0
         self._rate_s, self._rate_version, self._rate = 0.0, 0, 0.0
 
-    def go_on_after(self, run: Run, score: Score) -> None:
-        """What was counted before the run was resumed."""
+    def go_on_after(self, run: Run, score: Score, by_worker: list[Score]) -> None:
+        """What was counted before the run was resumed: of the epoch under way, and of each worker in all."""
         self.train_before_s = run.train_s
         if run.distribution is not None:
             self.before = run.distribution
         self.first_epoch = self.recorded = self.memory.control[Control.EPOCHS_DONE]
         self.score_before[self.first_epoch] = score
+        self.scores = by_worker
         self.refusals = self.memory.control[Control.REFUSALS]
 
     def begin(self) -> None:
-        self.began_s = self._rate_s = time.monotonic()
+        self.began_s = self._rate_s = self.clock()
         self._rate_version = self.memory.control[Control.VERSION]
         self.closed_before = self._closed_batches()
 
     def end(self) -> None:
-        self.ended_s = time.monotonic()
+        self.ended_s = self.clock()
 
     @property
     def train_s(self) -> float:
@@ -65,7 +75,7 @@ class Accounts:
     def _elapsed_s(self) -> float:
         if self.began_s is None:
             return 0.0
-        return (self.ended_s or time.monotonic()) - self.began_s
+        return (self.ended_s or self.clock()) - self.began_s
 
     @property
     def samples_per_s(self) -> float:
@@ -78,9 +88,8 @@ class Accounts:
         return done * self.memory.sizes.batches + sum(sum(marks.counts(self.memory.marks, e, version)) for e in later)
 
     def look(self) -> None:
-        now_s, version = time.monotonic(), self.memory.control[Control.VERSION]
-        while self.first_epoch + len(self.epoch_ends_s) < self.memory.control[Control.EPOCHS_DONE]:
-            self.epoch_ends_s.append(now_s)
+        now_s, version = self.clock(), self.memory.control[Control.VERSION]
+        self._note_epochs(now_s)
         if now_s - self._rate_s >= 0.5:
             self._rate = (version - self._rate_version) / (now_s - self._rate_s)
             self._rate_s, self._rate_version = now_s, version
@@ -89,6 +98,12 @@ class Accounts:
             worker, sequence, epoch, batch = self.memory.refusals[number].tolist()
             self.crew.note("refused", worker, f"not finite, epoch {epoch + 1}, step {batch}", sequence)
         self.refusals = max(self.refusals, count)
+
+    def _note_epochs(self, now_s: float) -> None:
+        """Those that have ended since the last look."""
+        ended = self.memory.control[Control.EPOCHS_DONE] - self.first_epoch - len(self.epoch_ends_s)
+        since_s = self.epoch_ends_s[-1] if self.epoch_ends_s else self.began_s or now_s
+        self.epoch_ends_s += [since_s + (now_s - since_s) * number / ended for number in range(1, ended + 1)]
 
     def score(self, epoch: int) -> Score:
         """Losses and accuracy of an epoch's steps, as far as workers have told."""
@@ -100,7 +115,7 @@ class Accounts:
     def is_told(self, epoch: int) -> bool:
         """Whether the workers have told all of an epoch, or had the time to."""
         index = epoch - self.first_epoch
-        late = index < len(self.epoch_ends_s) and time.monotonic() - self.epoch_ends_s[index] > SCORES_WITHIN_S
+        late = index < len(self.epoch_ends_s) and self.clock() - self.epoch_ends_s[index] > SCORES_WITHIN_S
         return late or self.score(epoch).samples >= self.samples
 
     def epoch(self, epoch: int, test: Score) -> Epoch:
@@ -147,20 +162,28 @@ class Accounts:
             fault_count=self.before.fault_count + crew.met_count,
         )
 
-    def _worker(self, number: int) -> WorkerRecord:
-        words = self.memory.slots[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
-        before = self.before.by_worker[number] if self.before.by_worker else WorkerRecord(number, lives=0)
+    def worker_score(self, number: int) -> Score:
+        """Losses and accuracy of all that a worker did, as far as it has told."""
         score = self.scores[number]
         for epoch in range(self.recorded, self.recorded + EPOCHS_SCORED):
             score += score_of(self.memory.scores[number], epoch)
+        return score
+
+    def _worker(self, number: int) -> WorkerRecord:
+        words = self.memory.slots[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
+        before = self.before.by_worker[number] if self.before.by_worker else WorkerRecord(number, lives=0)
+        score = self.worker_score(number)
         waiting_s, communicating_s = words[Of.WAITING_NS] / 1e9, words[Of.COMMUNICATION_NS] / 1e9
+        there_s = 0.0
+        if self.began_s is not None:
+            there_s = self.crew.there_s(number, self.began_s, self.ended_s or self.clock())
         return WorkerRecord(
             worker=number,
             batches=before.batches + words[Of.STEPS],
-            samples=before.samples + score.samples,
+            samples=score.samples,
             loss=score.loss,
             accuracy=score.accuracy,
-            computing_s=before.computing_s + max(0.0, self._elapsed_s() - waiting_s - communicating_s),
+            computing_s=before.computing_s + max(0.0, there_s - waiting_s - communicating_s),
             communicating_s=before.communicating_s + communicating_s,
             waiting_s=before.waiting_s + waiting_s,
             lives=before.lives + self.crew.lives[number],

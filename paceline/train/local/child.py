@@ -12,13 +12,15 @@ from pathlib import Path
 
 import torch
 
-from paceline.errors import PacelineError
+from paceline.errors import Diverged, PacelineError
 from paceline.step.reason import reason
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
 
 _PACKAGE_PARENT = Path(__file__).resolve().parents[3]
 _START = Path(__file__).with_name("start.py")
+DIVERGED = 3
+"""The exit code of a child that found the run to diverge; any other failure has that of its error."""
 
 
 class Child:
@@ -86,7 +88,7 @@ def _telling(memory: Memory, who: int) -> Iterator[None]:
         yield
     except PacelineError as error:
         memory.tell(who, str(error))
-        os._exit(error.exit_code)
+        os._exit(DIVERGED if isinstance(error, Diverged) else error.exit_code)
     except MemoryError:
         memory.tell(who, "out of memory")
         os._exit(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from paceline.errors import Diverged, InputError, PacelineError
 from paceline.strategy.distribution import Fault as FaultMet
 from paceline.testing.faults import Fault
-from paceline.train.local.child import Child
+from paceline.train.local.child import DIVERGED, Child
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
@@ -51,6 +51,10 @@ class Crew:
         self.server: Child | None = None
         self.started_ns = [0] * settings.workers
         self.server_started_ns = 0
+        self.lives_s: list[list[tuple[float, float]]] = [[] for _ in range(settings.workers)]
+        """Of each worker: from when to when it took part, of the lives that are over."""
+        self.since_s: list[float | None] = [None] * settings.workers
+        """Since when the present life takes part."""
 
     def start(self) -> None:
         self._start_server()
@@ -86,6 +90,14 @@ class Crew:
         joined = (slots[w * SLOT_WORDS + Of.JOINED] for w in range(len(self.workers)))
         return sum(life == now for life, now in zip(joined, self.lives, strict=True))
 
+    def there_s(self, number: int, start_s: float, end_s: float) -> float:
+        """For how long between two moments a worker took part: not while it was dead, or being started."""
+        lives = [*self.lives_s[number]]
+        since_s = self.since_s[number]
+        if since_s is not None:
+            lives.append((since_s, end_s))
+        return sum(max(0.0, min(last_s, end_s) - max(first_s, start_s)) for first_s, last_s in lives)
+
     @property
     def complete(self) -> bool:
         """Whether everyone has begun."""
@@ -108,6 +120,8 @@ class Crew:
                 continue
             words = self.memory.slots[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
             joined = words[Of.JOINED] == self.lives[number]
+            if joined and self.since_s[number] is None:
+                self.since_s[number] = now_ns / 1e9
             limit_s = self.patience.worker_s if joined else self.patience.start_s
             if self._silent_s(now_ns, words[Of.BEAT], self.started_ns[number]) > limit_s:
                 child.kill()
@@ -124,6 +138,9 @@ class Crew:
 
     def _worker_ended(self, number: int, how: str, what: str = "died") -> None:
         child, slot, slots = self.workers[number], number * SLOT_WORDS, self.memory.slots
+        since_s, self.since_s[number] = self.since_s[number], None
+        if since_s is not None:
+            self.lives_s[number].append((since_s, slots[slot + Of.BEAT] / 1e9))
         told = self.memory.told(number)
         if told:
             raise _failure(f"worker {number}: {told}", child.process.returncode)
@@ -143,7 +160,7 @@ class Crew:
         assert self.server is not None
         told = self.memory.told(self.settings.workers)
         if told:
-            raise _failure(told, self.server.process.returncode, diverged=self.memory.control[Control.REFUSALS] > 0)
+            raise _failure(told, self.server.process.returncode)
         stuck = self.memory.control[Control.VERSION] == self.version_at_start
         self.server_fruitless = self.server_fruitless + 1 if stuck else 0
         if self.server_fruitless >= DEATHS:
@@ -182,7 +199,7 @@ class Crew:
             child.process.wait()
 
 
-def _failure(message: str, code: int | None, diverged: bool = False) -> PacelineError:
-    if diverged:
+def _failure(message: str, code: int | None) -> PacelineError:
+    if code == DIVERGED:
         return Diverged(message)
     return InputError(message) if code == InputError.exit_code else PacelineError(message)

@@ -13,7 +13,7 @@ from paceline.step.build import load_data
 from paceline.strategy.event_record import EVENTS
 from paceline.strategy.refusals import check_policy
 from paceline.strategy.strategy import Strategy, preset
-from paceline.testing.faults import Fault
+from paceline.testing.faults import Fault, check_faults
 from paceline.trace import Recorder
 from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import check_new, new_directory, resumable_directory
@@ -118,3 +118,4 @@ def _patience(worker_timeout_s: float) -> Patience:
 def _check(options: Options) -> None:
     check_policy(options.on_bad_gradient)
     options.strategy.check(options.workers)
+    check_faults(options.faults, range(options.workers))

@@ -19,7 +19,7 @@ from torch import Tensor
 from paceline.data.ring import anonymous_file
 from paceline.errors import PacelineError
 from paceline.step.placement import free_memory_bytes
-from paceline.train.local.words import CONTROL_WORDS, LINE, SLOT_WORDS, TASK_WORDS
+from paceline.train.local.words import CONTROL_WORDS, LINE, MADE_WORDS, SLOT_WORDS, TASK_WORDS
 
 _PAGE = 4096
 STALENESS_BINS = 256
@@ -65,6 +65,10 @@ class Sizes:
     """Batches of a task at most."""
     events: int = 0
     """Words for the record of what happened, to repeat it."""
+    ahead: int = 2
+    """Tasks that a worker may have before it."""
+    own_updates: bool = False
+    """Whether workers make updates of their own payloads, and the server is told afterwards."""
 
     @property
     def header_words(self) -> int:
@@ -73,6 +77,11 @@ class Sizes:
     @property
     def task_words(self) -> int:
         return TASK_WORDS + 2 * self.longest
+
+    @property
+    def made(self) -> int:
+        """So many updates the server need not have heard of, and the last one."""
+        return self.workers * self.ahead + 1 if self.own_updates else 0
 
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
@@ -101,7 +110,11 @@ class Memory:
             _check_room(size_bytes, sizes)
             descriptor = anonymous_file("paceline-parameters", size_bytes)
         self.descriptor, self.size_bytes = descriptor, size_bytes
-        self._bytes = mmap.mmap(descriptor, size_bytes)
+        try:
+            self._bytes = mmap.mmap(descriptor, size_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
         self._lay_out(_Places())
 
     def _lay_out(self, places: _Places) -> int:
@@ -114,9 +127,11 @@ class Memory:
         self.asleep = self._words(places, LINE * (s.workers + 2))
         """Whether each worker, the server and the launcher want to be woken."""
         self.slots = self._words(places, SLOT_WORDS * s.workers)
-        self.mailboxes = self._integers(places, s.workers, 2, s.task_words)
+        self.mailboxes = self._integers(places, s.workers, s.ahead, s.task_words)
         self.fetched = self._integers(places, s.workers, 2, s.longest + 1)
         """The versions that a payload's fetches brought."""
+        self.made = self._integers(places, s.made, MADE_WORDS)
+        """Who made each of the last versions, of what."""
         self.headers = self._integers(places, 2, s.header_words)
         self.marks = self._integers(places, 2, s.batches)
         self.totals = self._integers(places, s.epochs, 3)

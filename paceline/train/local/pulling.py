@@ -32,12 +32,17 @@ def read_version(memory: Memory, reader: int, copy: Callable[[int], None]) -> tu
             retries += 1
 
 
-def begin_writing(memory: Memory, version: int) -> None:
+def begin_writing(
+    memory: Memory,
+    version: int,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Before the server writes `version`: says so, and waits for those who still read what was in its place."""
     memory.control[Control.WRITING] = version
     readers = memory.readers
     if (version - 1) not in readers.tolist():  # the one two before it, and 1
         return
-    deadline = time.monotonic() + PATIENCE_S
-    while version > 1 and version - 1 in readers.tolist() and time.monotonic() < deadline:
-        time.sleep(20e-6)
+    deadline_s = clock() + PATIENCE_S
+    while version > 1 and version - 1 in readers.tolist() and clock() < deadline_s:
+        sleep(20e-6)

@@ -20,7 +20,7 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
     coordinator, slots = loop.coordinator, memory.slots
     marks.forget_later(memory.marks, memory.control[Control.VERSION])
     coordinator.restore(position_of(memory))
-    waiting = []
+    tasks, waiting = [], []
     for worker in range(settings.workers):
         slot = worker * SLOT_WORDS
         joined, last = slots[slot + Of.JOINED], slots[slot + Of.GIVEN]
@@ -35,9 +35,11 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
             if found is None:
                 continue
             life, task = found
+            if life == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
+                coordinator.members[worker].steps = slots[slot + Of.STEPS_SINCE_FETCH]
             open_still = not _is_closed(memory, task) and _round_is_open(memory, settings, task)
             if open_still and (is_ready or (alive and life == alive)):
-                coordinator.adopt(task)
+                tasks.append(task)
                 loop.tasks[worker, sequence] = task
                 adopted.add(place)
                 if is_ready:
@@ -47,12 +49,9 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
             loop.bells[worker].ring()
         if adopted:
             loop.lives[worker] = alive
-            coordinator.members[worker].steps = slots[slot + Of.STEPS_SINCE_FETCH]
+    coordinator.adopt(tasks, [worker for worker, life in enumerate(loop.lives) if life])
     for worker, place, sequence in waiting:
         loop.deal_with(worker, place, sequence)
-    for worker in range(settings.workers):
-        if worker in coordinator.members and coordinator.members[worker].alive and not loop.lives[worker]:
-            loop.died(worker)  # its payload was there, it itself is not
 
 
 def _is_closed(memory: Memory, task: Compute) -> bool:

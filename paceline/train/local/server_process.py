@@ -14,8 +14,8 @@ from collections import deque
 from paceline.errors import Diverged
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
-from paceline.strategy.refusals import TOO_OFTEN
-from paceline.strategy.server import Server, is_finite
+from paceline.strategy.refusals import TOO_OFTEN, is_finite
+from paceline.strategy.server import Server
 from paceline.train.local import mailbox, marks
 from paceline.train.local.child import as_child
 from paceline.train.local.doorbell import Doorbell
@@ -24,7 +24,7 @@ from paceline.train.local.memory import REFUSALS_KEPT, Memory
 from paceline.train.local.recovery import recovered
 from paceline.train.local.settings import Settings
 from paceline.train.local.updating import Updating
-from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload, Task
+from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
 
 LOOK_UP_S = 0.2
 
@@ -111,10 +111,9 @@ class ServerLoop:
     def deal_with(self, worker: int, place: int, sequence: int) -> None:
         """A payload is whole."""
         values = self.memory.payloads[worker][place]
-        task = self.tasks.get((worker, sequence))
-        if self.log is not None and task is not None:
-            self.log.task(task, int(self.memory.mailboxes[worker, place, Task.LIFE]))
-        if task is not None and not is_finite(values):
+        if self.log is not None and (found := mailbox.given(self.memory, worker, sequence)) is not None:
+            self.log.task(found[1], found[0])  # one that is to be dropped changed its worker, too
+        if (worker, sequence) in self.tasks and not is_finite(values):
             self._refuse(worker, sequence)
             return
         pulled = self.slots[worker * SLOT_WORDS + Of.PAYLOAD + place * LINE + Payload.PULLED]
@@ -173,7 +172,7 @@ class ServerLoop:
         self.bells[task.worker].ring()
 
     def _drop(self, drop: Drop) -> None:
-        """A payload of a task that others have done, or of a round that went on without it."""
+        """A payload of a task that others have done, or of a round that goes on without it; it may not be there yet."""
         task = self.tasks.pop((drop.worker, drop.sequence), None)
         if task is not None:
             version = self.control[Control.VERSION]

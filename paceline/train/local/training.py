@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,17 +63,26 @@ class LocalTraining:
     ) -> None:
         self.options, self.recorder, self.watcher = options, recorder, watcher
         self.directory: Path | None = None
+        with ExitStack() as opened:  # closed again when something fails half way
+            self._prepare(workload, dataset, opened)
+            self._opened = opened.pop_all()
+
+    def _prepare(self, workload: Workload, dataset: Dataset, opened: ExitStack) -> None:
+        options, recorder = self.options, self.recorder
         strategy, workers = options.strategy, options.workers
         with recorder.span("prepare"):
             share = share_machine(workload, dataset, workers)
             parts = launcher_parts(workload, dataset, share)
             strategy.check(workers, parts.updates_per_epoch)
             self.learner = Learner(parts, strategy, workers)
+            opened.callback(self.learner.close)
             layout = self.learner.layout
             sizes = sizes_of(strategy, layout, workers, record_events=options.record_events)
             self.memory = Memory(sizes)
-            self.bells = [eventfd() for _ in range(workers + 2)]
+            opened.callback(self.memory.close)
+            self.bells = [self._bell(opened) for _ in range(workers + 2)]
             evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
+            opened.callback(evaluator.close)
         self.parts, self.notes = parts, share.notes
         self.run = Run(
             workload=workload,
@@ -93,11 +103,18 @@ class LocalTraining:
         self.crew = Crew(self.memory, settings, share.devices, options.patience, options.faults)
         self.accounts = Accounts(self.memory, self.crew, self.run, strategy, len(dataset.train))
         self.tests = EpochTests(self.memory, self.learner, evaluator, self.crew.bell_of_server)
+        opened.callback(self.tests.close)
         self.bell = Doorbell(self.memory, workers + 1, self.bells[0])
         self.tested: tuple[int, Score] | None = None
         """An epoch whose test is done, while its losses are still being told."""
         self.wall_before_s = 0.0
         self.saved_at_s, self.saving_s = 0.0, 0.0
+
+    @staticmethod
+    def _bell(opened: ExitStack) -> int:
+        bell = eventfd()
+        opened.callback(os.close, bell)
+        return bell
 
     def __enter__(self) -> LocalTraining:
         return self
@@ -106,11 +123,7 @@ class LocalTraining:
         self.crew.stop()
         if kind is not None and issubclass(kind, Diverged):
             self._update_record("diverged")
-        self.tests.close()
-        self.learner.close()
-        for bell in self.bells:
-            os.close(bell)
-        self.memory.close()
+        self._opened.close()
 
     def restore(self, checkpoint: Checkpoint, place: Path) -> None:
         samples = (len(self.parts.dataset.train), len(self.parts.dataset.test))
@@ -123,7 +136,9 @@ class LocalTraining:
         before_run: Run = record.from_json(Run, json.loads(checkpoint.record), "record")
         self.wall_before_s = before_run.wall_s
         self.run = replace(self.run, epochs=before_run.epochs, resumed=before_run.resumed + 1)
-        self.accounts.go_on_after(before_run, Score(**checkpoint.score))
+        saved = checkpoint.optimizer.get("worker_scores", [{}] * self.options.workers)
+        by_worker = [Score(**score) for score in saved]
+        self.accounts.go_on_after(before_run, Score(**checkpoint.score), by_worker)
 
     def train(self) -> Run:
         with StopRequest() as stop:
@@ -224,6 +239,7 @@ class LocalTraining:
             done = state["epochs_done"]
             while len(self.run.epochs) < done:  # their parameters would be lost
                 self._look_at_tests(wait=True)
+            by_worker = [self.accounts.worker_score(number) for number in range(self.options.workers)]
             so_far = replace(
                 self.run,
                 wall_s=self.wall_before_s + start_s,
@@ -240,7 +256,7 @@ class LocalTraining:
                     updates=version,
                     samples=(len(self.parts.dataset.train), len(self.parts.dataset.test)),
                     parameters=named_parameters(self.parts.network, parameters, self.learner.local),
-                    optimizer=state,
+                    optimizer={**state, "worker_scores": [dataclasses.asdict(score) for score in by_worker]},
                     score=dataclasses.asdict(self.accounts.score(done)),
                     record=json.dumps(record.to_json(so_far)),
                 ),

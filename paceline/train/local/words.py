@@ -1,6 +1,6 @@
 """The names of the shared words: 8 bytes each, aligned, so that every one is read and written in one go.
 
-Each word has one writer. What it announces (a payload, a task, a version) is written before it; x86-64 keeps that
+Each word has one writer, or one at a time: who holds the pen. What it announces (a payload, a task, a version) is written before it; x86-64 keeps that
 order. The classes are plain, since an enumeration's members are slow to look up and these are, many times a step.
 """
 
@@ -60,6 +60,8 @@ class Of:
     STEPS = 2 * LINE + 5
     RETRIES = 2 * LINE + 6
     """Pulls that had to begin again because the server was faster."""
+    WANTED = 2 * LINE + 7
+    """How many tasks it wants to have before it."""
     PAYLOAD = 3 * LINE
     """Two lines, one for each payload."""
 
@@ -91,3 +93,18 @@ class Task:
 
 
 TASK_WORDS = 6
+
+
+class Made:
+    """Of one update, where workers make their own."""
+
+    WORKER = 0
+    SEQUENCE = 1
+    PULLED = 2
+    EPOCHS = 3
+    """Of an even and of an odd epoch: its number and 1."""
+    CLOSED = 5
+    """How many of their batches are closed after the update."""
+
+
+MADE_WORDS = LINE

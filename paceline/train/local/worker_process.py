@@ -193,7 +193,7 @@ class Worker:
 
     def _waited(self, start_ns: int) -> None:
         now_ns = self.free_ns = time.monotonic_ns()
-        if self.words[Of.TASKS]:  # before its first task it waits for the others to have started
+        if self.words[Of.TASKS] or self.settings.life > 1:  # at first it waits for the others to have started
             self.words[Of.WAITING_NS] += now_ns - start_ns
         self.spans.add(WAIT, start_ns, now_ns)
 

@@ -17,10 +17,11 @@ import torch
 from paceline.record import to_json
 from paceline.strategy.instructions import Compute
 from paceline.strategy.strategy import preset
+from paceline.testing import FakeClock
 from paceline.train.local import mailbox, marks, saved_state
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory, Sizes, StateTensor
-from paceline.train.local.pulling import begin_writing, read_version
+from paceline.train.local.pulling import PATIENCE_S, begin_writing, read_version
 from paceline.train.local.standing import ledger_of, position_of
 from paceline.train.local.words import LINE, Control, Of
 
@@ -113,19 +114,28 @@ def test_pulls_beside_a_writing_server_are_never_torn(memory):
     large.close()
 
 
-def test_the_server_waits_for_a_reader_but_not_for_ever(memory, monkeypatch):
-    monkeypatch.setattr("paceline.train.local.pulling.PATIENCE_S", 0.2)
+def test_the_server_waits_for_a_reader_but_not_for_ever(memory):
+    clock = FakeClock()
     memory.control[Control.VERSION] = 5
-    memory.readers[LINE] = 4 + 1  # somebody reads version 4, whose place version 6 takes
-    done = []
-    thread = threading.Thread(target=lambda: done.append(begin_writing(memory, 6)))
-    thread.start()
-    thread.join(0.05)
-    assert thread.is_alive()
-    thread.join(5)
-    assert done == [None]
     memory.readers[LINE] = 5 + 1  # version 5 stays where it is
-    begin_writing(memory, 6)
+    begin_writing(memory, 6, clock, clock.sleep)
+    assert clock() == 0.0
+    memory.readers[LINE] = 4 + 1  # somebody reads version 4, whose place version 6 takes
+    begin_writing(memory, 6, clock, clock.sleep)
+    assert clock() == pytest.approx(PATIENCE_S, abs=1e-3)
+
+
+def test_the_server_goes_on_as_soon_as_the_reader_is_done(memory):
+    clock = FakeClock()
+    memory.control[Control.VERSION], memory.readers[LINE] = 5, 4 + 1
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock() >= 0.5:
+            memory.readers[LINE] = 0
+
+    begin_writing(memory, 6, clock, sleep)
+    assert clock() == pytest.approx(0.5, abs=1e-3)
 
 
 def test_a_task_arrives_as_it_was_given(memory):

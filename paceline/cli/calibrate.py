@@ -1,0 +1,95 @@
+"""`paceline calibrate`: a few minutes of short trials, after which this machine's times can be predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from paceline.cost.calibration import Calibration
+
+EXAMPLE = "Example: paceline calibrate && paceline predict alexnet --batch 64"
+
+_SHOWN = (
+    ("matmul", "matrix products"),
+    ("convolution", "convolutions"),
+    ("convolution_backward", "convolutions, backward"),
+    ("batch_norm", "batch norms"),
+    ("recurrent", "LSTMs"),
+    ("attention", "attention"),
+    ("add", "adding, copying"),
+)
+
+
+def calibrate(
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        list[str] | None, typer.Option(help="float32, tf32 or bfloat16; may be given several times.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A seventh of the trials: half a minute, rougher.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Which sizes are tried follows from it.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="The device's file; kept with the data sets if not given.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Measure what operations and links of this machine take, so that others can be predicted."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from paceline.cost.calibrating import calibrate as run
+    from paceline.cost.calibrations import place_of
+    from paceline.record import dump, save
+
+    check_json(json)
+    console = console_for(json)
+    columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        found = run(
+            device,
+            precisions=tuple(precision or ("float32",)),
+            quick=quick,
+            seed=seed,
+            watch=lambda done: bar.update(task, completed=done),
+        )
+    path = out or place_of(found.device_name)
+    save(found, path)
+    console.print(_table(found))
+    console.print(
+        f"{found.device_name}: {found.conditions['trials']} trials, typically off by {found.residual:.0%} on sizes "
+        f"not tried; the machine's own unsteadiness was {found.probe_spread:.0%}",
+        markup=False,
+    )
+    console.print(f"calibration: {path}", markup=False)
+    hand_over(dump(found), json)
+
+
+def _table(found: Calibration) -> Table:
+    from rich.table import Table
+
+    from paceline.cost.families import FAMILIES
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("operations")
+    for heading in ("precision", "threads", "trials", "best FLOP/s", "best bytes/s", "least time"):
+        table.add_column(heading, justify="right")
+    for each in found.sets:
+        for family, words in _SHOWN:
+            trials = [t for t in each.trials if t.family == family]
+            if not trials:
+                continue
+            work = [(FAMILIES[family].work_of(t.sizes), t.seconds) for t in trials]
+            table.add_row(
+                words,
+                each.precision,
+                str(each.threads) if each.threads else "",
+                str(len(trials)),
+                f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f} G",
+                f"{max(4 * moved / s for (_, moved), s in work) / 1e9:,.0f} G",
+                f"{1e6 * min(s for _, s in work):.1f} µs",
+            )
+    return table

@@ -1,0 +1,144 @@
+"""`paceline compare`: a study in one file and one command: many runs, kept as they finish, and their tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import InputError, PacelineError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.experiment import Collection, Experiment
+
+EXAMPLE = "Example: paceline compare examples/strategies.toml --jobs 2 --out runs/strategies"
+
+
+def compare(
+    experiment: Annotated[
+        list[Path] | None, typer.Argument(help="The experiment's TOML file; with --collect, directories.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the experiment; runs/NAME-N if not given.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the experiment in this directory.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="With what [quick] says, as a trial of the whole.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
+    list_runs: Annotated[bool, typer.Option("--list", help="List the runs without making them.")] = False,
+    collect: Annotated[bool, typer.Option("--collect", help="Only read what directories hold.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Run an experiment: settings from grids, repeated; it can be interrupted and resumed at any moment."""
+    check_json(json)
+    console, places = console_for(json), experiment or []
+    if collect:
+        if resume is not None or quick or retry or list_runs:
+            raise InputError("--collect only reads what is there: it goes with --out and --json alone")
+        _collect(places, out, json, console)
+        return
+    study, text = _study(places, resume, quick)
+    if list_runs:
+        _list(study, json, console)
+        return
+    _execute(study, console, json, out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir, text=text)
+
+
+def _study(places: list[Path], resume: Path | None, quick: bool) -> tuple[Experiment, str]:
+    """What is to be executed, and the text of its file; without a file, what is to be resumed."""
+    from paceline.experiment import read_experiment, saved_experiment
+    from paceline.experiment.reading import naming
+
+    if len(places) > 1:
+        raise InputError(f"one experiment at a time: {places[1]} is one too many, or --collect is missing")
+    if not places and resume is None:
+        raise InputError("name an experiment's TOML file, or --resume one, or --collect from directories")
+    before = saved_experiment(resume) if resume is not None else None
+    if before is not None and quick and not before.is_quick:
+        raise InputError(f"--resume {resume} was started without --quick: it goes on as it was")
+    if not places:
+        assert before is not None
+        return before, ""
+    given = read_experiment(places[0])
+    with naming(places[0]):
+        if quick or (before is not None and before.is_quick):
+            given = given.quickly()
+        given.runs()  # what is wrong with any of them is said now
+    return given, places[0].read_text(encoding="utf-8")
+
+
+def _execute(study: Experiment, console: Console, json: str | None, **options: Any) -> None:
+    from paceline.cli.experiment_progress import ExperimentProgress
+    from paceline.experiment import execute
+
+    with ExperimentProgress(console) as watcher:
+        found = execute(study, watcher=watcher, progress=watcher.downloads, **options)
+    _show(found, console)
+    place = watcher.directory
+    console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
+    hand_over(_content(found), json)
+    failed = [row for row in found.rows if row["status"] == "failed"]
+    if failed:
+        raise PacelineError(
+            f"{len(failed)} of {len(found.rows)} runs failed, the first with: {failed[0]['error']}; "
+            f"what went wrong is in {place / failed[0]['directory']}; once it is mended: "
+            f"paceline compare --resume {place} --retry"
+        )
+
+
+def _show(found: Collection, console: Console) -> None:
+    from paceline.cli.experiment_tables import published_table, summary_table
+
+    if not console.is_terminal:
+        console.width = 240  # a file has room for all columns
+    console.print(summary_table(found))
+    if found.published:
+        console.print()
+        console.print(published_table(found))
+
+
+def _collect(places: list[Path], out: Path | None, json: str | None, console: Console) -> None:
+    from paceline.cli.console import complain
+    from paceline.experiment import collect
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file: choose a directory")
+    found = collect(*places)
+    _show(found, console)
+    for skipped in found.skipped:
+        complain(f"skipped {skipped.place}: {skipped.reason}")
+    count = f"{len(found.rows)} run{'s' * (len(found.rows) != 1)}"
+    count += f", {len(found.skipped)} skipped" if found.skipped else ""
+    if out is None:
+        console.print(f"{count}; write the tables with --out DIR", markup=False)
+    else:
+        console.print(f"{count}   tables: {', '.join(str(path) for path in found.write(out))}", markup=False)
+    hand_over(_content(found), json)
+
+
+def _list(study: Experiment, json: str | None, console: Console) -> None:
+    from paceline.cli.experiment_tables import plan_table
+    from paceline.experiment.planning import interleaved
+    from paceline.record import to_json
+
+    runs = interleaved(study.runs(), study.seed)
+    console.print(plan_table(runs))
+    settings = len({run.setting for run in runs})
+    console.print(f"{study.name}: {len(runs)} runs, {settings} setting{'s' * (settings != 1)}, in this order")
+    hand_over([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
+
+
+def _content(found: Collection) -> Any:
+    from paceline.record import to_json
+
+    return {
+        "name": found.name,
+        "title": found.title,
+        "rows": to_json(found.rows),
+        "summary": to_json(found.summary),
+        "published": to_json(found.published),
+        "skipped": to_json(found.skipped),
+    }

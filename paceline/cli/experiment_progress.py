@@ -1,0 +1,96 @@
+"""Draws an experiment on the terminal: a bar with the time that is left, and a line a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from paceline.cli.download_bar import DownloadBar
+from paceline.cli.progress import duration
+from paceline.experiment.planning import PlannedRun
+from paceline.experiment.rows import Row
+from paceline.experiment.watching import Standing
+
+MOST_LETTERS = 60
+"""Of what is running: the bar should stay on one line."""
+
+
+class ExperimentProgress:
+    """A watcher of experiments. Without a terminal it prints one line a run and draws no bar."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            MofNCompleteColumn(),
+            TextColumn("runs"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[left]}  {task.fields[running]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.downloads = DownloadBar(console)
+        self.task = self.bar.add_task("", total=None, left="", running="")
+        self.directory = Path()
+        self.done, self.planned = 0, 0
+
+    def __enter__(self) -> ExperimentProgress:
+        self.downloads.__enter__()  # a terminal has room for one bar at a time; runs come after fetching
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.downloads.__exit__(kind, error, traceback)
+        self.bar.stop()
+
+    def begun(self, standing: Standing, notes: list[str]) -> None:
+        self.downloads.__exit__(None, None, None)
+        self.directory, self.done, self.planned = standing.directory, standing.done, standing.planned
+        there = f", {standing.done} of them there already" if standing.done else ""
+        count = f"{standing.planned} run{'s' * (standing.planned != 1)}"
+        self.console.print(f"{count}{there}, in {standing.directory}", markup=False)
+        for note in notes:
+            self.console.print(note, markup=False)
+        self.bar.start()
+        self.advanced(standing)
+
+    def advanced(self, standing: Standing) -> None:
+        left = "" if standing.left_s is None else f"{duration(standing.left_s)} left"
+        left += f", {standing.failed} failed" if standing.failed else ""
+        running = "; ".join(_name(run) for run in standing.running)
+        running = running if len(running) <= MOST_LETTERS else f"{running[: MOST_LETTERS - 1]}…"
+        self.bar.update(self.task, total=standing.planned, completed=standing.done, left=left, running=running)
+
+    def finished(self, run: PlannedRun, row: Row) -> None:
+        self.done += 1
+        width = len(str(self.planned))
+        self.console.print(f"{self.done:>{width}}/{self.planned}  {_name(run)}  {_result(row)}", markup=False)
+
+
+def _name(run: PlannedRun) -> str:
+    return f"{run.label or run.workload.network} #{run.repetition}"
+
+
+def _result(row: Row) -> str:
+    """What a run came to, in a few words."""
+    if row["status"] != "finished":
+        return f"{row['status']}: {row['error']}"
+    said = []
+    if _is_known(row.get("test_accuracy")):
+        said.append(f"accuracy {100 * row['test_accuracy']:.2f} %")
+    elif _is_known(row.get("test_loss")):
+        said.append(f"test loss {row['test_loss']:.4f}")
+    if _is_known(row.get("iteration_s")) and row["kind"] == "measure":
+        said.append(f"iteration {1e3 * row['iteration_s']:.3f} ms")
+    if _is_known(row.get("virtual_s")):
+        said.append(f"virtual time {row['virtual_s']:,.6g} s")
+    return "  ".join([*said, f"{row['process_s']:.1f} s"])
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,137 @@
+"""`paceline predict`: how long an iteration and an epoch will take, on this device or another, before running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.cost.prediction import Prediction
+
+EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
+
+
+def predict(
+    workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to carry elsewhere.")],
+    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="A calibration's file or a name in the catalogue; this machine if not given.")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, tf32 or bfloat16.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
+    step: Annotated[str, typer.Option(help="auto, plain, flat or graph.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="How many workers.")] = 1,
+    strategy: Annotated[str | None, typer.Option(help="How they work together, as for train.")] = None,
+    link: Annotated[str | None, typer.Option(help="Between workers: a name in the catalogue.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Predict an iteration's time, layer by layer, with an interval."""
+    from paceline.record import dump
+    from paceline.workload import parse_settings, resolve
+
+    check_json(json)
+    if workers > 1 and strategy is None:
+        raise InputError(f"--workers {workers} needs a --strategy, as --strategy sync")
+    console = console_for(json)
+    flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
+    given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings or [])
+    if workload.endswith(".json") or (Path(workload) / "measurement.json").is_file():
+        made = _carried(Path(workload), given, device)
+    else:
+        from paceline.cost.predicting import predict as run
+
+        made = run(resolve(workload, given), device, step=step)
+    show(made, console)
+    if workers > 1:
+        assert strategy is not None
+        _show_workers(made, workers, strategy, link, console)
+    hand_over(dump(made), json)
+
+
+def _carried(path: Path, given: Mapping[str, object], device: str | None) -> Prediction:
+    from paceline.cost.carried import carry
+    from paceline.measure.measurement import Measurement
+    from paceline.record import load
+
+    found = load(path / "measurement.json" if path.is_dir() else path)
+    if not isinstance(found, Measurement):
+        raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a measurement")
+    others = set(given) - {"batch"}
+    if others:
+        raise InputError(f"a measurement can be carried to another batch or device, not to another {min(others)}")
+    batch = given.get("batch", found.batch)
+    return carry([found], batch=int(str(batch)), device=device)
+
+
+def show(made: Prediction, console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("layer", "kind"):
+        table.add_column(heading)
+    for heading in ("forward", "backward", "update", "share", "interval"):
+        table.add_column(heading, justify="right")
+    shown = sorted(made.layers, key=lambda layer: -layer.total_s)[:20]
+    for layer in made.layers:
+        if layer in shown and layer.total_s > 0:
+            table.add_row(
+                layer.name, layer.kind, _time(layer.forward_s), _time(layer.backward_s), _time(layer.update_s),
+                f"{layer.total_s / made.iteration_s:.1%}", f"{_time(layer.low_s)} to {_time(layer.high_s)}",
+            )  # fmt: skip
+    console.print(table)
+    parts = ", ".join(f"{name} {took / made.iteration_s:.0%}" for name, took in made.parts_s.items() if took > 0)
+    threads = f", {made.threads} thread{'s' * (made.threads != 1)}" if made.threads else ""
+    lines = [
+        f"{made.name} at batch {made.batch} on {made.device} ({made.basis}), "
+        f"step {made.step}, {made.precision}{threads}",
+        f"an iteration: {_time(made.iteration_s)} ({_time(made.low_s)} to {_time(made.high_s)}, nine times in ten), "
+        f"{made.samples_per_s:,.0f} samples/s",
+        f"of it: {parts}",
+    ]
+    if made.samples:
+        lines.append(f"an epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
+    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB; plain roofline would say {_time(made.roofline_s)}")
+    if made.unknown:
+        lines.append(f"never seen: {', '.join(made.unknown)}; taken for a pass over their elements, interval widened")
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _show_workers(made: Prediction, workers: int, strategy: str, link: str | None, console: Console) -> None:
+    from paceline.cluster import Device, DeviceCount, Machine, find_link
+    from paceline.simulate.on_cluster import simulate_on
+    from paceline.strategy.strategy import preset
+
+    network = find_link(link) if link is not None else None
+    if network is None:
+        raise InputError("several workers need a --link between them, as --link 10GbE; see paceline catalogue links")
+    device = Device(made.device, "cpu" if made.threads else "gpu")
+    machine = Machine(f"one {made.device}", (DeviceCount(device),), network=network)
+    found = simulate_on(made, machine, workers, preset(strategy), network=network)
+    console.print(
+        f"{workers} workers, {strategy}, over {network.name}: a step {_time(found.step_s)}, an epoch "
+        f"{_time(found.epoch_s)}, {found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; "
+        f"bound by {found.bound}",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{1e6 * seconds:.1f} µs"
+    if seconds < 1.0:
+        return f"{1e3 * seconds:.2f} ms"
+    return f"{seconds:.2f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,50 @@
+"""`paceline report`: one page about everything that is saved in directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, complain, console_for, hand_over
+
+if TYPE_CHECKING:
+    from paceline.report.writing import Written
+
+EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html --figures figures"
+
+
+def report(
+    places: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories or files with saved records.")],
+    out: Annotated[Path, typer.Option(help="The page, or a directory for report.html.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="What the page is called.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Directory for the figures as PNG and SVG.")] = None,
+    price: Annotated[float | None, typer.Option(help="Of a machine an hour: shows what the runs cost.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Write one self-contained page: the answer, figures that can be explored, and a table of every run."""
+    from paceline.report import report as write
+
+    check_json(json)
+    written = write(places, out, title=title, figures=figures, price=price)
+    for skipped in written.skipped:
+        complain(f"skipped {skipped.place}: {skipped.reason}")
+    console = console_for(json)
+    console.print(_counted(written), markup=False)
+    console.print(f"report: {written.path} ({written.size_bytes / 1e6:.1f} MB)", markup=False)
+    if written.figures:
+        console.print(f"figures: {figures} ({len(written.figures)} files)", markup=False)
+    content = {
+        "report": str(written.path), "size_bytes": written.size_bytes, "counts": written.counts,
+        "skipped": [{"place": s.place, "reason": s.reason} for s in written.skipped],
+        "figures": [str(path) for path in written.figures],
+    }  # fmt: skip
+    hand_over(content, json)
+
+
+def _counted(written: Written) -> str:
+    said = [f"{many:,} {what if many != 1 else what.removesuffix('s')}" for what, many in written.counts.items()]
+    if written.skipped:
+        said.append(f"{len(written.skipped):,} skipped")
+    return ", ".join(said)

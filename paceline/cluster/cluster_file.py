@@ -1,0 +1,80 @@
+"""Reads cluster.toml: the machines one has, or can rent, and the links between them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paceline.cluster import catalogue, checks
+from paceline.cluster.cluster import Cluster, MachineCount
+from paceline.cluster.device import Device, device_from_table
+from paceline.cluster.link import Link, link_from_table
+from paceline.cluster.machine import Machine
+from paceline.cluster.machine_table import KEYS, link_given, machine_from_table
+from paceline.errors import InputError
+
+Named = TypeVar("Named", Device, Link)
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """The cluster that a file describes. Every error names the file and the key."""
+    path = Path(path)
+    try:
+        return cluster_from_table(_read(path), path.stem)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError("there is no such file") from None
+    except OSError as error:
+        raise InputError(f"it cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"it is not valid TOML, or was cut short: {error}") from error
+
+
+def cluster_from_table(table: Mapping[str, Any], name: str = "cluster") -> Cluster:
+    """Devices and links of the table's own go before those of the catalogue."""
+    checks.known_keys("the file", table, ("name", "network", "machines", "devices", "links"))
+    devices = {**catalogue.device_names(), **_own(table, "devices", device_from_table)}
+    links = {**catalogue.link_names(), **_own(table, "links", link_from_table)}
+    network = link_given(table["network"], "network", links) if "network" in table else None
+    given = table.get("machines", [])
+    if not isinstance(given, list) or not given:
+        raise InputError("it has no machines: write at least one [[machines]]")
+    machines = [_machine(one, i, devices, links) for i, one in enumerate(given)]
+    for each in machines:
+        if each.machine.count("gpu"):
+            each.machine.link("host_device")
+    return Cluster(table.get("name", name), tuple(machines), network)
+
+
+def _own(table: Mapping[str, Any], key: str, make: Callable[[Mapping[str, Any], str], Named]) -> dict[str, Named]:
+    """What the file itself describes, as [devices.NAME] and [links.NAME]."""
+    made = {}
+    for name, one in checks.a_table(key, table.get(key, {})).items():
+        where = f"{key}.{name}"
+        made[checks.plain(name)] = make({"name": name, **checks.a_table(where, one)}, where)
+    return made
+
+
+def _machine(given: object, position: int, devices: Mapping[str, Device], links: Mapping[str, Link]) -> MachineCount:
+    where = f"machines[{position}]"
+    table = dict(checks.a_table(where, given))
+    if isinstance(table.get("name"), str):
+        where = f"machines.{table['name']}"
+    checks.known_keys(where, table, (*KEYS, "count", "like"))
+    count, like_name = table.pop("count", 1), table.pop("like", None)
+    checks.whole(f"{where}.count", count)
+    like: Machine | None = None
+    if like_name is not None:
+        like = checks.find("machine", like_name, catalogue.machine_names(), f"{where}.like")
+    else:
+        table.setdefault("name", f"machine {position + 1}")
+    return MachineCount(machine_from_table(table, where, devices, links, like), count)

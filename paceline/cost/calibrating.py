@@ -1,0 +1,173 @@
+"""Calibrates this machine: short trials of operations in random order, a probe beside each; a few small networks."""
+
+from __future__ import annotations
+
+import platform
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from statistics import median, quantiles
+
+import torch
+
+from paceline.cost.calibration import Calibration, Habits, TrialSet, habit_of
+from paceline.cost.curve import Curve, Trial
+from paceline.cost.drawing import TRIALS, Limits, draw
+from paceline.cost.habits import Seen, learn
+from paceline.cost.model import Costed, CostModel, model_for
+from paceline.cost.reading_workload import DataShape, as_written_out, is_chain, read_workload
+from paceline.cost.reference_networks import BATCHES, DATA
+from paceline.cost.timing import Stopwatch, Timed
+from paceline.cost.trials import calls_of
+from paceline.measure.links import measure_links
+from paceline.measure.measuring import measure
+from paceline.measure.rates import device_rates
+from paceline.step.placement import available_cores, choose_device, device_name, free_memory_bytes, set_number_formats
+from paceline.workload import Workload
+
+LIMITS = {"cpu": Limits(3e9, 2.0**24), "cuda": Limits(1e12, 2.0**28)}
+QUICK_SHARE = 0.15
+REFERENCE_ITERATIONS = 60
+
+Watch = Callable[[float], None]
+
+
+def calibrate(
+    device: str = "auto",
+    *,
+    precisions: Sequence[str] = ("float32",),
+    quick: bool = False,
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> Calibration:
+    """`watch` is told the share that is done. `quick` tries a seventh of the sizes: rougher, in a tenth of the time."""
+    place, _ = choose_device(device)
+    threads = [0] if place.type == "cuda" else sorted({1, available_cores()})
+    rounds = [(precision, count) for precision in precisions for count in threads]
+    before = torch.get_num_threads()
+    sets, probes = [], []
+    try:
+        for number, (precision, count) in enumerate(rounds):
+            told = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
+            found, seen = _trials(place, precision, count, quick, seed, told)
+            sets.append(found)
+            probes += seen
+    finally:
+        torch.set_num_threads(before)
+    rates = device_rates(place)
+    spread = quantiles(probes, n=10) if len(probes) > 1 else [probes[0]] * 9
+    made = Calibration(
+        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, median(probes),
+        (spread[8] - spread[0]) / median(probes), cores=available_cores(),
+        memory_bytes=free_memory_bytes(place),
+    )  # fmt: skip
+    made = replace(made, sets=tuple(_fitted(made, each) for each in made.sets))
+    habits = _habits(made, place, _share(watch, 0.85, 0.13))
+    links = measure_links(place).links
+    if watch is not None:
+        watch(1.0)
+    return replace(
+        made, habits=habits, links=links,
+        conditions={
+            "torch": torch.__version__, "python": platform.python_version(), "quick": str(quick).lower(),
+            "trials": str(sum(len(each.trials) for each in made.sets)), "residual": f"{_residual(made):.4f}",
+        },
+    )  # fmt: skip
+
+
+def _share(watch: Watch | None, start: float, width: float) -> Watch:
+    return (lambda done: watch(start + width * done)) if watch is not None else (lambda done: None)
+
+
+def _trials(
+    place: torch.device, precision: str, threads: int, quick: bool, seed: int, watch: Watch
+) -> tuple[TrialSet, list[float]]:
+    if threads:
+        torch.set_num_threads(threads)
+    set_number_formats(Workload(precision=precision), place)
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    chance = random.Random(seed)
+    share = QUICK_SHARE if quick else 1.0
+    plan = [kind for kind, count in TRIALS.items() for _ in range(max(6, round(share * count)))]
+    chance.shuffle(plan)
+    stopwatch = Stopwatch(place)
+    timed: list[tuple[str, tuple[int, ...], Timed]] = []
+    for number, kind in enumerate(plan):
+        sizes = draw(kind, chance, LIMITS[place.type])
+        with torch.cuda.stream(stopwatch.stream) if stopwatch.stream is not None else nullcontext():
+            try:
+                calls = calls_of(kind, sizes, place, dtype)
+            except (RuntimeError, NotImplementedError):
+                continue  # this device has no such operation in this precision, or no room for it
+        for family, call in calls.items():
+            try:
+                timed.append((family, sizes, stopwatch.time(call)))
+            except (RuntimeError, NotImplementedError):
+                continue
+        del calls
+        if place.type == "cuda" and number % 20 == 0:
+            torch.cuda.empty_cache()
+        watch(number / len(plan))
+    usual, called_s = median(stopwatch.probe.seen), _cost_of_calling_backward_s(stopwatch)
+    trials = [
+        Trial(family, sizes, _own_s(family, time, called_s) * usual / time.probe_s, time.host_s)
+        for family, sizes, time in timed
+    ]
+    return TrialSet(precision, threads, tuple(trials)), stopwatch.probe.seen
+
+
+def _cost_of_calling_backward_s(stopwatch: Stopwatch) -> float:
+    """Of starting a backward pass that has nothing to do; a network starts one for all of its layers."""
+    if stopwatch.stream is not None:
+        return 0.0  # captured, it costs nothing
+    x = torch.ones(1, requires_grad=True)
+    output, gradient = x.view(1), torch.ones(1)
+    return stopwatch.time(lambda: torch.autograd.grad(output, [x], gradient, retain_graph=True)).seconds
+
+
+def _own_s(family: str, timed: Timed, called_s: float) -> float:
+    through_autograd = family.endswith(("_backward", "_weight"))
+    direct = family in ("threshold_backward", "tanh_backward", "gelu_backward")
+    return max(0.2 * timed.seconds, timed.seconds - called_s) if through_autograd and not direct else timed.seconds
+
+
+def _fitted(calibration: Calibration, trials: TrialSet) -> TrialSet:
+    return replace(trials, shapes=CostModel(calibration, trials.precision, trials.threads).shapes())
+
+
+def _residual(calibration: Calibration) -> float:
+    """What a fit to four fifths of the trials is off by on the last fifth, in the median."""
+    missed = []
+    for trials in calibration.sets:
+        for family, shape in trials.shapes.items():
+            own = [trial for trial in trials.trials if trial.family == family]
+            if len(own) < 10:
+                continue
+            left_out = own[::5]
+            curve = Curve(family, [trial for number, trial in enumerate(own) if number % 5], shape)
+            guesses = curve.guesses([trial.sizes for trial in left_out])
+            missed += [abs(g.seconds / t.seconds - 1.0) for g, t in zip(guesses, left_out, strict=True)]
+    return median(missed) if missed else float("nan")
+
+
+def _habits(calibration: Calibration, place: torch.device, watch: Watch) -> dict[str, Habits]:
+    """By step kind, from the reference networks."""
+    steps = ("graph", "flat") if place.type == "cuda" else ("flat",)
+    jobs = [(name, batch, step) for step in steps for name, batches in BATCHES.items() for batch in batches]
+    seen: dict[str, list[Seen]] = {}
+    for number, (name, batch, step) in enumerate(jobs):
+        workload = Workload(f"paceline.cost.reference_networks:{name}", DATA, batch=batch, device=str(place))
+        found = measure(workload, iterations=REFERENCE_ITERATIONS, step=step)
+        costed, kind = costed_as_run(calibration, workload, DataShape("image", (3, 40, 40), 10, 2048), found.step)
+        seen.setdefault(kind, []).append(Seen(found, costed))
+        watch(number / len(jobs))
+    return {kind: learn(networks, place.type == "cuda") for kind, networks in seen.items()}
+
+
+def costed_as_run(calibration: Calibration, workload: Workload, data: DataShape, step: str) -> tuple[list[Costed], str]:
+    """The operations that `step` makes of a workload, with what they take alone, and its habits' name."""
+    shape = read_workload(workload, data)
+    chain = step in ("flat", "graph") and is_chain(shape)
+    operations = as_written_out(shape.operations, calibration.device == "cuda") if chain else list(shape.operations)
+    return model_for(calibration, workload, shape).cost(operations), habit_of(step, chain)

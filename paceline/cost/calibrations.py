@@ -1,0 +1,47 @@
+"""Where calibrations are kept: this machine's beside its data, and a few that come with Paceline."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from paceline import record
+from paceline.cost.calibration import Calibration
+from paceline.data.cache import cache_folder
+from paceline.errors import InputError
+from paceline.step.placement import choose_device, device_name
+
+
+def place_of(name: str) -> Path:
+    """Of the calibration of a device of this name, made on this machine."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return cache_folder() / "calibrations" / f"{plain}.json"
+
+
+def load_calibration(path: Path) -> Calibration:
+    found = record.load(path)
+    if not isinstance(found, Calibration):
+        raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a calibration")
+    return found
+
+
+def calibration_here(device: str = "auto") -> Calibration:
+    name = device_name(choose_device(device)[0])
+    path = place_of(name)
+    if not path.exists():
+        raise InputError(f"{name} has no calibration yet: run paceline calibrate, or give --device FILE or NAME")
+    return load_calibration(path)
+
+
+@functools.cache
+def bundled() -> dict[str, Calibration]:
+    """By the catalogue's name of the device."""
+    folder = files("paceline") / "catalogue" / "calibrations"
+    found = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if folder.is_dir() else ():
+        if entry.name.endswith(".json"):
+            made = load_calibration(Path(str(entry)))
+            found[made.conditions.get("catalogue name", made.device_name)] = made
+    return found

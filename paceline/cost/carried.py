@@ -1,0 +1,146 @@
+"""Carries measurements of a network to a batch or a device they were not taken on.
+
+Measured at two batches or more, time is a straight line in the batch between and around them: what a batch costs
+and what a sample costs. Measured at one, the cost model says by what factor each layer changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp, log
+
+from paceline.cluster import Device
+from paceline.cost.calibration import Calibration
+from paceline.cost.iteration import LEAST_DEVIATION, NINE_IN_TEN
+from paceline.cost.predicting import predict
+from paceline.cost.prediction import LayerPrediction, Prediction
+from paceline.errors import InputError
+from paceline.measure.measurement import LayerTime, Measurement
+from paceline.workload import Workload
+
+BY_LINE = 0.04
+"""How far off a line through two batches is, as a standard deviation of the logarithm, for each doubling beyond."""
+BY_FACTOR = 0.06
+
+
+def carry(
+    measurements: Sequence[Measurement], *, batch: int, device: Device | Calibration | str | None = None
+) -> Prediction:
+    """`measurements` are of one network and step, at one or more batches."""
+    nearest = min(measurements, key=lambda each: abs(log(each.batch / batch)))
+    if any(each.name != nearest.name or each.step != nearest.step for each in measurements):
+        raise InputError("measurements to be carried should be of one network and one kind of step")
+    if device is None and batch == nearest.batch:
+        return _as_measured(nearest)
+    others = [each for each in measurements if each.batch != nearest.batch]
+    if device is None and others:
+        second = min(others, key=lambda each: abs(log(each.batch / batch)))
+        return _by_line(nearest, second, batch)
+    return _by_factor(nearest, batch, device)
+
+
+def _as_measured(found: Measurement) -> Prediction:
+    both = [layer.forward_s.median_s + layer.backward_s.median_s for layer in found.layers]
+    layers = tuple(
+        LayerPrediction(
+            layer.name, layer.kind, layer.forward_s.median_s, layer.backward_s.median_s, layer.update_s.median_s,
+            took * 0.95, took * 1.05, 3.0 * layer.flops,
+        )
+        for layer, took in zip(found.layers, both, strict=True)
+    )  # fmt: skip
+    return Prediction(
+        found.name, found.batch, found.device_name, found.step, found.conditions.get("precision", "float32"),
+        int(found.conditions.get("threads", "0")) if found.device == "cpu" else 0,
+        found.iteration_s.median_s, found.iteration_s.p10_s, found.iteration_s.p90_s, dict(found.parts_s), layers,
+        roofline_s=_roofline_s(found), memory_bytes=found.peak_memory_bytes,
+        parameter_bytes=4 * sum(layer.parameters for layer in found.layers), samples=0, basis="measured",
+        conditions=dict(found.conditions),
+    )  # fmt: skip
+
+
+def _roofline_s(found: Measurement) -> float:
+    return sum(max(3 * x.flops / found.device_flops, 3.0 * x.bytes / found.device_bytes) for x in found.layers)
+
+
+def _by_line(nearest: Measurement, second: Measurement, batch: int) -> Prediction:
+    at, width = float(batch), float(second.batch - nearest.batch)
+
+    def line(here: float, there: float) -> float:
+        return max(here + (there - here) * (at - nearest.batch) / width, 0.2 * here * min(1.0, at / nearest.batch))
+
+    start = _as_measured(nearest)
+    rows = {layer.name: layer for layer in second.layers}
+    layers = tuple(_layer_by_line(layer, rows.get(layer.name), line) for layer in nearest.layers)
+    parts = {name: line(took, second.parts_s.get(name, took)) for name, took in nearest.parts_s.items()}
+    whole = line(nearest.iteration_s.median_s, second.iteration_s.median_s)
+    scale = whole / sum(parts.values())
+    beyond = max(0.0, abs(log(batch / nearest.batch, 2)) - 1.0)
+    span = exp(NINE_IN_TEN * max(LEAST_DEVIATION, BY_LINE * (1.0 + beyond)))
+    memory = line(nearest.peak_memory_bytes, second.peak_memory_bytes)
+    return replace(
+        start, batch=batch, iteration_s=whole, low_s=whole / span, high_s=whole * span, layers=layers,
+        parts_s={name: took * scale for name, took in parts.items()}, memory_bytes=int(memory),
+        roofline_s=start.roofline_s * batch / nearest.batch,
+        basis=f"measured at batch {nearest.batch} and {second.batch}",
+    )  # fmt: skip
+
+
+def _layer_by_line(here: LayerTime, there: LayerTime | None, line: object) -> LayerPrediction:
+    assert callable(line)
+    other = there or here
+    forward = line(here.forward_s.median_s, other.forward_s.median_s)
+    backward = line(here.backward_s.median_s, other.backward_s.median_s)
+    both = forward + backward
+    flops = 3.0 * line(here.flops, other.flops)
+    update = here.update_s.median_s
+    return LayerPrediction(here.name, here.kind, forward, backward, update, both * 0.85, both * 1.18, flops)
+
+
+def _by_factor(found: Measurement, batch: int, device: Device | Calibration | str | None) -> Prediction:
+    """The model predicts the measured case and the wanted one; their ratio carries the measurement over."""
+    workload = _workload_of(found)
+    before = predict(workload, step=found.step)
+    after = predict(replace(workload, batch=batch), device, step=found.step if device is None else "auto")
+    measured = {layer.name: layer for layer in found.layers}
+    then = {layer.name: layer for layer in before.layers}
+    layers = []
+    for layer in after.layers:
+        known, modelled = measured.get(layer.name), then.get(layer.name)
+        if known is None or modelled is None:
+            layers.append(layer)
+            continue
+        forward = _scaled(layer.forward_s, known.forward_s.median_s, modelled.forward_s)
+        backward = _scaled(layer.backward_s, known.backward_s.median_s, modelled.backward_s)
+        both, old = forward + backward, max(layer.forward_s + layer.backward_s, 1e-12)
+        layers.append(
+            replace(
+                layer, forward_s=forward, backward_s=backward,
+                low_s=layer.low_s * both / old, high_s=layer.high_s * both / old,
+            )
+        )  # fmt: skip
+    ratio = found.iteration_s.median_s / before.iteration_s
+    span = exp(NINE_IN_TEN * BY_FACTOR) if device is None else (after.high_s / after.iteration_s)
+    whole = after.iteration_s * ratio
+    return replace(
+        after, iteration_s=whole, low_s=whole / span, high_s=whole * span, layers=tuple(layers),
+        parts_s={name: took * ratio for name, took in after.parts_s.items()},
+        basis=f"measured at batch {found.batch} on {found.device_name}; {after.basis}",
+    )  # fmt: skip
+
+
+def _scaled(wanted: float, measured: float, modelled: float) -> float:
+    return wanted * measured / modelled if modelled > 0 and measured > 0 else wanted
+
+
+def _workload_of(found: Measurement) -> Workload:
+    data = found.conditions.get("data")
+    if data is None:
+        raise InputError(
+            "this measurement was taken in a loop of one's own, of which the data are not known: measure it at two "
+            "batches, or give the network as module:function"
+        )
+    return Workload(
+        network=found.name, data=data, batch=found.batch, optimizer=found.conditions.get("optimizer", "sgd"),
+        precision=found.conditions.get("precision", "float32"),
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""What a family of operations takes on a device: a roofline fitted to trials, and what it misses, interpolated.
+
+The roofline alone (a fixed cost, arithmetic and memory at fitted rates) knows how time grows where nothing was
+tried. What it misses depends on sizes in ways nobody writes down, which library chose which algorithm; trials near
+by know that, so a Gaussian process carries it over, and says how sure it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+from paceline.cost.families import FAMILIES, Sizes
+
+Array = npt.NDArray[np.float64]
+
+LEAST_TRIALS = 6
+MOST_TRIALS = 1000
+FITTED_TRIALS = 200
+"""How smooth a curve is can be told from some of its trials; that part takes the cube of their number."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An operation that was timed."""
+
+    family: str
+    sizes: Sizes
+    seconds: float
+    host_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Of the logarithm of seconds: where it is, and how far off that may be (one standard deviation)."""
+
+    seconds: float
+    deviation: float
+
+
+class Roofline:
+    """A fixed cost, arithmetic at one rate and memory at another, as fit the trials best in relative terms."""
+
+    def __init__(self, work: Array, seconds: Array) -> None:
+        columns = np.column_stack([np.ones(len(work)), work])
+        self.costs, _ = nnls(columns / seconds[:, None], np.ones(len(seconds)))
+        if not self.costs.any():
+            self.costs = np.array([float(np.median(seconds)), 0.0, 0.0])
+
+    def seconds(self, work: Array) -> Array:
+        found: Array = np.maximum(np.column_stack([np.ones(len(work)), work]) @ self.costs, 1e-9)
+        return found
+
+
+class Curve:
+    """`shape` are the numbers of a fit made before on the same trials; finding them again takes its time."""
+
+    def __init__(self, family: str, trials: Sequence[Trial], shape: Sequence[float] = ()) -> None:
+        self.family = FAMILIES[family]
+        self.trials = tuple(trials)[:MOST_TRIALS]
+        sizes = [trial.sizes for trial in self.trials]
+        seconds = np.array([trial.seconds for trial in self.trials])
+        self.roofline = Roofline(self._work(sizes), seconds)
+        missed = np.log(seconds) - np.log(self.roofline.seconds(self._work(sizes)))
+        features = self._features(sizes)
+        self._center, self._width = features.mean(0), np.maximum(features.std(0), 0.5)
+        self._deviation = float(np.std(missed)) or 0.05
+        self._process = None
+        if len(self.trials) >= LEAST_TRIALS:
+            self._process = _process(self._scaled(features), missed, self._deviation, shape)
+
+    @property
+    def shape(self) -> tuple[float, ...]:
+        return () if self._process is None else tuple(float(v) for v in self._process.kernel_.theta)
+
+    def guesses(self, sizes: Sequence[Sizes]) -> list[Guess]:
+        rough = self.roofline.seconds(self._work(sizes))
+        if self._process is None:
+            return [Guess(float(s), max(0.3, self._deviation)) for s in rough]
+        missed, deviation = self._process.predict(self._scaled(self._features(sizes)), return_std=True)
+        return [Guess(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
+
+    def _work(self, sizes: Sequence[Sizes]) -> Array:
+        return np.array([self.family.work_of(s) for s in sizes], dtype=float).reshape(len(sizes), 2)
+
+    def _features(self, sizes: Sequence[Sizes]) -> Array:
+        work = np.log2(np.maximum(self._work(sizes), 1.0))
+        return np.column_stack([np.array([self.family.features_of(s) for s in sizes], dtype=float), work])
+
+    def _scaled(self, features: Array) -> Array:
+        scaled: Array = (features - self._center) / self._width
+        return scaled
+
+
+def _process(features: Array, missed: Array, deviation: float, shape: Sequence[float]) -> "GaussianProcessRegressor":  # type: ignore[name-defined]  # noqa: F821, UP037
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    smooth = Matern(length_scale=np.full(features.shape[1], 2.0), length_scale_bounds=(0.3, 30.0), nu=1.5)
+    kernel = ConstantKernel(deviation**2, (1e-4, 10.0)) * smooth + WhiteKernel((0.3 * deviation) ** 2, (1e-5, 0.5))
+    known = len(shape) == len(kernel.theta)
+    if known:
+        kernel = kernel.clone_with_theta(np.array(shape))
+    if not known:
+        some = np.random.default_rng(0).permutation(len(missed))[:FITTED_TRIALS]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted = GaussianProcessRegressor(kernel, random_state=0).fit(features[some], missed[some])
+        kernel = fitted.kernel_
+    return GaussianProcessRegressor(kernel, optimizer=None).fit(features, missed)

@@ -1,0 +1,148 @@
+"""Families of operations that take their time in the same way, and how much work each has to do.
+
+An operation is a family and a few sizes. Two operations of one family and equal sizes take equally long on one
+device, whichever network they come from; that is what makes a network predictable that was never measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log2, prod
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """`fields` name the sizes; `work` gives arithmetic and elements moved, for a roofline."""
+
+    name: str
+    fields: tuple[str, ...]
+    work: Callable[..., tuple[float, float]]
+    features: Callable[..., tuple[float, ...]] | None = None
+    """What time depends on, as powers of two; the sizes themselves if not given."""
+
+    def work_of(self, sizes: Sizes) -> tuple[float, float]:
+        return self.work(*sizes)
+
+    def features_of(self, sizes: Sizes) -> tuple[float, ...]:
+        if self.features is not None:
+            return self.features(*sizes)
+        return tuple(log2(max(size, 1)) for size in sizes)
+
+
+def _matmul(batch: int, m: int, n: int, k: int, layout: int, bias: int) -> tuple[float, float]:
+    return 2.0 * batch * m * n * k, float(batch * (m * k + k * n + m * n))
+
+
+def _matmul_features(batch: int, m: int, n: int, k: int, layout: int, bias: int) -> tuple[float, ...]:
+    shape = (log2(batch), log2(m), log2(n), log2(k))
+    return (*shape, 2.0 * (layout == 1), 2.0 * (layout == 2), float(bias), _evenness(n), _evenness(k))
+
+
+def _convolution(passes: int) -> Callable[..., tuple[float, float]]:
+    """`passes`: how many products of the forward pass's size; backward makes one for the weights, one for the input."""
+
+    def work(
+        n: int, c: int, h: int, w: int, k: int, r: int, s: int, p: int, q: int, groups: int, bias: int
+    ) -> tuple[float, float]:
+        moved = n * c * h * w + k * (c // groups) * r * s + n * k * p * q
+        return 2.0 * passes * n * k * p * q * (c // groups) * r * s, float(passes * moved)
+
+    return work
+
+
+def _convolution_features(
+    n: int, c: int, h: int, w: int, k: int, r: int, s: int, p: int, q: int, groups: int, bias: int
+) -> tuple[float, ...]:
+    stride = max(1.0, h / p)
+    channels = c // groups, k // groups
+    shape = (log2(n), log2(p * q), *map(log2, channels), log2(groups), float(bias), *map(_evenness, channels))
+    # Which algorithm a library takes depends on the window, by cases: one is no guide to another.
+    cases = (r * s == 1, r * s == 9, 9 < r * s <= 49, stride > 1.5, groups > 1)
+    return (*shape, log2(r * s), *(APART * case for case in cases))
+
+
+APART = 4.0
+"""Between cases, in powers of two."""
+
+
+def _evenness(size: int) -> float:
+    """How often two divides it: libraries have fast ways for multiples of 8 or 16, and slow ones for what is left."""
+    return min(4.0, log2(size & -size))
+
+
+def _moved(reads: float, operations: float = 1.0) -> Callable[..., tuple[float, float]]:
+    """So many elements are moved for each one, with so many operations."""
+    return lambda *sizes: (operations * prod(sizes), reads * prod(sizes))
+
+
+def _pool(planes: int, h: int, w: int, p: int, q: int, window: int) -> tuple[float, float]:
+    return float(planes * p * q * window), float(planes * (h * w + 2 * p * q))
+
+
+def _pool_features(planes: int, h: int, w: int, p: int, q: int, window: int) -> tuple[float, ...]:
+    return log2(planes), log2(h * w), log2(p * q), log2(window)
+
+
+def _lookup(rows: int, width: int, vocabulary: int) -> tuple[float, float]:
+    return float(rows * width), 2.0 * rows * width
+
+
+def _lookup_backward(rows: int, width: int, vocabulary: int) -> tuple[float, float]:
+    return float(rows * width), 2.0 * rows * width + vocabulary * width
+
+
+def _recurrent(passes: int) -> Callable[..., tuple[float, float]]:
+    def work(steps: int, batch: int, inputs: int, hidden: int) -> tuple[float, float]:
+        weights = 4 * hidden * (inputs + hidden)
+        return 2.0 * passes * steps * batch * weights, float(passes * steps * (weights + 6 * batch * hidden))
+
+    return work
+
+
+def _attention(passes: float) -> Callable[..., tuple[float, float]]:
+    def work(heads: int, queries: int, keys: int, width: int) -> tuple[float, float]:
+        return passes * 4.0 * heads * queries * keys * width, passes * 2.0 * heads * (queries + keys) * width
+
+    return work
+
+
+_CONVOLUTION = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "groups", "bias")
+_POOL = ("planes", "h", "w", "p", "q", "window")
+
+POINTWISE = {
+    # name: elements moved for each one written, operations
+    "add": (3.0, 1.0), "mul": (3.0, 1.0), "copy": (2.0, 0.0), "relu": (2.0, 1.0), "relu_": (2.0, 1.0),
+    "threshold_backward": (3.0, 1.0), "tanh": (2.0, 10.0), "tanh_backward": (3.0, 3.0), "sigmoid": (2.0, 10.0),
+    "gelu": (2.0, 15.0), "gelu_backward": (3.0, 20.0), "dropout": (3.0, 10.0),
+}  # fmt: skip
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("matmul", ("batch", "m", "n", "k", "layout", "bias"), _matmul, _matmul_features),
+        Family("convolution", _CONVOLUTION, _convolution(1), _convolution_features),
+        Family("convolution_backward", _CONVOLUTION, _convolution(2), _convolution_features),
+        Family("convolution_backward_weight", _CONVOLUTION, _convolution(1), _convolution_features),
+        Family("batch_norm", ("n", "c", "hw"), _moved(3.0, 8.0)),
+        Family("batch_norm_backward", ("n", "c", "hw"), _moved(5.0, 12.0)),
+        Family("layer_norm", ("rows", "width"), _moved(3.0, 8.0)),
+        Family("layer_norm_backward", ("rows", "width"), _moved(5.0, 12.0)),
+        Family("max_pool", _POOL, _pool, _pool_features),
+        Family("max_pool_backward", _POOL, _pool, _pool_features),
+        Family("average_pool", _POOL, _pool, _pool_features),
+        Family("average_pool_backward", _POOL, _pool, _pool_features),
+        Family("softmax", ("rows", "width"), _moved(3.0, 12.0)),
+        Family("softmax_backward", ("rows", "width"), _moved(4.0, 4.0)),
+        Family("reduce", ("outer", "reduced", "inner"), _moved(1.0, 1.0)),
+        Family("embedding", ("rows", "width", "vocabulary"), _lookup),
+        Family("embedding_backward", ("rows", "width", "vocabulary"), _lookup_backward),
+        Family("recurrent", ("steps", "batch", "inputs", "hidden"), _recurrent(1)),
+        Family("recurrent_backward", ("steps", "batch", "inputs", "hidden"), _recurrent(2)),
+        Family("attention", ("heads", "queries", "keys", "width"), _attention(1.0)),
+        Family("attention_backward", ("heads", "queries", "keys", "width"), _attention(2.5)),
+        *(Family(name, ("elements",), _moved(*work)) for name, work in POINTWISE.items()),
+    )
+}  # fmt: skip

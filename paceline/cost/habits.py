@@ -1,0 +1,133 @@
+"""Learns from measured networks what a step adds to its operations: the habits of a device and a step kind.
+
+An operation timed alone finds its data in the caches and is called in a tight loop. In a network other operations
+passed in between, modules are called, a backward pass is recorded. Each network that was measured tells how much
+that is, layer by layer; one network counts once however many layers it has, and few of them count less.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import fmean, median
+
+from paceline.cost.calibration import Habits
+from paceline.cost.model import Costed
+from paceline.measure.measurement import Measurement
+from paceline.measure.tape import SCORE
+
+SMALL_S = 30e-6
+"""Layers predicted to take less tell what calling one costs."""
+MOSTLY = 0.7
+"""A layer tells about a family if this much of its time is that family's."""
+LEAST_SPREAD = 0.05
+RARELY_SEEN = 0.25
+ENOUGH = 3
+"""In fewer networks than this a family counts as rarely seen, and is trusted less."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A network that was measured, and what its operations would take alone."""
+
+    measurement: Measurement
+    costed: Sequence[Costed]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One direction of one layer."""
+
+    network: str
+    direction: str
+    measured_s: float
+    alone_s: float
+    operations: int
+    family: str
+    """Its largest."""
+    share: float
+    """Of the time alone, that family's."""
+
+
+def learn(seen: Sequence[Seen], on_gpu: bool) -> Habits:
+    rows = [row for each in seen for row in _rows(each)]
+    extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
+    factors, spreads = _factors(rows, extra)
+    return Habits(
+        factors, spreads, extra["forward"], extra["backward"],
+        gap_s=_median(_idle(s) for s in seen) if on_gpu else 0.0,
+        launch_s=_launch_s(seen) if on_gpu else 0.0,
+        load_s=_median(s.measurement.parts_s.get("load", 0.0) for s in seen),
+        score_s=_median(_score(s.measurement) for s in seen),
+        loop_s=_median(s.measurement.parts_s.get("other", 0.0) for s in seen),
+        networks=tuple(sorted({f"{s.measurement.name} at {s.measurement.batch}" for s in seen})),
+    )  # fmt: skip
+
+
+def _median(values: Iterable[float]) -> float:
+    found = list(values)
+    return median(found) if found else 0.0
+
+
+def _score(measurement: Measurement) -> float:
+    return sum(layer.forward_s.median_s for layer in measurement.layers if layer.name == SCORE)
+
+
+def _idle(seen: Seen) -> float:
+    return seen.measurement.parts_s.get("idle", 0.0) / max(1, len(seen.costed))
+
+
+def _launch_s(seen: Sequence[Seen]) -> float:
+    """From networks in which the device waited for the host most of the time."""
+    bound = [s for s in seen if s.measurement.parts_s.get("idle", 0.0) > 0.3 * s.measurement.iteration_s.median_s]
+    return _median(s.measurement.iteration_s.median_s / max(1, len(s.costed)) for s in bound)
+
+
+def _rows(seen: Seen) -> list[_Row]:
+    alone: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for costed in seen.costed:
+        place = costed.operation.row, costed.operation.direction
+        alone[place][costed.operation.family] += costed.seconds
+        counts[place] += 1
+    rows = []
+    for layer in seen.measurement.layers:
+        for direction, spread in (("forward", layer.forward_s), ("backward", layer.backward_s)):
+            families = alone.get((layer.name, direction))
+            if families and spread.median_s > 0:
+                family, most = max(families.items(), key=lambda item: item[1])
+                whole = sum(families.values())
+                count, network = counts[layer.name, direction], seen.measurement.name
+                rows.append(_Row(network, direction, spread.median_s, whole, count, family, most / whole))
+    return rows
+
+
+def _extra_s(rows: Sequence[_Row]) -> dict[str, float]:
+    """What an operation costs above its own time, from layers that do next to nothing."""
+    extra = {}
+    for direction in ("forward", "backward"):
+        by_network: dict[str, list[float]] = defaultdict(list)
+        for row in rows:
+            if row.direction == direction and row.alone_s / row.operations < SMALL_S:
+                by_network[row.network].append((row.measured_s - row.alone_s) / row.operations)
+        extra[direction] = max(0.0, _median(median(found) for found in by_network.values()))
+    return extra
+
+
+def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    missed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        own = row.measured_s - row.operations * extra[row.direction]
+        if row.share >= MOSTLY and own > 0.3 * row.measured_s:
+            missed[row.family][row.network].append(log(own / row.alone_s))
+    factors, spreads = {}, {}
+    for family, networks in missed.items():
+        found = [median(values) for values in networks.values()]
+        # One network may be an exception, so few of them tell less.
+        factors[family] = exp(median(found) * (len(found) - 0.7) / (len(found) + 0.6))
+        left = [value - log(factors[family]) for values in networks.values() for value in values]
+        least = LEAST_SPREAD if len(found) >= ENOUGH else RARELY_SEEN
+        spreads[family] = max(least, sqrt(fmean(min(value * value, 1.0) for value in left)))
+    return factors, spreads

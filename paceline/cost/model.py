@@ -1,0 +1,108 @@
+"""The cost model of a device: from operations to seconds, each with how sure it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.cost.calibration import Calibration, TrialSet
+from paceline.cost.curve import Curve, Guess, Trial
+from paceline.cost.families import FAMILIES, Sizes
+from paceline.cost.operation import Operation
+from paceline.cost.reading import NetworkShape
+from paceline.errors import InputError
+from paceline.step.placement import ONE_THREAD_UP_TO_FLOPS
+from paceline.workload import Workload
+
+UNKNOWN_DEVIATION = 0.7
+"""Of an operation that no family covers: off by a factor of two either way is no surprise."""
+NEVER_TRIED_DEVIATION = 0.5
+
+
+@dataclass(frozen=True)
+class Costed:
+    operation: Operation
+    seconds: float
+    deviation: float
+    """Of the logarithm."""
+
+
+class CostModel:
+    """One device in one precision and with one number of threads."""
+
+    def __init__(self, calibration: Calibration, precision: str = "float32", threads: int = 0) -> None:
+        self.calibration = calibration
+        self.set = _chosen(calibration, precision, threads)
+        self._curves: dict[str, Curve] = {}
+        self._trials: dict[str, list[Trial]] = defaultdict(list)
+        for trial in self.set.trials:
+            self._trials[trial.family].append(trial)
+
+    def cost(self, operations: Sequence[Operation]) -> list[Costed]:
+        """In the order given."""
+        by_family: dict[str, list[int]] = defaultdict(list)
+        for number, operation in enumerate(operations):
+            by_family[operation.family].append(number)
+        costed: dict[int, Costed] = {}
+        for family, numbers in by_family.items():
+            for number, guess in zip(
+                numbers, self._guesses(family, [operations[n].sizes for n in numbers]), strict=True
+            ):
+                operation = operations[number]
+                deviation = guess.deviation if operation.known else max(guess.deviation, UNKNOWN_DEVIATION)
+                costed[number] = Costed(operation, guess.seconds, deviation)
+        return [costed[number] for number in range(len(operations))]
+
+    def seconds(self, family: str, sizes: Sizes) -> float:
+        return self._guesses(family, [sizes])[0].seconds
+
+    def _guesses(self, family: str, sizes: list[Sizes]) -> list[Guess]:
+        if family not in self._trials:
+            return [Guess(self._roofline_s(family, each), NEVER_TRIED_DEVIATION) for each in sizes]
+        if family not in self._curves:
+            self._curves[family] = Curve(family, self._trials[family], self.set.shapes.get(family, ()))
+        return self._curves[family].guesses(sizes)
+
+    def _roofline_s(self, family: str, sizes: Sizes) -> float:
+        flops, elements = FAMILIES[family].work_of(sizes)
+        return max(flops / self.calibration.peak_flops, 4.0 * elements / self.calibration.peak_bytes)
+
+    def shapes(self) -> dict[str, tuple[float, ...]]:
+        """Of all families' curves, fitted now where they were not before."""
+        for family, trials in self._trials.items():
+            if family not in self._curves:
+                self._curves[family] = Curve(family, trials, self.set.shapes.get(family, ()))
+        return {family: curve.shape for family, curve in self._curves.items()}
+
+
+def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
+    """The set of trials nearest to what is asked for."""
+    fitting = [found for found in calibration.sets if found.precision == precision]
+    if not fitting:
+        there = ", ".join(sorted({found.precision for found in calibration.sets}))
+        raise InputError(
+            f"{calibration.device_name} was calibrated for {there}, not for {precision}: "
+            f"run paceline calibrate --precision {precision}"
+        )
+    return min(fitting, key=lambda found: abs(found.threads - threads) if threads else -found.threads)
+
+
+def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape) -> CostModel:
+    """With the threads that a run would take."""
+    threads = 0
+    if calibration.device == "cpu":
+        forward = sum(o.flops for o in shape.operations if o.direction == "forward")
+        threads = workload.threads or (1 if forward <= ONE_THREAD_UP_TO_FLOPS else calibration.cores)
+    return _model(calibration, workload.precision, threads)
+
+
+_models: dict[tuple[int, str, int], tuple[Calibration, CostModel]] = {}
+
+
+def _model(calibration: Calibration, precision: str, threads: int) -> CostModel:
+    """Fitted curves are kept: a plan asks for the same ones many times."""
+    key = id(calibration), precision, threads
+    if key not in _models or _models[key][0] is not calibration:
+        _models[key] = calibration, CostModel(calibration, precision, threads)
+    return _models[key][1]

@@ -1,0 +1,109 @@
+"""Predicts an iteration of a workload on a device: one that was calibrated, or a relative of one."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+from paceline import record
+from paceline.cluster import Device, find_device
+from paceline.cost.calibration import Calibration, Habits, habit_of
+from paceline.cost.calibrations import calibration_here, load_calibration
+from paceline.cost.iteration import put_together
+from paceline.cost.memory import memory_bytes
+from paceline.cost.model import model_for
+from paceline.cost.prediction import Prediction
+from paceline.cost.reading import NetworkShape
+from paceline.cost.reading_workload import DataShape, as_written_out, data_shape_of, is_chain, read_workload
+from paceline.cost.relatives import calibration_for
+from paceline.errors import InputError
+from paceline.workload import Workload
+
+
+def predict(
+    workload: Workload,
+    device: Device | Calibration | str | None = None,
+    *,
+    step: str = "auto",
+    data: DataShape | None = None,
+    drift: float = 1.0,
+) -> Prediction:
+    """`device`: a calibration or its file, a device or its catalogue name; None for this machine, if calibrated.
+
+    `drift` is how much slower the machine is now than it was when calibrated, where that is known.
+    """
+    calibration, name, basis, wider = _resolved(device, workload)
+    data = data or data_shape_of(workload)
+    shape = _read(workload, data)
+    on_gpu = calibration.device == "cuda"
+    kind = _step_kind(step, on_gpu)
+    chain = kind in ("flat", "graph") and is_chain(shape)
+    model = model_for(calibration, workload, shape)
+    operations = as_written_out(shape.operations, on_gpu) if chain else list(shape.operations)
+    habits = _habits(calibration, kind, chain)
+    made = put_together(
+        model, habits, shape, model.cost(operations),
+        step="chain" if chain and not on_gpu else kind, optimizer=workload.optimizer,
+        sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, wider=wider,
+    )  # fmt: skip
+    return Prediction(
+        workload.network, workload.batch, name, kind, workload.precision, model.set.threads,
+        made.seconds, made.low_s, made.high_s, made.parts_s, made.layers,
+        roofline_s=roofline_s(shape, calibration), memory_bytes=memory_bytes(shape, workload, on_gpu),
+        parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis, unknown=shape.unknown,
+        conditions={"data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name},
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def _read_cached(key: str, data: DataShape) -> NetworkShape:
+    return read_workload(Workload(**json.loads(key)), data)
+
+
+def _read(workload: Workload, data: DataShape) -> NetworkShape:
+    """Reading a network again for each device of a catalogue would take most of the time."""
+    if ":" in workload.network:
+        return read_workload(workload, data)
+    plain = replace(workload, device="auto", precision="float32", threads=0, seed=0)
+    return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data)
+
+
+def _resolved(device: Device | Calibration | str | None, workload: Workload) -> tuple[Calibration, str, str, float]:
+    """Calibration, the device's name, what it is based on, and how much wider the interval gets by that."""
+    if isinstance(device, Calibration):
+        return device, device.device_name, "calibrated", 0.0
+    if device is None:
+        found = calibration_here(workload.device)
+        return found, found.device_name, "calibrated here", 0.0
+    if isinstance(device, str):
+        if Path(device).suffix == ".json" or Path(device).is_file():
+            found = load_calibration(Path(device))
+            return found, found.device_name, f"calibrated ({Path(device).name})", 0.0
+        device = find_device(device)
+    return calibration_for(device)
+
+
+def _step_kind(step: str, on_gpu: bool) -> str:
+    if step == "auto":
+        return "graph" if on_gpu else "flat"
+    if step == "compiled":
+        raise InputError("a compiled step cannot be predicted from its operations: measure it, or predict step flat")
+    if step == "graph" and not on_gpu:
+        raise InputError("step 'graph' needs a GPU: predict step flat on a CPU")
+    return step
+
+
+def _habits(calibration: Calibration, step: str, chain: bool) -> Habits:
+    known = calibration.habits
+    wanted = (habit_of(step, chain), step, "flat", "graph")
+    return next((known[name] for name in wanted if name in known), Habits())
+
+
+def roofline_s(shape: NetworkShape, calibration: Calibration) -> float:
+    """What everyone else would say: each operation at the device's best rates, nothing else."""
+    return sum(
+        max(o.flops / calibration.peak_flops, 4.0 * o.elements / calibration.peak_bytes) for o in shape.operations
+    )

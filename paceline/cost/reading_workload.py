@@ -1,0 +1,102 @@
+"""Reads a workload's network: the operations of one gradient at any batch, and of the step that would run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from paceline import data, networks, user_code
+from paceline.cost.operation import Operation
+from paceline.cost.reading import NetworkShape, read_network
+from paceline.data.dataset import Dataset
+from paceline.errors import NetworkError, WorkloadError
+from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
+from paceline.workload import Workload
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a prediction must know about data: no sample is read for it where that can be helped."""
+
+    kind: str
+    shape: tuple[int, ...]
+    classes: int
+    samples: int
+    target_shape: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(dataset: Dataset) -> DataShape:
+        text = dataset.kind == "text"
+        return DataShape(
+            dataset.kind, tuple(dataset.shape), len(dataset.classes), len(dataset.train),
+            tuple(dataset.shape) if text else (),
+        )  # fmt: skip
+
+
+def data_shape_of(workload: Workload) -> DataShape:
+    return DataShape.of(data.load(workload.data, find=user_code.find))
+
+
+def read_workload(workload: Workload, shape: DataShape) -> NetworkShape:
+    """One gradient of the workload's network at its batch, without memory for either."""
+    if workload.phases:
+        raise WorkloadError("a workload with phases of its own cannot be predicted from its shapes: measure it instead")
+    kind = torch.int64 if shape.kind == "text" else torch.float32
+    target = torch.int64 if shape.classes else torch.float32
+
+    def build() -> nn.Module:
+        if ":" in workload.network:
+            made = user_code.call(workload.network)
+            if not isinstance(made, nn.Module):
+                raise WorkloadError(f"{workload.network} returned a {type(made).__name__}, not an nn.Module")
+            return made
+        return networks.build(
+            workload.network, shape=shape.shape, classes=shape.classes, kind=shape.kind, dropout=workload.dropout,
+            activation=workload.activation, init="default", **workload.options,
+        )  # fmt: skip
+
+    def batch() -> tuple[Tensor, Tensor]:
+        x = torch.empty((workload.batch, *shape.shape), dtype=kind)
+        return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
+
+    def run(network: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        x, y = samples
+        loss = total_loss(LOSSES[workload.loss], network(x), y, auxiliary_weight(network))
+        return loss, [p for p in network.parameters() if p.requires_grad]
+
+    try:
+        return read_network(build, batch, run)
+    except (NetworkError, WorkloadError):
+        raise
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise NetworkError(f"{workload.network} cannot be read without running it: {first}") from error
+
+
+def is_chain(shape: NetworkShape) -> bool:
+    """Whether the flat step writes the gradient out: linear layers, activations and dropout in a row."""
+    kinds = [row.kind for row in shape.rows.values() if row.kind not in ("Sequential", "Flatten")]
+    allowed = {"Linear", "ReLU", "Tanh", "Sigmoid", "Dropout"}
+    rows = list(shape.rows.values())
+    return bool(kinds) and set(kinds) <= allowed and rows[0].kind == "Sequential" and kinds[-1] == "Linear"
+
+
+def as_written_out(operations: Sequence[Operation], on_gpu: bool) -> list[Operation]:
+    """The operations of a chain's own gradient: no loss is taken, and on a GPU biases go separately."""
+    written: list[Operation] = []
+    for operation in operations:
+        if operation.name in ("nll_loss_forward", "nll_loss_backward", "ones_like"):
+            continue
+        if on_gpu and operation.family == "matmul" and operation.sizes[-1]:
+            _, m, n, *_ = operation.sizes
+            written.append(replace(operation, sizes=(*operation.sizes[:-1], 0)))
+            written.append(replace(operation, family="add", sizes=(m * n,)))
+        elif on_gpu and operation.family == "reduce":
+            _, reduced, inner = operation.sizes
+            written.append(replace(operation, family="matmul", sizes=(1, inner, 1, reduced, 2, 0)))
+        else:
+            written.append(operation)
+    return written

@@ -1,0 +1,57 @@
+"""Devices that are refreshed over one bus, one after another, while they compute.
+
+With memory M, bandwidth B and N devices, a refresh takes M / B, all of them N * M / B. While a device computes, the bus
+serves the N - 1 others; what that takes longer than computing, the device idles:
+
+    idle = max(0, (N - 1) * M / B - compute),    useful = compute / (compute + idle)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from paceline.errors import InputError
+
+
+@dataclass(frozen=True)
+class SharedBus:
+    memory_bytes: float
+    """What is refreshed on each device in an iteration."""
+    bandwidth: float
+    """Bytes a second."""
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        for key in ("memory_bytes", "bandwidth"):
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{key}={value:g} should be above 0")
+        if isinstance(self.devices, bool) or not isinstance(self.devices, int) or self.devices < 1:
+            raise InputError(f"devices={self.devices!r} should be a whole number of at least 1")
+
+    @property
+    def refresh_s(self) -> float:
+        """Of one device."""
+        return self.memory_bytes / self.bandwidth
+
+    @property
+    def all_s(self) -> float:
+        """Of all devices, one after another."""
+        return self.devices * self.refresh_s
+
+    @property
+    def others_s(self) -> float:
+        """Of all devices but one."""
+        return (self.devices - 1) * self.refresh_s
+
+    def idle_s(self, compute_s: float) -> float:
+        """How long a device waits in an iteration, when transfers go on while it computes."""
+        if not (math.isfinite(compute_s) and compute_s >= 0):
+            raise InputError(f"compute_s={compute_s:g} should be at least 0")
+        return max(0.0, self.others_s - compute_s)
+
+    def useful_share(self, compute_s: float) -> float:
+        """Of the time between two refreshes; 0 where there is nothing to compute."""
+        whole_s = compute_s + self.idle_s(compute_s)
+        return compute_s / whole_s if whole_s else 0.0

@@ -1,0 +1,192 @@
+"""Operations of given sizes as calls that can be timed: what PyTorch runs on this device, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from paceline.cost.families import Sizes
+from paceline.step.flat_parameters import FlatParameters
+
+Call = Callable[[], object]
+
+
+def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    """By family: `convolution` also tries its two kinds of backward pass on the same sizes."""
+    make = _MAKERS.get(kind)
+    if make is None:
+        return _pointwise(kind, sizes, device, dtype)
+    return make(sizes, device, dtype)
+
+
+def _random(*shape: int, device: torch.device, dtype: torch.dtype, grad: bool = False) -> Tensor:
+    """Values near one in size: on a CPU numbers that vanish are slow."""
+    return torch.randn(shape, device=device, dtype=torch.float32).to(dtype).requires_grad_(grad)
+
+
+def _with_backward(family: str, forward: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Call]:
+    output = forward()
+    gradient = torch.randn_like(output)
+    return {
+        family: forward,
+        f"{family}_backward": lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True),
+    }
+
+
+def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    batch, m, n, k, layout, bias = sizes
+    lead = (batch,) if batch > 1 else ()
+
+    def matrix(rows: int, columns: int, flipped: bool) -> Tensor:
+        shape = (*lead, columns, rows) if flipped else (*lead, rows, columns)
+        made = _random(*shape, device=device, dtype=dtype)
+        return made.transpose(-1, -2) if flipped else made
+
+    a, b = matrix(m, k, layout == 2), matrix(k, n, layout == 0)
+    if bias:
+        added = _random(n, device=device, dtype=dtype)
+        return {"matmul": lambda: torch.addmm(added, a, b)}
+    return {"matmul": (lambda: torch.mm(a, b)) if batch == 1 else (lambda: torch.bmm(a, b))}
+
+
+def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    n, c, h, w, k, r, s, p, _, groups, biased = sizes
+    stride = max(1, round(h / p))
+    padding = max(0, -(-((p - 1) * stride + r - h) // 2))
+    weight = _random(k, c // groups, r, s, device=device, dtype=dtype, grad=True)
+    bias = _random(k, device=device, dtype=dtype, grad=True) if biased else None
+    trained = [weight] if bias is None else [weight, bias]
+
+    def made(grad: bool) -> tuple[Call, Call]:
+        x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad)
+        forward = lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)  # noqa: E731
+        calls = _with_backward("convolution", forward, [x, *trained] if grad else trained)
+        return calls["convolution"], calls["convolution_backward"]
+
+    forward, backward = made(True)
+    _, weight_only = made(False)
+    return {
+        "convolution": forward,
+        "convolution_backward": backward,
+        "convolution_backward_weight": weight_only,
+    }
+
+
+def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    n, c, hw = sizes
+    side = max(1, int(hw**0.5))
+    x = _random(n, c, side, hw // side, device=device, dtype=dtype, grad=True)
+    weight, bias = (_random(c, device=device, dtype=torch.float32, grad=True) for _ in range(2))
+    mean, variance = torch.zeros(c, device=device), torch.ones(c, device=device)
+    if n * hw == 1:
+        return {}
+    forward = lambda: F.batch_norm(x, mean, variance, weight, bias, training=True)  # noqa: E731
+    return _with_backward("batch_norm", forward, [x, weight, bias])
+
+
+def _layer_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    rows, width = sizes
+    x = _random(rows, width, device=device, dtype=dtype, grad=True)
+    weight, bias = (_random(width, device=device, dtype=dtype, grad=True) for _ in range(2))
+    return _with_backward("layer_norm", lambda: F.layer_norm(x, (width,), weight, bias), [x, weight, bias])
+
+
+def _softmax(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    x = _random(*sizes, device=device, dtype=dtype, grad=True)
+    return _with_backward("softmax", lambda: F.log_softmax(x, -1), [x])
+
+
+def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    planes, h, w, p, _, window = sizes
+    side = round(window**0.5)
+    stride = max(1, round((h - side) / max(1, p - 1))) if p > 1 else side
+    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True)
+    return _with_backward("max_pool", lambda: F.max_pool2d(x, side, stride), [x])
+
+
+def _average_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    planes, h, w, p, q, _ = sizes
+    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True)
+    if p == 1:  # PyTorch takes a mean then, which is another operation
+        return _with_backward("average_pool", lambda: x.mean((2, 3), keepdim=True), [x])
+    return _with_backward("average_pool", lambda: F.adaptive_avg_pool2d(x, (p, q)), [x])
+
+
+def _reduce(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    x = _random(*sizes, device=device, dtype=dtype)
+    return {"reduce": lambda: x.sum(1)}
+
+
+def _embedding(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    rows, width, vocabulary = sizes
+    weight = _random(vocabulary, width, device=device, dtype=dtype, grad=True)
+    chosen = torch.randint(vocabulary, (rows,), device=device)
+    return _with_backward("embedding", lambda: F.embedding(chosen, weight), [weight])
+
+
+def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    steps, batch, inputs, hidden = sizes
+    layer = torch.nn.LSTM(inputs, hidden, batch_first=True).to(device=device, dtype=dtype)
+    FlatParameters(list(layer.parameters()))  # as a step has them, which is not the order that libraries like best
+    x = _random(batch, steps, inputs, device=device, dtype=dtype)
+    return _with_backward("recurrent", lambda: layer(x)[0], list(layer.parameters()))
+
+
+def _attention(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    heads, queries, keys, width = sizes
+    q = _random(1, heads, queries, width, device=device, dtype=dtype, grad=True)
+    k, v = (_random(1, heads, keys, width, device=device, dtype=dtype, grad=True) for _ in range(2))
+    forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=queries == keys)  # noqa: E731
+    return _with_backward("attention", forward, [q, k, v])
+
+
+def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+    aten = torch.ops.aten
+    x, y = (_random(*sizes, device=device, dtype=dtype) for _ in range(2))
+    call: Call
+    match kind:
+        case "add":
+            call = lambda: x + y  # noqa: E731
+        case "mul":
+            call = lambda: x * y  # noqa: E731
+        case "copy":
+            call = x.clone
+        case "relu":
+            call = x.relu
+        case "relu_":
+            call = x.relu_
+        case "tanh":
+            call = x.tanh
+        case "sigmoid":
+            call = x.sigmoid
+        case "gelu":
+            call = lambda: F.gelu(x)  # noqa: E731
+        case "dropout":
+            call = lambda: F.dropout(x, 0.5, training=True)  # noqa: E731
+        case "threshold_backward":
+            call = lambda: aten.threshold_backward(y, x, 0)  # noqa: E731
+        case "tanh_backward":
+            call = lambda: aten.tanh_backward(y, x)  # noqa: E731
+        case "gelu_backward":
+            call = lambda: aten.gelu_backward(y, x)  # noqa: E731
+        case _:
+            raise AssertionError(kind)
+    return {kind: call}
+
+
+_MAKERS = {
+    "matmul": _matmul,
+    "convolution": _convolution,
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
+    "max_pool": _max_pool,
+    "average_pool": _average_pool,
+    "reduce": _reduce,
+    "embedding": _embedding,
+    "recurrent": _recurrent,
+    "attention": _attention,
+}

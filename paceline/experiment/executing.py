@@ -1,0 +1,220 @@
+"""Executes an experiment: every run in a process of its own, each finished one kept at once, none made twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from paceline import data, user_code
+from paceline.errors import InputError, Interrupted, PacelineError, WorkloadError
+from paceline.experiment.attempt import Attempt
+from paceline.experiment.collecting import Collection, collection_of
+from paceline.experiment.estimating import Estimate
+from paceline.experiment.experiment import Experiment
+from paceline.experiment.places import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
+from paceline.experiment.planning import PlannedRun, interleaved
+from paceline.experiment.processes import Ended, Lost, Processes
+from paceline.experiment.rows import Row, row_of
+from paceline.experiment.sharing import cores_of_jobs, crowding
+from paceline.experiment.watching import Silent, Standing, Watcher
+from paceline.train.directory import next_directory
+from paceline.train.stopping import StopRequest
+
+LOOK_UP_S = 0.2
+WRITE_EVERY_S = 2.0
+WRITING_SHARE = 0.05  # tables may take this much of the time
+ATTEMPTS = 2
+"""A run that was lost with the process that starts runs is made again; a second time it is to blame."""
+
+
+def execute(
+    experiment: Experiment,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    jobs: int = 1,
+    retry: bool = False,
+    cache: Path | None = None,
+    progress: data.Progress | None = None,
+    watcher: Watcher | None = None,
+    text: str = "",
+) -> Collection:
+    """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
+
+    With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it.
+    """
+    module = user_code.importing()
+    if module:
+        raise WorkloadError(f'importing {module} starts an experiment; put that under: if __name__ == "__main__":')
+    if out is not None and resume is not None:
+        raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
+    if not isinstance(jobs, int) or jobs < 1:
+        raise InputError(f"jobs={jobs} should be at least 1")
+    planned = experiment.runs()
+    with _place(experiment, out, resume, text) as directory:
+        execution = Execution(directory, experiment, planned, jobs, cache, watcher or Silent())
+        execution.look_at_what_is_there(retry)
+        execution.fetch_data(progress)
+        execution.run()
+        return execution.write()
+
+
+@contextmanager
+def _place(experiment: Experiment, out: str | Path | None, resume: str | Path | None, text: str) -> Iterator[Path]:
+    if resume is not None:
+        with old_place(Path(resume), experiment, text) as directory:
+            yield directory
+    else:
+        new = Path(out) if out is not None else next_directory(experiment.name)
+        with new_place(new, experiment, text) as directory:
+            yield directory
+
+
+class Execution:
+    def __init__(
+        self,
+        directory: Path,
+        experiment: Experiment,
+        planned: list[PlannedRun],
+        jobs: int,
+        cache: Path | None,
+        watcher: Watcher,
+    ) -> None:
+        self.directory, self.experiment, self.planned = directory, experiment, planned
+        self.jobs, self.cache, self.watcher = jobs, cache, watcher
+        self.rows: dict[str, Row] = {}
+        """By the run's id."""
+        self.pending: list[PlannedRun] = []
+        self.running: dict[int, Attempt] = {}
+        self.lost: dict[int, int] = {}
+        """How often a run was lost with the nursery."""
+        self.working = clear_working(directory)
+        self.cores = cores_of_jobs(jobs)
+        self.notes = crowding(planned, self.cores, jobs)
+        self.estimate = Estimate(jobs)
+        self.written_s, self.writing_s = 0.0, 0.0
+
+    def _final(self, run: PlannedRun) -> Path:
+        return self.directory / RUNS / run.name
+
+    def _row(self, run: PlannedRun) -> Row:
+        return row_of(self._final(run), f"{RUNS}/{run.name}")
+
+    def look_at_what_is_there(self, retry: bool) -> None:
+        """Finds the runs that are done. What cannot be read is made again, and so is, if asked, what failed."""
+        for run in self.planned:
+            place = self._final(run)
+            if not place.exists():
+                continue
+            try:
+                row = self._row(run)
+            except PacelineError as error:
+                aside = put_aside(place, self.directory, DAMAGED)
+                self.notes.append(f"{run.name} cannot be read and is made again ({error}); it was moved to {aside}")
+                continue
+            if retry and row["status"] == "failed":
+                shutil.rmtree(put_aside(place, self.directory, WORKING), ignore_errors=True)
+                continue
+            self._add(run, row)
+        self.pending = [run for run in interleaved(self.planned, self.experiment.seed) if run.id not in self.rows]
+
+    def _add(self, run: PlannedRun, row: Row) -> None:
+        self.rows[run.id] = row
+        if row["status"] != "failed":
+            self.estimate.learn(run, row["process_s"])
+
+    def fetch_data(self, progress: data.Progress | None) -> None:
+        """Once, before the runs that would all fetch it."""
+        from paceline.data.remote_folder import is_remote
+        from paceline.data.source import parse
+        from paceline.data.well_known import WELL_KNOWN
+
+        for name in dict.fromkeys(run.workload.data for run in self.pending):
+            asked = parse(name)
+            remote = asked.name == "images" and asked.argument is not None and is_remote(asked.argument)
+            if (remote or asked.name in WELL_KNOWN) and data.path(name, cache=self.cache) is None:
+                data.fetch(name, cache=self.cache, progress=progress)
+
+    def run(self) -> None:
+        self.watcher.begun(self.standing(), self.notes)
+        with StopRequest() as stop:
+            while self.pending or self.running:
+                try:
+                    with Processes() as processes:
+                        processes.wait_until_ready(stop)
+                        self._run_with(processes, stop)
+                except Lost:
+                    self._make_again()
+                if stop.made:
+                    clear_working(self.directory)
+                    self.write()
+                    raise Interrupted(
+                        f"interrupted after {len(self.rows)} of {len(self.planned)} runs; "
+                        f"go on with: paceline compare --resume {self.directory}"
+                    )
+
+    def _run_with(self, processes: Processes, stop: StopRequest) -> None:
+        while (self.pending or self.running) and not stop.made:
+            while self.pending and len(self.running) < self.jobs:
+                self._start(self.pending.pop(0), processes)
+            self.watcher.advanced(self.standing())
+            for ended in processes.wait(LOOK_UP_S):
+                self._finish(ended)
+            self._look_at_the_clock(processes)
+            if monotonic() - self.written_s > max(WRITE_EVERY_S, self.writing_s / WRITING_SHARE):
+                self.write()
+
+    def _start(self, run: PlannedRun, processes: Processes) -> None:
+        taken = {attempt.slot for attempt in self.running.values()}
+        slot = next(slot for slot in range(self.jobs) if slot not in taken)
+        attempt = Attempt(run, self.working / run.id, slot, self.cores[slot])
+        self.running[run.number] = attempt
+        processes.start(run.number, attempt.task(self.cache))
+
+    def _look_at_the_clock(self, processes: Processes) -> None:
+        limit_s = self.experiment.timeout_s
+        for number, attempt in self.running.items():
+            if limit_s is not None and attempt.seconds > limit_s and not attempt.ended_by_us:
+                attempt.ended_by_us = f"it took longer than timeout = {limit_s:g} s"
+                processes.kill(number)
+
+    def _make_again(self) -> None:
+        """What was being made when the nursery was lost."""
+        for number in sorted(self.running, reverse=True):
+            self.lost[number] = self.lost.get(number, 0) + 1
+            if self.lost[number] < ATTEMPTS:
+                self.pending.insert(0, self.running.pop(number).run)
+            else:
+                self._finish(Ended(number, -9, 0.0, 0))
+
+    def _finish(self, ended: Ended) -> None:
+        attempt = self.running.pop(ended.number)
+        run = attempt.run
+        attempt.keep(ended, self._final(run), planned=len(self.planned), checkpoints=self.experiment.checkpoints)
+        row = self._row(run)
+        self._add(run, row)
+        self.watcher.finished(run, row)
+
+    def standing(self) -> Standing:
+        running = [(attempt.run, attempt.seconds, attempt.part()) for attempt in self.running.values()]
+        return Standing(
+            directory=self.directory,
+            done=len(self.rows),
+            planned=len(self.planned),
+            failed=sum(row["status"] == "failed" for row in self.rows.values()),
+            running=tuple(run for run, _, _ in running),
+            left_s=self.estimate.left_s(self.pending, running),
+        )
+
+    def write(self) -> Collection:
+        """The tables of what is done so far."""
+        start_s = monotonic()
+        directories = {str(row["directory"]): self.directory / row["directory"] for row in self.rows.values()}
+        found = collection_of(self.rows.values(), directories, (), [self.experiment], str(self.directory))
+        found.write(self.directory)
+        self.written_s = monotonic()
+        self.writing_s = self.written_s - start_s
+        return found

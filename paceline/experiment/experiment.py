@@ -1,0 +1,187 @@
+"""A study as data: what is common to all runs, what varies between them, and how often each is repeated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import InputError, nearest
+from paceline.experiment.keys import RUN, check_value, flattened, is_of_workload
+from paceline.experiment.published import Published
+from paceline.experiment.random_search import RandomSearch
+
+if TYPE_CHECKING:
+    from paceline.experiment.planning import PlannedRun
+
+NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
+MAY_CHANGE = ("name", "title", "published")
+"""What says nothing of the runs, and so may be another when the study goes on."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Keys of `workload`, `strategy` and `run` are those of the command line; a grid has lists of values for any."""
+
+    name: str
+    title: str = ""
+    workload: dict[str, Any] = field(default_factory=dict)
+    strategy: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    """kind (train, measure or simulate), step, steps, iterations, measure."""
+    grid: tuple[dict[str, Any], ...] = ()
+    """The runs of all blocks; those of one block are all combinations of its values."""
+    random: RandomSearch | None = None
+    repetitions: int = 1
+    seed: int = 0
+    """Of the order in which the runs are made."""
+    timeout_s: float | None = None
+    """A run that takes longer has failed."""
+    checkpoints: bool = True
+    """Whether the trained parameters of each run are kept."""
+    quick: dict[str, Any] = field(default_factory=dict)
+    """What is less in a trial of the whole; repetitions and trials too."""
+    is_quick: bool = False
+    published: tuple[Published, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._check_own()
+        grid = (self.grid,) if isinstance(self.grid, Mapping) else self.grid
+        made: dict[str, Any] = {
+            "workload": flattened(self.workload, "[workload]", "workload"),
+            "strategy": flattened(self.strategy, "[strategy]", "strategy"),
+            "run": flattened(self.run, "[run]", "run"),
+            "grid": tuple(_block(block) for block in grid),
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+        for section in ("workload", "strategy", "run"):
+            _check_values(f"[{section}]", made[section])
+        if self.random is not None:
+            draws = flattened(self.random.draws, "[random]")
+            object.__setattr__(self, "random", replace(self.random, draws=draws))
+            for key, values in self.random.extremes().items():
+                _check_varied("[random]", key, values)
+                if any(key in block for block in self.grid):
+                    raise InputError(f"{key} is in both [grid] and [random]: keep one of them")
+        self._check_quick()
+
+    def _check_own(self) -> None:
+        _check_whole("repetitions", self.repetitions, 1)
+        _check_whole("seed", self.seed, 0)
+        for name in ("name", "title"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name}={getattr(self, name)!r:.60} should be text")
+        if not re.search(r"\w", self.name):
+            raise InputError(f"name={self.name!r} should have a letter or a digit")
+        if not isinstance(self.checkpoints, bool):
+            raise InputError(f"checkpoints={self.checkpoints!r:.60} should be true or false")
+        limit_s = self.timeout_s
+        if limit_s is not None and (isinstance(limit_s, bool) or not isinstance(limit_s, int | float) or limit_s <= 0):
+            raise InputError(f"timeout={limit_s!r:.60} should be a number of seconds above 0")
+
+    def _check_quick(self) -> None:
+        settings = {key: value for key, value in self.quick.items() if key not in ("repetitions", "trials")}
+        for key, value in flattened(settings, "[quick]").items():
+            several = isinstance(value, list) and any(key in block for block in self.grid)
+            for item in value if several else [value]:
+                _check_values("[quick]", {key: item})
+            if several and not value:
+                raise InputError(f"[quick] {key} is an empty list")
+        if "trials" in self.quick and self.random is None:
+            raise InputError("[quick] trials needs a [random]")
+        for key in ("repetitions", "trials"):
+            _check_whole(f"[quick] {key}", self.quick.get(key, 1), 1)
+
+    def quickly(self) -> Experiment:
+        """The same with what `quick` says in place of what is said elsewhere."""
+        if self.is_quick:
+            return self
+        if not self.quick:
+            raise InputError(f"{self.name} has no [quick]: say there what is less, as epochs = 1")
+        settings = {key: value for key, value in self.quick.items() if key not in ("repetitions", "trials")}
+        changes: dict[str, Any] = {"is_quick": True, "repetitions": self.quick.get("repetitions", self.repetitions)}
+        search = self.random
+        if search is not None:
+            search = replace(search, trials=self.quick.get("trials", search.trials))
+        grid = [dict(block) for block in self.grid]
+        base: dict[str, Any] = {"workload": dict(self.workload), "strategy": dict(self.strategy), "run": dict(self.run)}
+        for key, value in flattened(settings, "[quick]").items():
+            varied = [block for block in grid if key in block]
+            for block in varied:
+                block[key] = value if isinstance(value, list) else [value]
+            if search is not None and key in search.draws:
+                search = replace(search, draws={**search.draws, key: {"choice": [value]}})
+            elif not varied:
+                base["workload" if is_of_workload(key) else "run" if key in RUN else "strategy"][key] = value
+        return replace(self, **changes, **base, grid=tuple(grid), random=search)
+
+    def runs(self) -> list[PlannedRun]:
+        """Every run there is to make, each with an id that depends on its settings and repetition alone."""
+        from paceline.experiment.planning import plan
+
+        return plan(self)
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name}={value!r:.60} should be a whole number of at least {least}")
+
+
+def _block(block: Any) -> dict[str, list[Any]]:
+    if not isinstance(block, Mapping) or not block:
+        raise InputError("[grid] is empty: give lists of values, as batch = [32, 64]")
+    found = {}
+    for key, value in flattened(block, "[grid]").items():
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        if not values:
+            raise InputError(f"[grid] {key.replace('_', '-')} is an empty list")
+        _check_varied("[grid]", key, values)
+        found[key] = values
+    return found
+
+
+def _check_varied(where: str, key: str, values: list[Any]) -> None:
+    if key in NOT_TO_VARY:
+        raise InputError(f"{where} {key} is not for a grid: {NOT_TO_VARY[key]}")
+    for value in values:
+        _check_values(where, {key: value})
+
+
+def _check_values(where: str, settings: Mapping[str, Any]) -> None:
+    for key, value in settings.items():
+        try:
+            check_value(key, value)
+        except InputError as error:
+            raise InputError(f"{where} {error}") from error
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
+    """In words, where two experiments differ, both as JSON; what may change is left out."""
+    found = []
+    for key in dict.fromkeys((*before, *now)):
+        if not where and key in MAY_CHANGE:
+            continue
+        old, new, name = before.get(key), now.get(key), f"{where}{key}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += changed(old, new, f"{name}.")
+        elif key == "grid" and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            for number, (a, b) in enumerate(zip(old, new, strict=True), 1):
+                found += changed(a, b, "grid." if len(old) == 1 else f"grid {number}.")
+        elif old != new:
+            was, becomes = ("nothing" if value is None else _said(value) for value in (old, new))
+            found.append(f"{name} was {was} and is {becomes}")
+    return found
+
+
+def _said(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def check_keys(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Of the whole file."""
+    for key in table:
+        if key not in known:
+            raise InputError(f"an experiment has no {key!r}: {nearest(key, known)}")

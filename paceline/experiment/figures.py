@@ -1,0 +1,108 @@
+"""What a record says in figures, by the names of columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from paceline.measure.measurement import Measurement
+from paceline.measure.tape import PARTS
+from paceline.simulate.time_record import TimeRecord
+from paceline.strategy.distribution import Distribution
+from paceline.train.evaluate import Evaluation
+from paceline.train.run import Run
+
+Figures = dict[str, Any]
+
+# In the order of their columns.
+FIGURES = (
+    "test_accuracy", "test_top_accuracy", "test_loss", "train_accuracy", "train_loss",
+    "epochs_done", "updates", "wall_s", "train_s", "epoch_s", "samples_per_s", "updates_per_s", "steps_per_s",
+    "virtual_s", "mean_staleness", "staleness_p99", "waiting_share", "communicating_share", "server_share", "applied",
+    "dropped", "refused", "given_out_again", "faults", "iteration_s", "iteration_p10_s", "iteration_p90_s",
+    *(f"{part}_s" for part in PARTS), "accounted", "overhead", "parameters", "message_bytes", "process_s", "cpu_s",
+    "peak_memory_bytes",
+)  # fmt: skip
+
+
+def figures_of(record: Any) -> Figures:
+    """Of any record that has some."""
+    if isinstance(record, Run):
+        return _run(record)
+    if isinstance(record, Measurement):
+        return _measurement(record)
+    if isinstance(record, TimeRecord):
+        return _simulation(record)
+    if isinstance(record, Evaluation):
+        return {
+            "test_accuracy": record.accuracy,
+            "test_top_accuracy": record.top_accuracy,
+            "test_loss": record.loss,
+        }
+    return {}
+
+
+def _run(run: Run) -> Figures:
+    last = run.epochs[-1] if run.epochs else None
+    found: Figures = {
+        "test_accuracy": run.test_accuracy,
+        "test_top_accuracy": run.test_top_accuracy,
+        "test_loss": run.test_loss,
+        "train_accuracy": last.train_accuracy if last else math.nan,
+        "train_loss": last.loss if last else math.nan,
+        "epochs_done": len(run.epochs),
+        "updates": run.updates,
+        "wall_s": run.wall_s,
+        "train_s": run.train_s,
+        "epoch_s": sum(e.wall_s for e in run.epochs) / len(run.epochs) if run.epochs else math.nan,
+        "samples_per_s": run.samples_per_s,
+        "updates_per_s": run.updates / run.train_s if run.train_s else math.nan,
+        "parameters": run.parameters,
+    }
+    if run.distribution is not None:
+        found |= _distribution(run.distribution)
+    return found
+
+
+def _distribution(found: Distribution) -> Figures:
+    ledger = found.ledger
+    figures: Figures = {
+        "updates_per_s": found.updates_per_s,
+        "steps_per_s": found.steps_per_s,
+        "mean_staleness": ledger.mean_staleness,
+        "staleness_p99": ledger.staleness_up_to(0.99),
+        "waiting_share": found.waiting_share,
+        "applied": ledger.applied,
+        "dropped": ledger.dropped,
+        "refused": ledger.refused,
+        "given_out_again": ledger.returned,
+        "faults": found.fault_count,
+        "server_share": found.server_s / found.seconds if found.seconds else math.nan,
+    }
+    if found.driver == "virtual":
+        figures["virtual_s"] = found.seconds
+    return figures
+
+
+def _simulation(record: TimeRecord) -> Figures:
+    return {
+        **_distribution(record.distribution),
+        "communicating_share": record.communicating_share,
+        "server_share": record.server_share,
+        "updates": record.distribution.updates,
+        "wall_s": record.wall_s,
+        "message_bytes": record.message_bytes,
+    }
+
+
+def _measurement(m: Measurement) -> Figures:
+    return {
+        **{f"{part}_s": seconds for part, seconds in m.parts_s.items()},
+        "iteration_s": m.iteration_s.median_s,
+        "iteration_p10_s": m.iteration_s.p10_s,
+        "iteration_p90_s": m.iteration_s.p90_s,
+        "samples_per_s": m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan,
+        "accounted": m.accounted,
+        "overhead": m.overhead,
+        "parameters": sum(layer.parameters for layer in m.layers),
+    }

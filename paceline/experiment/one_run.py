@@ -1,0 +1,167 @@
+"""Makes one run of an experiment, in the process that was made for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from paceline import record
+from paceline.errors import Diverged, PacelineError
+from paceline.experiment.distribution import cluster_of, distribution_of, driver_of, run_words
+from paceline.step.reason import reason
+from paceline.train.run import Epoch, Run
+from paceline.train.watcher import Progress
+from paceline.workload import Workload
+
+TELL_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the process is told. Paths are absolute."""
+
+    settings: dict[str, Any]
+    workload: Workload
+    directory: str
+    """Where the run's records go; it does not exist yet."""
+    told: str
+    """A file for what became of it."""
+    progress: str
+    """A file for how much of it is done, from 0 to 1."""
+    log: str
+    cache: str
+    """Where data sets are; empty: the usual place."""
+    cores: tuple[int, ...]
+    search_path: tuple[str, ...]
+
+
+class _Told:
+    """A watcher of trainings: lines for the log, and now and then how far it is."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.told_s = file, 0.0
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        for note in notes:
+            print(note, flush=True)
+        print(f"step: {run.step.kind} ({run.step.reason}); data: {run.data}", flush=True)
+
+    def advanced(self, progress: Progress) -> None:
+        self.part((progress.epoch + progress.step / max(1, progress.steps)) / progress.epochs)
+
+    def finished_epoch(self, epoch: Epoch) -> None:
+        figures = f"loss {epoch.loss:.4f}  test loss {epoch.test_loss:.4f}  test accuracy {epoch.test_accuracy:.4f}"
+        print(f"epoch {epoch.epoch}  {figures}  {epoch.wall_s:.2f} s", flush=True)
+
+    def part(self, done: float) -> None:
+        if monotonic() - self.told_s > TELL_EVERY_S:
+            self.told_s = monotonic()
+            self.file.write_text(f"{done:.4f}")
+
+
+def make(task: Task) -> int:
+    """Makes the run, and tells what became of it in a file; the exit code of the process."""
+    sys.path.extend(place for place in task.search_path if place not in sys.path)
+    status, error = "finished", ""
+    try:
+        _make(task)
+    except Diverged as raised:
+        status, error = "diverged", str(raised)
+    except PacelineError as raised:
+        status, error = "failed", str(raised)
+    except MemoryError:
+        status, error = "failed", "out of memory"
+    except Exception as raised:
+        traceback.print_exc()
+        status, error = "failed", reason(raised)
+    except (SystemExit, KeyboardInterrupt) as raised:  # whatever a user's own code does, it is this run that failed
+        status, error = "failed", f"ended by {type(raised).__name__} {raised}".strip()
+    if error:
+        print(f"{status}: {error}", flush=True)
+    record.write_atomically(Path(task.told), json.dumps({"status": status, "error": error}))
+    return 0 if status == "finished" else 1
+
+
+def _make(task: Task) -> None:
+    directory, watcher = Path(task.directory), _Told(Path(task.progress))
+    cache = Path(task.cache) if task.cache else None
+    words = run_words(task.settings)
+    if words.kind == "measure":
+        _measure(task, directory, cache, watcher)
+    elif words.kind == "simulate":
+        _simulate(task, directory, cache)
+    else:
+        _training(task, cache)(directory, watcher)
+
+
+def _training(task: Task, cache: Path | None) -> Callable[[Path, _Told], Run]:
+    words, driver, made = run_words(task.settings), driver_of(task.settings), distribution_of(task.settings)
+    if made is None:
+        return lambda out, watcher: _train_alone(task.workload, words.step, words.measure, out, cache, watcher)
+    strategy, workers = made
+    shared: dict[str, Any] = {
+        "workers": workers, "cache": cache, "on_bad_gradient": driver.on_bad_gradient,
+        "record_events": driver.record_events,
+    }  # fmt: skip
+    if driver.driver == "virtual":
+        from paceline.train.virtual_run import run_virtual
+
+        cluster = cluster_of(task.settings).build()
+        return lambda out, watcher: run_virtual(
+            task.workload, strategy, cluster=cluster, out=out, watcher=watcher, **shared
+        )
+    from paceline.train.local import launcher
+
+    shared["worker_timeout_s"] = driver.worker_timeout
+    return lambda out, watcher: launcher.run(
+        task.workload, strategy, out=out, watcher=watcher, measure=out / "measure" if words.measure else None, **shared
+    )
+
+
+def _train_alone(workload: Workload, step: str, measured: bool, out: Path, cache: Path | None, watcher: _Told) -> Run:
+    from paceline.train import trainer
+
+    if not measured:
+        return trainer.run(workload, step=step, out=out, cache=cache, watcher=watcher)
+    from paceline.report.experiment_table import experiment_of_run
+    from paceline.report.measurement_files import write_measurement
+    from paceline.train.measured_training import TrainingClock
+
+    clock = TrainingClock()
+    run = trainer.run(workload, step=step, out=out, cache=cache, watcher=watcher, clock=clock)
+    write_measurement(clock.measurement(), out / "measure", experiment_of_run(run, clock.quarters, out))
+    return run
+
+
+def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) -> None:
+    from paceline.measure.measuring import measure
+    from paceline.report.experiment_table import experiment_of
+    from paceline.report.measurement_files import write_measurement
+    from paceline.train.failures import explained
+    from paceline.train.measured_validation import time_validation
+
+    words = run_words(task.settings)
+    with explained(task.workload):
+        found = measure(
+            task.workload, iterations=words.iterations, step=words.step, cache=cache,
+            watch=lambda done, all_: watcher.part(done / all_),
+        )  # fmt: skip
+    directory.mkdir(parents=True)
+    write_measurement(found, directory, experiment_of(found, time_validation(task.workload, cache=cache)))
+
+
+def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
+    from paceline.simulate.timing import time_workload
+
+    made = distribution_of(task.settings)
+    assert made is not None
+    cluster = cluster_of(task.settings)
+    steps = run_words(task.settings).steps
+    found = time_workload(task.workload, *made, steps, cluster.build(), cluster.words(), cache=cache)
+    record.save(found, directory / "record.json")

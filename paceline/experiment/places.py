@@ -1,0 +1,143 @@
+"""The directory of an experiment, which one process at a time works in.
+
+    experiment.toml    as it was given
+    experiment.json    as it was understood
+    runs/NAME/         one a finished run: its records, outcome.json and log.txt
+    working/           what is being made; nothing of it counts
+    results.csv, summary.csv
+
+A run is made in `working` and moved to `runs` by one rename, when its outcome is in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from paceline import record
+from paceline.errors import InputError, OutputError, RecordError
+from paceline.experiment.experiment import Experiment, changed
+
+EXPERIMENT, TOML, RUNS, WORKING, LOCK = "experiment.json", "experiment.toml", "runs", "working", ".lock"
+DAMAGED = "damaged"
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
+    try:
+        with (directory / LOCK).open("a+", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                who = f" (process {pid})" if (pid := file.read().strip()) else ""
+                raise OutputError(f"{directory} is being worked on by another compare{who}: wait for it") from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+    except OSError as error:
+        if error.filename is None or Path(error.filename).name != LOCK:
+            raise
+        raise OutputError(f"{directory} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
+    """`out`, locked, with the experiment in it."""
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"--out {out} is a file: choose a directory")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--out {out} cannot be made: {error.strerror}") from error
+    _check_new(out, experiment)  # nothing is left in a directory of something else
+    with locked(out):
+        _check_new(out, experiment)  # nobody else was first
+        if text:
+            record.write_atomically(out / TOML, text)
+        record.save(experiment, out / EXPERIMENT)
+        yield out
+
+
+def _check_new(out: Path, experiment: Experiment) -> None:
+    if (out / EXPERIMENT).exists():
+        try:
+            before = record.load(out / EXPERIMENT)
+        except RecordError:
+            before = None
+        if isinstance(before, Experiment) and not changed(record.to_json(before), record.to_json(experiment)):
+            raise OutputError(f"--out {out} holds this experiment already: go on with --resume {out}")
+        which = f" ({before.name})" if isinstance(before, Experiment) else ""
+        raise OutputError(f"--out {out} holds another experiment{which}: choose another directory")
+    # Who was killed at once left these, and nothing else.
+    if any(path.name not in (LOCK, TOML) and not path.name.startswith(f".{TOML}") for path in out.iterdir()):
+        raise OutputError(f"--out {out} is not empty: choose another directory")
+
+
+def saved_experiment(directory: str | Path) -> Experiment:
+    """What the directory of an experiment holds, to go on with."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise InputError(f"--resume {directory}: there is no such directory")
+    if not (directory / EXPERIMENT).exists():
+        raise InputError(f"--resume {directory}: there is no experiment in it; start one with --out")
+    found = record.load(directory / EXPERIMENT)
+    if not isinstance(found, Experiment):
+        raise RecordError(f"{directory / EXPERIMENT} holds a {type(found).__name__}, not an experiment")
+    return found
+
+
+@contextmanager
+def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterator[Path]:
+    """`directory`, locked, which must hold `experiment`; what may have changed is brought up to date."""
+    before = saved_experiment(directory)
+    differences = changed(record.to_json(before), record.to_json(experiment))
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise InputError(
+            f"--resume {directory} was another experiment: {'; '.join(differences[:3])}{more}; start it with --out"
+        )
+    with locked(directory):
+        if text:
+            record.write_atomically(directory / TOML, text)
+        if experiment != before:
+            record.save(experiment, directory / EXPERIMENT)
+        yield directory
+
+
+def clear_working(directory: Path) -> Path:
+    """What a process that was killed had begun is of no use."""
+    working = directory / WORKING
+    shutil.rmtree(working, ignore_errors=True)
+    try:
+        working.mkdir(exist_ok=True)
+        (directory / RUNS).mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{working} cannot be made: {error.strerror}") from error
+    return working
+
+
+def put_aside(run: Path, directory: Path, folder: str) -> Path:
+    """Takes a run out of the count, to be made again."""
+    aside = directory / folder
+    aside.mkdir(exist_ok=True)
+    number = 1
+    while (aside / f"{run.name}.{number}").exists():
+        number += 1
+    return run.rename(aside / f"{run.name}.{number}")
+
+
+def move_into_place(made: Path, final: Path) -> None:
+    """By one rename, so that it is there whole or not at all; then made sure that a power cut does not undo it."""
+    made.rename(final)
+    descriptor = os.open(final.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,188 @@
+"""From an experiment to its runs: grids multiplied out, numbers drawn, repetitions with seeds, an order."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from paceline.data.entries import MODULES
+from paceline.data.source import parse
+from paceline.errors import DataError, InputError, NetworkError, StrategyError, nearest
+from paceline.experiment.distribution import distribution_of
+from paceline.experiment.experiment import Experiment
+from paceline.experiment.keys import ALONE, RunWords, applicable, is_of_workload, why_without_effect
+from paceline.networks.known import KNOWN
+from paceline.workload import Workload, resolve, with_settings
+
+MOST_RUNS = 100_000
+SHORT = 10
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    number: int
+    """Its place in the tables."""
+    setting: str
+    """A hash of the settings, which its repetitions share."""
+    repetition: int
+    """Counted from 1."""
+    trial: int | None
+    """Of a random search, counted from 1."""
+    settings: dict[str, Any]
+    """What the experiment says of it, as far as it applies to a run of its kind."""
+    workload: Workload
+    workers: int
+    label: str
+    """What distinguishes it from the others, for people."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.setting}-{self.repetition}"
+
+    @property
+    def kind(self) -> str:
+        return str(self.settings["kind"])
+
+    @property
+    def seed(self) -> int:
+        return self.workload.seed
+
+    @property
+    def name(self) -> str:
+        """Of its directory: readable, and unlike any other's."""
+        word = re.sub(r"[^A-Za-z0-9.]+", "-", self.label).strip("-.")[:60].strip("-.")
+        return f"{word}-{self.id}" if word else self.id
+
+
+def plan(experiment: Experiment) -> list[PlannedRun]:
+    combinations = list(_combinations(experiment))
+    _check_effect(experiment, [settings for _, settings in combinations])
+    unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}
+    for trial, settings in combinations:  # settings that differ only in what does not apply to them are one
+        unlike.setdefault(setting_id(settings), (trial, settings))
+    varied = varied_keys([settings for _, settings in unlike.values()])
+    bases: dict[str, Workload] = {}
+    planned: list[PlannedRun] = []
+    for setting, (trial, settings) in unlike.items():
+        label = label_of(settings, varied)
+        try:
+            workload = _workload(settings, bases)
+            _check_data(workload.data)
+            _check_options(workload)
+            made = distribution_of(settings)
+        except InputError as error:
+            raise InputError(f"{label}: {error}" if label else str(error)) from error
+        for repetition in range(1, experiment.repetitions + 1):
+            seeded = dataclasses.replace(workload, seed=workload.seed + repetition - 1)
+            workers = made[1] if made else 1
+            number = len(planned)
+            planned.append(PlannedRun(number, setting, repetition, trial, settings, seeded, workers, label))
+    return planned
+
+
+def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
+    """Every setting once, then every setting again: a machine that becomes slower does so for all of them."""
+    rounds: dict[int, list[PlannedRun]] = {}
+    for run in runs:
+        rounds.setdefault(run.repetition, []).append(run)
+    for repetition, members in rounds.items():
+        random.Random(f"{seed}/{repetition}").shuffle(members)
+    return [run for _, members in sorted(rounds.items()) for run in members]
+
+
+def setting_id(settings: Mapping[str, Any]) -> str:
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:SHORT]
+
+
+def varied_keys(all_settings: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Keys by which settings are told apart, in the order in which they were given.
+
+    One that has a single value where it has any, such as a driver beside runs without, is left out if it is not needed.
+    """
+    texts = [{key: json.dumps(value) for key, value in settings.items()} for settings in all_settings]
+    values: dict[str, set[str | None]] = {key: set() for settings in texts for key in settings}
+    for key, found in values.items():
+        found |= {settings.get(key) for settings in texts}
+    varied = [key for key, found in values.items() if len(found) > 1]
+
+    def kinds(keys: list[str]) -> int:
+        return len({tuple(settings.get(key) for key in keys) for settings in texts})
+
+    for key in [key for key in varied if len(values[key] - {None, "null"}) == 1]:
+        without = [other for other in varied if other != key]
+        if kinds(without) == kinds(varied):
+            varied = without
+    return tuple(varied)
+
+
+def label_of(settings: Mapping[str, Any], varied: Iterable[str]) -> str:
+    return ", ".join(f"{key.replace('_', '-')}={settings[key]}" for key in varied if key in settings)
+
+
+def _combinations(experiment: Experiment) -> Iterator[tuple[int | None, dict[str, Any]]]:
+    base = {"kind": RunWords.kind, **experiment.run, **experiment.workload, **experiment.strategy}
+    search = experiment.random
+    blocks = experiment.grid or ({},)
+    count = sum(math.prod(len(values) for values in block.values()) for block in blocks)
+    count *= experiment.repetitions * (search.trials if search is not None else 1)
+    if count > MOST_RUNS:
+        raise InputError(f"{count:,} runs are more than {MOST_RUNS:,}: use fewer values, or [random]")
+    for block in blocks:
+        for values in product(*block.values()):
+            given = base | dict(zip(block, values, strict=True))
+            if search is None:
+                yield None, applicable(given)
+            else:
+                for trial in range(1, search.trials + 1):
+                    yield trial, applicable(given | search.settings(trial))
+
+
+def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) -> None:
+    """Something that was asked for and changes nothing is a mistake."""
+    drawn = experiment.random.draws if experiment.random is not None else {}
+    tables = (experiment.run, experiment.strategy, *experiment.grid, drawn)
+    used = {key for settings in all_settings for key in settings}
+    for key in (key for table in tables for key in table):
+        if key not in used:
+            raise StrategyError(f"{key.replace('_', '-')} has no effect on any run: {why_without_effect(key)}")
+    for settings in all_settings:
+        if settings["kind"] == "simulate" and settings.get("strategy", ALONE) == ALONE:
+            raise StrategyError('kind = "simulate" needs a strategy, as strategy = "downpour"')
+
+
+def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Workload:
+    """As the run will have it. A function of the user's own is called once, not for every run."""
+    given = {key: value for key, value in settings.items() if is_of_workload(key)}
+    network = given.pop("network", "mlp")
+    if ":" not in network:
+        return resolve(network, given)
+    if network not in bases:
+        bases[network] = resolve(network, {})
+    return with_settings(bases[network], given)
+
+
+def _check_options(workload: Workload) -> None:
+    """Every run would find it out for itself; better said before the first."""
+    if workload.network in KNOWN and workload.options:
+        family = importlib.import_module(f"paceline.networks.{KNOWN[workload.network].family}")
+        known = inspect.signature(getattr(family, workload.network)).parameters.keys() - {"shape", "classes"}
+        for option in workload.options:
+            if option not in known:
+                raise NetworkError(f"options.{option} is unknown to {workload.network}: {nearest(option, known)}")
+
+
+def _check_data(text: str) -> None:
+    asked = parse(text)
+    if asked.name not in MODULES and not asked.argument:
+        raise DataError(f"data {text!r}: unknown name {asked.name!r}; {nearest(asked.name, MODULES)}")

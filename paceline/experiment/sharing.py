@@ -1,0 +1,47 @@
+"""How runs that are made at the same time share this machine's cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import pairwise
+
+from paceline.experiment.keys import ALONE
+from paceline.experiment.planning import PlannedRun
+from paceline.step.placement import available_cores
+
+
+def cores_of_jobs(jobs: int) -> list[tuple[int, ...]]:
+    """Each has cores of its own, as long as there are enough. One job has all of them."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(available_cores()))
+    if jobs > len(cores):
+        return [(cores[job % len(cores)],) for job in range(jobs)]
+    bounds = [job * len(cores) // jobs for job in range(jobs + 1)]
+    return [tuple(cores[a:b]) for a, b in pairwise(bounds)]
+
+
+def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int) -> list[str]:
+    """Where runs want more than there is, in words: their times are then those of a crowded machine."""
+    import torch
+
+    notes = []
+    all_cores = len({core for share in cores for core in share})
+    if jobs > all_cores:
+        notes.append(f"{jobs} runs at a time share {all_cores} cores: their times are not those of an idle machine")
+    least = min(len(share) for share in cores)
+    wanted, run = max(((_threads(run), run) for run in runs), key=lambda pair: pair[0])
+    if wanted > least:
+        each = f"{least} core{'s' * (least != 1)} {'of each' if jobs > 1 else 'there are'}"
+        notes.append(
+            f"{run.label or 'every run'} wants {wanted} threads, more than the {each}: they will wait for each other"
+        )
+    if jobs > 1 and torch.cuda.is_available():
+        notes.append(f"{jobs} runs at a time share the GPU: their times are not those of an idle one")
+    return notes
+
+
+def _threads(run: PlannedRun) -> int:
+    """That it is known to use at the same time."""
+    local = run.kind == "train" and run.settings.get("strategy", ALONE) != ALONE
+    local = local and run.settings.get("driver", "local") == "local"
+    return (run.workers if local else 1) * max(1, run.workload.threads)

@@ -1,0 +1,1 @@
+"""Which machines, how many of them, and how to distribute: what training will take, what it will cost, and why."""

@@ -1,0 +1,50 @@
+"""A way to train a workload: on which machine and how many workers, with which strategy, batch and precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.strategy.strategy import Strategy
+
+PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
+"""The more exact first."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    machine: str
+    device: str
+    """What a worker computes on; one a worker."""
+    workers: int
+    workers_per_machine: int
+    strategy: Strategy
+    batch: int
+    """Of a worker."""
+    precision: str
+
+    @property
+    def machines(self) -> int:
+        return -(-self.workers // self.workers_per_machine)
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether an update has every worker's part in it, so that none is stale."""
+        return self.strategy.groups == 1 or self.workers == 1
+
+    @property
+    def samples_under_way(self) -> int:
+        """Samples whose gradients are computed without knowing of each other: every worker's, from fetch to push.
+
+        For a synchronous step it is the joined batch; for asynchronous workers, batch * (staleness + 1).
+        """
+        return self.workers * self.batch * max(1, self.strategy.fetch_every, self.strategy.push_every)
+
+    def __str__(self) -> str:
+        number = f"{self.machines} × {self.machine}" if self.machines > 1 else self.machine
+        if self.workers == 1:
+            how = "one worker"
+        elif self.strategy.groups is not None and self.strategy.groups > 1:
+            how = f"{self.strategy.name} in {self.strategy.groups} groups of {self.workers // self.strategy.groups}"
+        else:
+            how = f"{self.strategy.name} with {self.workers} workers"
+        return f"{number}, {how}, batch {self.batch:,}, {self.precision}"

@@ -1,0 +1,101 @@
+"""Every way to train that could be meant: machines, numbers of workers, strategies, batches and precisions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster import Device
+from paceline.errors import StrategyError, nearest
+from paceline.plan.candidate import Candidate
+from paceline.plan.estimate import machines_of
+from paceline.plan.places import Place, Places
+from paceline.strategy.strategy import PRESETS, Strategy, preset
+from paceline.workload import Workload
+
+STRATEGIES = (
+    *("sync", "downpour", "delay-compensated", "mixed", "stale-sync", "softsync", "backup", "local-sgd", "easgd"),
+)  # fmt: skip
+BATCH_FACTORS = (0.5, 1, 2, 4)
+PERIOD = 50
+"""Local steps between two exchanges of parameters."""
+FEWEST_ROUNDS = 2
+"""Exchanges an epoch, of strategies that exchange rarely."""
+TOO_MANY_WORKERS = "more workers than batches in an epoch"
+NO_SERVER = "no machine left for the server"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The candidates, where each could be, and what was left out."""
+
+    candidates: tuple[Candidate, ...]
+    places: tuple[Place, ...]
+    """One for each candidate."""
+    excluded: dict[str, int]
+
+
+def list_candidates(workload: Workload, places: Places, samples: int, strategies: Sequence[str] = STRATEGIES) -> Listed:
+    """`samples` are those of an epoch."""
+    for name in strategies:
+        if name not in PRESETS:
+            raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}")
+    candidates, where, excluded = [], [], Counter(places.excluded)
+    for place in places.places:
+        for batch in batches_of(workload, samples):
+            for made in _on(place, workload, batch, -(-samples // batch), strategies):
+                if made.workers > -(-samples // batch):
+                    excluded[TOO_MANY_WORKERS] += 1
+                elif machines_of(made, place) > place.available:
+                    excluded[NO_SERVER] += 1
+                else:
+                    candidates.append(made)
+                    where.append(place)
+    return Listed(tuple(candidates), tuple(where), dict(excluded))
+
+
+def _on(place: Place, workload: Workload, batch: int, batches: int, names: Sequence[str]) -> Iterator[Candidate]:
+    machine, device = place.machine.name, place.device.name
+    for workers, per_machine in place.crews():
+        for strategy in _strategies(workers, per_machine, batches, names):
+            for precision in precisions_of(workload, place.device):
+                yield Candidate(machine, device, workers, per_machine, strategy, batch, precision)
+
+
+def batches_of(workload: Workload, samples: int) -> list[int]:
+    """The workload's own, half of it, twice and four times of it."""
+    sizes = {int(workload.batch * factor) for factor in BATCH_FACTORS}
+    return sorted(size for size in sizes if 1 <= size <= samples)
+
+
+def precisions_of(workload: Workload, device: Device) -> list[str]:
+    """float32, and what the device's data sheet has a peak for; a precision that was asked for stays as it is."""
+    if workload.precision != "float32":
+        has = workload.precision == "float64" or device.peak_of(workload.precision) is not None
+        return [workload.precision] if has else []
+    return ["float32", *(p for p in ("tf32", "bfloat16") if device.peak_of(p) is not None)]
+
+
+def _strategies(workers: int, per_machine: int, batches: int, names: Sequence[str]) -> Iterator[Strategy]:
+    """Those that make a difference with so many workers. One worker needs none."""
+    if workers == 1:
+        yield PRESETS["sync"]
+        return
+    machines = -(-workers // per_machine)
+    for name in names:
+        if name == "mixed":
+            groups = machines if machines > 1 and per_machine > 1 else 2
+            if workers >= 4 and workers % groups == 0:
+                yield preset("mixed", groups=groups)
+        elif name == "backup":
+            if workers >= 4:
+                yield PRESETS["backup"]
+        elif PRESETS[name].exchange != "gradient":
+            period = min(PERIOD, PRESETS[name].push_every, batches // workers // FEWEST_ROUNDS)
+            if period > 1:
+                fetch = period if PRESETS[name].fetch_every else 0
+                yield dataclasses.replace(PRESETS[name], push_every=period, fetch_every=fetch)
+        else:
+            yield PRESETS[name]

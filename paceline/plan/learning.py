@@ -1,0 +1,165 @@
+"""How many epochs each way of training needs to an accuracy: trained in virtual time on a sample of the data.
+
+What carries over from a sample to all data is the number of samples seen, not the number of passes: an epoch of all
+data shows more of them, and none twice. So epochs = passes * samples of the sample / samples of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from paceline.errors import Diverged, InputError, PacelineError
+from paceline.plan.candidate import Candidate
+from paceline.plan.plan import Learned
+from paceline.strategy.strategy import PRESETS, Strategy
+from paceline.train.run import Epoch, Run
+from paceline.train.watcher import Silent
+from paceline.workload import Workload
+
+SAMPLE = 10_000
+"""Training samples; fewer are all."""
+MOST_TRAININGS = 40
+SMALLER_BATCH = 0.5
+"""Of the workload's samples to accuracy, what a smaller batch needs at the least."""
+STALER = 0.9
+"""Of the samples that a gentler way needs, what another one needs at the least."""
+COMPUTE = ("gamma", (100.0, 0.01))
+"""Of a step: the usual noise, so that workers meet in ever new orders."""
+
+Train = Callable[[Workload, Strategy, int, float], Learned]
+Way = tuple[str, int, int]
+"""A strategy's name, workers and batch."""
+
+
+class Learning:
+    """Learns when asked, each way once. `train` takes a workload, a strategy, workers and the accuracy."""
+
+    def __init__(self, workload: Workload, target: float, samples: int, train: Train | None = None) -> None:
+        self.workload, self.target, self.samples = workload, target, samples
+        self.sample = min(samples, SAMPLE)
+        self._train = train or train_sample(self.sample, samples)
+        self._results: dict[Way, Learned] = {}
+        self._first: Learned | None = None
+
+    @property
+    def results(self) -> tuple[Learned, ...]:
+        return tuple(self._results.values())
+
+    @property
+    def sample_words(self) -> str:
+        if self.sample == self.samples:
+            return f"all {self.samples:,} training samples"
+        return f"the first {self.sample:,} of {self.samples:,} training samples"
+
+    def result(self, candidate: Candidate) -> Learned:
+        return self._results[_way(candidate)]
+
+    def known(self, candidate: Candidate) -> bool:
+        return _way(candidate) in self._results
+
+    def least(self, candidate: Candidate) -> float:
+        """As was learnt; or at the least, from gentler ways that were."""
+        way = _way(candidate)
+        if way in self._results:
+            return self._results[way].epochs if self._results[way].status == "reached" else math.inf
+        first = self._baseline()
+        least = first.epochs * (SMALLER_BATCH if candidate.batch < self.workload.batch else STALER)
+        for (name, workers, batch), found in self._results.items():
+            if name == way[0] and workers <= way[1] and batch <= way[2] and batch >= self.workload.batch:
+                # What failed with fewer samples under way is not tried with more.
+                least = max(least, STALER * found.epochs if found.status == "reached" else math.inf)
+        if len(self._results) >= MOST_TRAININGS or way[1] * way[2] > self.sample:
+            return math.inf
+        return least
+
+    def find(self, candidate: Candidate) -> str:
+        way = _way(candidate)
+        if way not in self._results:
+            strategy = PRESETS["sync"] if way[1] == 1 else candidate.strategy
+            self._results[way] = self._train(replace(self.workload, batch=way[2]), strategy, way[1], self.target)
+        found = self._results[way]
+        if len(self._results) >= MOST_TRAININGS:
+            return f"not trained: {MOST_TRAININGS} ways were"
+        return "" if found.status == "reached" else _failed(found, self.target)
+
+    def _baseline(self) -> Learned:
+        """The workload as it is, which the others are compared with."""
+        if self._first is None:
+            found = self._train(self.workload, PRESETS["sync"], 1, self.target)
+            if found.status != "reached":
+                raise PacelineError(
+                    f"{self.target:.4g} is not reached in {self.workload.epochs} passes over {self.sample_words} "
+                    f"(best {found.accuracy:.4f}): ask for less, or for more epochs with --set epochs=…"
+                )
+            self._first = self._results["sync", 1, self.workload.batch] = found
+        return self._first
+
+
+def _failed(found: Learned, target: float) -> str:
+    return "diverges in training" if found.status == "diverged" else f"does not reach {target:.4g} in training"
+
+
+def _way(candidate: Candidate) -> Way:
+    """What one process with the joined batch computes, a synchronous group does too."""
+    strategy = candidate.strategy
+    if candidate.workers == 1 or (strategy.name == "sync" and candidate.waits_for_all):
+        return "sync", 1, candidate.workers * candidate.batch
+    return strategy.name, candidate.workers, candidate.batch
+
+
+class _Reached(Exception):
+    pass
+
+
+class _Watch(Silent):
+    """Ends the training when the accuracy is there."""
+
+    def __init__(self, target: float) -> None:
+        self.target, self.best, self.passes = target, 0.0, 0
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        pass
+
+    def finished_epoch(self, epoch: Epoch) -> None:
+        self.passes = epoch.epoch
+        if math.isnan(epoch.test_accuracy):
+            raise InputError("--target-accuracy needs data with classes: this workload has no accuracy")
+        self.best = max(self.best, epoch.test_accuracy)
+        if epoch.test_accuracy >= self.target:
+            raise _Reached
+
+
+def train_sample(sample: int, samples: int) -> Train:
+    """Trains the first so many of the samples with simulated workers, until the accuracy is reached."""
+
+    def train(workload: Workload, strategy: Strategy, workers: int, target: float) -> Learned:
+        from paceline.simulate.durations import Spread
+        from paceline.simulate.virtual_cluster import VirtualCluster
+        from paceline.train.virtual_run import run_virtual
+
+        watch, status = _Watch(target), "not reached"
+        if sample < samples:
+            workload = replace(workload, data=first_samples(workload.data, sample))
+        try:
+            run_virtual(
+                replace(workload, precision="float32"), strategy, workers=workers,
+                cluster=VirtualCluster(compute=Spread(*COMPUTE)), watcher=watch,
+            )  # fmt: skip
+        except _Reached:
+            status = "reached"
+        except Diverged:
+            status = "diverged"
+        epochs = watch.passes * sample / samples if status == "reached" else math.nan
+        return Learned(strategy.name, workers, workload.batch, status, epochs, watch.best, watch.passes)
+
+    return train
+
+
+def first_samples(data: str, count: int) -> str:
+    """A data source, cut to its first samples."""
+    from paceline.data.source import parse, without_count
+
+    text = without_count(parse(data))
+    return f"{text}{'&' if '?' in text else '?'}first={count}"

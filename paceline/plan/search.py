@@ -1,0 +1,331 @@
+"""Looks for the candidate with the least value, simulating few: the best by its bound goes first.
+
+Each candidate has a bound that its simulation will not fall below: computing without any exchange, and the closed form
+times the least that simulations of such candidates were found to be of theirs. The one with the lowest bound is made
+surer (predicted, simulated, trained) until the lowest is sure; then no other can be better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.cluster import Link, Machine
+from paceline.cost.prediction import Prediction
+from paceline.plan.candidate import PRECISIONS, Candidate
+from paceline.plan.candidates import Listed
+from paceline.plan.estimate import alone_s, estimated_step_s, machines_of
+from paceline.plan.forecast import Forecast
+from paceline.plan.wish import Numbers
+from paceline.strategy.strategy import Strategy
+
+Mask = npt.NDArray[np.bool_]
+Value = Callable[[Numbers, Numbers], Numbers]
+
+MEMORY_SHARE = 0.9
+"""Of a device's memory that a prediction may need; the rest is the library's own, and for what is not foreseen."""
+TOO_LARGE = "does not fit in the device's memory"
+UNTRIED = 0.85
+"""Of a closed form, what a simulation could be at the least, while none of its kind was simulated."""
+CHANCE = 0.985
+"""The same where some were: what chance does to a mean over some hundred steps."""
+STEPS_IN_ALL = 4000
+FEWEST_STEPS, MOST_STEPS = 24, 200
+
+
+class Outcome(Protocol):
+    """What a simulation on a cluster finds."""
+
+    @property
+    def machines(self) -> int: ...
+    @property
+    def step_s(self) -> float: ...
+    @property
+    def epoch_s(self) -> float: ...
+    @property
+    def samples_per_s(self) -> float: ...
+    @property
+    def efficiency(self) -> float: ...
+    @property
+    def waiting_share(self) -> float: ...
+    @property
+    def communication_share(self) -> float: ...
+    @property
+    def staleness_mean(self) -> float: ...
+    @property
+    def server_share(self) -> float: ...
+    @property
+    def bound(self) -> str: ...
+
+
+class Simulate(Protocol):
+    def __call__(
+        self,
+        prediction: Prediction,
+        machine: Machine,
+        workers: int,
+        strategy: Strategy,
+        *,
+        network: Link | None,
+        workers_per_machine: int,
+        steps: int,
+    ) -> Outcome: ...
+
+
+class Epochs(Protocol):
+    """How many epochs a candidate needs."""
+
+    def least(self, candidate: Candidate) -> float:
+        """At the least, as far as is known; infinite when it will not do at all."""
+
+    def known(self, candidate: Candidate) -> bool: ...
+
+    def find(self, candidate: Candidate) -> str:
+        """Finds out; returns why it will not do, or nothing."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The same number of epochs for all."""
+
+    number: float
+
+    def least(self, candidate: Candidate) -> float:
+        return self.number
+
+    def known(self, candidate: Candidate) -> bool:
+        return True
+
+    def find(self, candidate: Candidate) -> str:
+        return ""
+
+
+class Search:
+    def __init__(
+        self,
+        listed: Listed,
+        forecast: Forecast,
+        simulate: Simulate,
+        epochs: Epochs,
+        *,
+        samples: int,
+        spot: bool,
+        machine_hours: bool,
+        limit: int,
+    ) -> None:
+        self.candidates, self.places = listed.candidates, listed.places
+        self.forecast, self.simulate, self.epochs = forecast, simulate, epochs
+        self.limit = limit
+        self.excluded: Counter[str] = Counter(listed.excluded)
+        self.outcomes: dict[int, Outcome] = {}
+        self._spot, self._machine_hours = spot, machine_hours
+        count = len(self.candidates)
+        self.alive: Mask = np.ones(count, dtype=bool)
+        self.predicted: Mask = np.zeros(count, dtype=bool)
+        self.simulated: Mask = np.zeros(count, dtype=bool)
+        self.sure: Mask = np.zeros(count, dtype=bool)
+        self._rounds = np.array([_rounds(c, samples) for c in self.candidates])
+        """Steps of an epoch, of each worker."""
+        self._alone_s, self._estimated_s, self._epoch_s = (np.zeros(count) for _ in range(3))
+        """An epoch without any exchange, by the closed form, and as it was simulated."""
+        self._epochs = np.array([epochs.least(c) for c in self.candidates])
+        self._rate = np.array([self._rate_of(i, machines_of(c, self.places[i])) for i, c in enumerate(self.candidates)])
+        """Money a second."""
+        kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(_kind, self.candidates)))}
+        self._kind = np.array([kinds[_kind(c)] for c in self.candidates], dtype=int)
+        self._least = np.full(len(kinds), UNTRIED)
+        self._usual = np.ones(len(kinds))
+        self._found: dict[int, list[float]] = {}
+        """By kind: simulated over closed form."""
+        self._by_key: dict[tuple[str, int, str], list[int]] = {}
+        self._at: dict[tuple[object, ...], int] = {}
+        for i, candidate in enumerate(self.candidates):
+            self._by_key.setdefault((candidate.device, candidate.batch, candidate.precision), []).append(i)
+            self._at[identity(candidate)] = i
+        for key in self._by_key:
+            self._guess(key)
+        self.gentleness = _gentleness(self.candidates)
+
+    # What is known so far
+
+    def bounds(self) -> tuple[Numbers, Numbers]:
+        """Seconds and money of all epochs that a candidate needs at the least; exact where it is sure."""
+        return self._times(CHANCE * self._alone_s, self._least)
+
+    def expected(self) -> tuple[Numbers, Numbers]:
+        """The same as they will probably be."""
+        return self._times(self._alone_s, self._usual)
+
+    def _times(self, alone_s: Numbers, ratios: Numbers) -> tuple[Numbers, Numbers]:
+        unsure = np.maximum(alone_s, self._estimated_s * ratios[self._kind])
+        time_s = np.where(self.simulated, self._epoch_s, unsure) * self._epochs
+        return time_s, time_s * self._rate
+
+    def time_and_money(self, number: int) -> tuple[float, float]:
+        time_s = float(self._epoch_s[number] * self._epochs[number])
+        return time_s, time_s * float(self._rate[number])
+
+    def epochs_of(self, number: int) -> float:
+        return float(self._epochs[number])
+
+    def number_of(self, candidate: Candidate) -> int | None:
+        return self._at.get(identity(candidate))
+
+    # Finding
+
+    def least(self, value: Value, among: Mask) -> int | None:
+        """The one with the least value; None where all are infinite."""
+        while True:
+            values = np.where(among & self.alive, value(*self.bounds()), np.inf)
+            if self.exhausted:
+                values[~self.simulated] = np.inf
+            best = int(np.argmin(values)) if len(values) else 0
+            if not len(values) or not math.isfinite(values[best]):
+                return None
+            if self.sure[best]:
+                return best
+            self.refine(best)
+
+    def gentler(self, number: int, value: Value, among: Mask, tolerance: float, tries: int) -> int:
+        """One that is hardly worse, and nearer to training in one process; at most so many are tried."""
+        most = float(value(*(np.array([x]) for x in self.time_and_money(number)))[0]) * (1 + tolerance)
+        for _ in range(tries):
+            good = among & self.alive & (value(*self.expected()) <= most)
+            if self.exhausted:
+                good &= self.simulated
+            good &= self.gentleness < self.gentleness[number]
+            if not good.any():
+                return number
+            best = int(np.argmin(np.where(good, self.gentleness, np.iinfo(np.int64).max)))
+            if self.sure[best]:
+                return best
+            self.refine(best)
+        return number
+
+    @property
+    def exhausted(self) -> bool:
+        return len(self.outcomes) >= self.limit
+
+    def refine(self, number: int) -> bool:
+        """Knows more of a candidate than before; whether it is still one."""
+        candidate = self.candidates[number]
+        if not self.predicted[number]:
+            self._predict((candidate.device, candidate.batch, candidate.precision), number)
+        elif not self.simulated[number]:
+            self._simulate(number)
+        if self.alive[number] and self.simulated[number]:
+            if not self.epochs.known(candidate) and not self.sure[number]:
+                self._learn(number)
+            self.sure[number] = self.epochs.known(candidate)
+        return bool(self.alive[number])
+
+    def settle(self, number: int) -> bool:
+        """Everything about a candidate, if it may still be found out; whether it is one then."""
+        while self.alive[number] and not self.sure[number]:
+            if self.exhausted and not self.simulated[number]:
+                return False
+            self.refine(number)
+        return bool(self.alive[number])
+
+    # Steps of knowing
+
+    def _guess(self, key: tuple[str, int, str]) -> None:
+        numbers = self._by_key[key]
+        device = self.places[numbers[0]].device
+        guess = self.forecast.guess(device, *key[1:])
+        if guess is None:
+            failure = self.forecast.failures.get(key) or next(
+                (why for (name, _, _), why in self.forecast.failures.items() if name == device.name), "not known"
+            )
+            self._exclude(numbers, f"cannot be predicted on {device.name}: {failure}")
+            return
+        self.predicted[numbers] = guess.predicted
+        too_large = []
+        for i in numbers:
+            candidate, place = self.candidates[i], self.places[i]
+            room = place.memory_bytes(min(candidate.workers, candidate.workers_per_machine))
+            if room is not None and guess.memory_bytes > MEMORY_SHARE * room:
+                too_large.append(i)
+                continue
+            self._alone_s[i] = alone_s(candidate, guess.computing) * self._rounds[i]
+            self._estimated_s[i] = estimated_step_s(candidate, place, guess.computing) * self._rounds[i]
+        self._exclude(too_large, TOO_LARGE)
+
+    def _predict(self, key: tuple[str, int, str], number: int) -> None:
+        self.forecast.predict(self.places[number].device, *key[1:])
+        if key in self.forecast.failures:
+            self._exclude(self._by_key[key], f"cannot be predicted on {key[0]}: {self.forecast.failures[key]}")
+        else:
+            self._guess(key)
+
+    def _simulate(self, number: int) -> None:
+        candidate, place = self.candidates[number], self.places[number]
+        prediction = self.forecast.predictions[candidate.device, candidate.batch, candidate.precision]
+        outcome = self.simulate(
+            prediction, place.machine, candidate.workers, candidate.strategy, network=place.network,
+            workers_per_machine=candidate.workers_per_machine, steps=steps_of(candidate),
+        )  # fmt: skip
+        self.outcomes[number] = outcome
+        self.simulated[number] = True
+        self._epoch_s[number] = outcome.epoch_s
+        self._rate[number] = self._rate_of(number, outcome.machines)
+        kind = self._kind[number]
+        found = self._found.setdefault(kind, [])
+        found.append(outcome.epoch_s / max(self._estimated_s[number], 1e-12))
+        self._least[kind] = CHANCE * min(1.0, *found)
+        self._usual[kind] = float(np.median(found))
+
+    def _learn(self, number: int) -> None:
+        why = self.epochs.find(self.candidates[number])
+        least = np.array([self.epochs.least(c) for c in self.candidates])
+        self._epochs = least
+        hopeless = [int(i) for i in np.flatnonzero(self.alive & ~np.isfinite(least))]
+        self._exclude(hopeless, why or "needs too long")
+
+    def _exclude(self, numbers: list[int], reason: str) -> None:
+        gone = [i for i in numbers if self.alive[i]]
+        if gone:
+            self.excluded[reason] += len(gone)
+            self.alive[gone] = False
+
+    def _rate_of(self, number: int, machines: int) -> float:
+        price = 1.0 if self._machine_hours else self.places[number].price_per_hour(self._spot)
+        return machines * (price or 0.0) / 3600
+
+
+def identity(candidate: Candidate) -> tuple[object, ...]:
+    """What tells candidates apart, but for the fields of a strategy that follow from the rest."""
+    c = candidate
+    return c.machine, c.device, c.workers, c.workers_per_machine, c.strategy.name, c.batch, c.precision
+
+
+def _rounds(candidate: Candidate, samples: int) -> float:
+    """Steps of an epoch, of each worker; where all wait for each other, the last of them is a whole one."""
+    steps = -(-samples // candidate.batch) / candidate.workers
+    return math.ceil(steps) if candidate.strategy.groups == 1 else steps
+
+
+def steps_of(candidate: Candidate) -> int:
+    """To be simulated of each worker: fewer of many, and enough for two exchanges."""
+    steps = max(FEWEST_STEPS, min(MOST_STEPS, STEPS_IN_ALL // candidate.workers))
+    return max(steps, 2 * candidate.strategy.push_every)
+
+
+def _kind(candidate: Candidate) -> tuple[str, bool]:
+    """Candidates whose closed forms err alike."""
+    return ("one", False) if candidate.workers == 1 else (candidate.strategy.name, candidate.machines > 1)
+
+
+def _gentleness(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:
+    """Ranks, the least being nearest to training in one process, exactly."""
+    keys = [
+        (c.samples_under_way, not c.waits_for_all, PRECISIONS.index(c.precision), c.workers) for c in candidates
+    ]  # fmt: skip
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
+    return np.array([ranks[key] for key in keys], dtype=np.int64)

@@ -1,0 +1,105 @@
+"""What a plan is asked for: how much training, until when, for how much; in words, and as a value to be least."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.errors import InputError
+
+Numbers = npt.NDArray[np.float64]
+
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+LONGEST_S = 100 * 365 * 86400.0
+TIE = 1e-9
+"""Money that a second is worth, so that of machines that cost nothing the faster is better."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    epochs: float | None = None
+    """None: as many as the target accuracy needs."""
+    target_accuracy: float | None = None
+    deadline_s: float | None = None
+    budget: float | None = None
+    spot: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.target_accuracy is None):
+            raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
+        if self.epochs is not None and not (math.isfinite(self.epochs) and self.epochs > 0):
+            raise InputError(f"epochs={self.epochs:g} should be above 0")
+        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
+            raise InputError(f"target-accuracy={self.target_accuracy:g} should be above 0 and at most 1, or as 97%")
+        if self.deadline_s is not None and not 0 < self.deadline_s <= LONGEST_S:
+            raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
+        if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
+            raise InputError(f"budget={self.budget:g} should be a number of at least 0")
+
+    def values(self, time_s: Numbers, money: Numbers) -> Numbers:
+        """What the pick has least of; infinite where the wish is not kept. It never falls when time or money rise.
+
+        With a deadline money counts, with a budget time, with both money. With neither it is their product: at its
+        least, one percent less time costs more than one percent more money, and the other way round.
+        """
+        kept = np.ones(len(time_s), dtype=bool)
+        if self.deadline_s is not None:
+            kept &= time_s <= self.deadline_s
+        if self.budget is not None:
+            kept &= money <= self.budget
+        if self.deadline_s is not None:
+            counted = money + TIE * time_s
+        elif self.budget is not None:
+            counted = time_s
+        else:
+            counted = time_s * (money + TIE * time_s)
+        return np.where(kept, counted, np.inf)
+
+    def distances(self, time_s: Numbers, money: Numbers) -> Numbers:
+        """How far a plan is from the wish: by what factor it is too long or too expensive, whichever is more."""
+        late = time_s / self.deadline_s if self.deadline_s is not None else np.zeros(len(time_s))
+        if self.budget is None:
+            return late
+        return np.maximum(late, money / max(self.budget, 1e-9))
+
+    def keeps(self, time_s: float, money: float) -> bool:
+        return bool(np.isfinite(self.values(np.array([time_s]), np.array([money])))[0])
+
+
+def read_deadline(text: str) -> float:
+    """Seconds of `24h`, `90min`, `1d12h`."""
+    found = _PART.findall(text.strip().lower())
+    whole = "".join(f"{number}{unit}" for number, unit in found)
+    if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):
+        raise InputError(f"--deadline {text!r} should be a time with a unit, as 90min, 24h, 2d or 1d12h")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
+    if not 0 < seconds <= LONGEST_S:
+        raise InputError(f"--deadline {text!r} should be above 0, and less than a hundred years")
+    return seconds
+
+
+def read_accuracy(text: str) -> float:
+    """A share, or a percentage: 0.97 and 97% are the same."""
+    word = text.strip()
+    try:
+        value = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise InputError(f"--target-accuracy {text!r} should be a share above 0 and up to 1, as 0.97, or as 97%")
+    return value
+
+
+def read_budget(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"--budget {text!r} should be an amount of money of at least 0, as 500")
+    return value

@@ -1,0 +1,129 @@
+"""What a page is made of: sections with sentences, tables, and figures that are tables with a way to draw them.
+
+A figure holds no drawing. The page's script, the CSV that is downloaded, the table for those who cannot see it
+and the plots for a paper are all made from the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Cell = str | int | float | None
+
+KINDS = ("lines", "stack", "bars", "intervals", "timeline")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    unit: str = ""
+    """s, %, a second, …; a share is in percent."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def values(self, name: str) -> list[Any]:
+        place = [column.name for column in self.columns].index(name)
+        return [row[place] for row in self.rows]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, and nothing else."""
+        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        return [
+            any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
+            for cells in columns
+        ]
+
+    @property
+    def whole(self) -> list[bool]:
+        """Which of them hold whole numbers only."""
+        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        return [all(isinstance(cell, str | None) or cell == int(cell) for cell in cells) for cells in columns]
+
+
+def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Rows as they are given; what is no finite number becomes nothing."""
+    named = tuple(Column(c) if isinstance(c, str) else c for c in columns)
+    return Table(named, tuple(tuple(_finite(cell) for cell in row) for row in rows))
+
+
+def _finite(cell: Cell) -> Cell:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One way to look at a table. Which columns are drawn, and how, is said in `options`, by the figure's kind:
+
+    lines      line, group: names; x, y: numbers; low, high: the ends of a whisker; ideal: a column for a dashed line;
+               styles: [colour, dash] by group
+    stack      category: names; parts: a list of columns, one beside the other in a bar
+    bars       category: names; values: a list of columns, side by side
+    intervals  category; value, low, high: what was expected; other: what came
+    timeline   row, what: names; start, end: seconds; note
+    """
+
+    name: str
+    table: Table
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    id: str
+    title: str
+    kind: str
+    views: tuple[View, ...]
+    """Where there are several, the reader chooses one by its name."""
+    says: str
+    """What is to be seen, in a sentence for those who cannot see it."""
+    note: str = ""
+    choice: str = "show"
+    """What the views differ in."""
+    wide: bool = False
+    """Takes a row of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """A table to be read as it is."""
+
+    id: str
+    title: str
+    table: Table
+    note: str = ""
+    folded: bool = False
+    of_runs: bool = False
+    """Its rows are the runs: filtering them filters the lines of the figures, which have the same names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    id: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    """Sentences that are read as a list."""
+    blocks: tuple[Figure | Listing, ...] = ()
+
+    @property
+    def rows(self) -> list[list[Figure | Listing]]:
+        """The blocks, with figures that follow each other in one row."""
+        found: list[list[Figure | Listing]] = []
+        for block in self.blocks:
+            if found and isinstance(block, Figure) and isinstance(found[-1][0], Figure):
+                found[-1].append(block)
+            else:
+                found.append([block])
+        return found

@@ -1,0 +1,44 @@
+"""The sections of a page, in their order; one that has nothing to show is not there."""
+
+from __future__ import annotations
+
+from paceline.report.figure import Listing, Section, table
+from paceline.report.reading import Records
+from paceline.report.sections.comparisons import costs, predictions, published
+from paceline.report.sections.layers import where_the_time_goes
+from paceline.report.sections.learning import learning
+from paceline.report.sections.run_table import run_table
+from paceline.report.sections.scaling import scaling
+from paceline.report.sections.setting import conditions, what_was_run
+from paceline.report.sections.timeline import timeline
+from paceline.report.sections.workers import workers
+from paceline.report.shown_run import ShownRun, measurement_names
+from paceline.report.words import count
+
+
+def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
+    measured = measurement_names(records)
+    made = (
+        what_was_run(records, runs),
+        predictions(records.all_predictions),
+        published(records.published),
+        where_the_time_goes(measured, runs),
+        learning(runs),
+        scaling(runs),
+        workers(runs),
+        timeline(runs, measured),
+        costs(records.costs, runs, records.price),
+        run_table(runs),
+        conditions(records, runs),
+        skipped(records),
+    )
+    return [section for section in made if section is not None]
+
+
+def skipped(records: Records) -> Section | None:
+    if not records.skipped:
+        return None
+    data = table(("file", "reason"), [(s.place, s.reason) for s in records.skipped])
+    many = count(len(records.skipped), "file")
+    said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} in none of the figures above."
+    return Section("skipped", "What was skipped", (said,), blocks=(Listing("skipped-table", "Skipped", data),))

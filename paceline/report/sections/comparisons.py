@@ -1,0 +1,131 @@
+"""Two figures for the same thing: predicted and measured, published and ours; and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from paceline.report.figure import Column, Figure, Listing, Section, View, table
+from paceline.report.given_rows import Cost, Prediction, Published
+from paceline.report.shown_run import ShownRun
+from paceline.report.words import count, largest, middle, number, percent
+
+Row = TypeVar("Row")
+
+
+def _by(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(getattr(row, key), []).append(row)
+    return found
+
+
+def predictions(rows: Sequence[Prediction]) -> Section | None:
+    if not rows:
+        return None
+    known = [row for row in rows if math.isfinite(row.error)]
+    title = "Prediction beside reality" if known else "What is predicted"
+    views = []
+    for unit, some in _by(rows, "unit").items():
+        named = [Column(name, unit) for name in ("predicted", "low", "high", "measured")]
+        columns = (Column("what"), *named, Column("error", "%"), Column("inside the interval"))
+        cells = [
+            (row.name, row.predicted, row.low, row.high, row.measured, 100 * row.error,
+             {None: None, True: "yes", False: "no"}[row.inside])
+            for row in some
+        ]  # fmt: skip
+        options = {"category": "what", "value": "predicted", "low": "low", "high": "high", "other": "measured"}
+        views.append(View(unit or "figures", table(columns, cells), options))
+    says = prediction_sentence(rows)
+    figure = Figure(
+        "predictions", "Predicted and measured" if known else "Predicted", "intervals", tuple(views), says, wide=True
+    )
+    beside = ("what", "unit", "predicted", "low", "high")
+    if not known:
+        listing = table(beside, [(r.name, r.unit, r.predicted, r.low, r.high) for r in rows])
+    else:
+        all_cells = [(r.name, r.unit, r.predicted, r.low, r.high, r.measured, 100 * r.error) for r in rows]
+        listing = table((*beside, "measured", Column("error", "%")), all_cells)
+    return Section(
+        "predictions", title, (says,), blocks=(figure, Listing("prediction-rows", "Every prediction", listing))
+    )
+
+
+def prediction_sentence(rows: Sequence[Prediction]) -> str:
+    known = [row for row in rows if math.isfinite(row.error)]
+    if not known:
+        return f"{count(len(rows), 'figure')} predicted, none of them measured yet."
+    errors = [abs(row.error) for row in known]
+    said = f"{count(len(known), 'prediction')} {'is' if len(known) == 1 else 'are'} off by "
+    said += percent(middle(errors), 1) + (f" in the median and {percent(max(errors), 1)} at most" if errors[1:] else "")
+    inside = [row.inside for row in known if row.inside is not None]
+    if inside:
+        said += f"; {sum(inside)} of {len(inside)} measured values lie in the predicted interval"
+    return f"{said}."
+
+
+def published(rows: Sequence[Published]) -> Section | None:
+    if not rows:
+        return None
+    views = []
+    for unit, some in _by(rows, "unit").items():
+        columns = ("what", Column("published", unit), Column("ours", unit), Column("ours over published"), "source")
+        cells = [(row.name, row.published, row.ours, row.ratio, row.source) for row in some]
+        options = {"category": "what", "values": ["published", "ours"]}
+        views.append(View(unit or "figures", table(columns, cells), options))
+    says = published_sentence(rows)
+    figure = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
+    all_cells = [(r.name, r.unit, r.published, r.ours, r.ratio, r.source) for r in rows]
+    listing = table(("what", "unit", "published", "ours", "ours over published", "source"), all_cells)
+    blocks = (figure, Listing("published-rows", "Every figure", listing))
+    return Section("published", "Beside published figures", (says,), blocks=blocks)
+
+
+def published_sentence(rows: Sequence[Published]) -> str:
+    ratios = [row.ratio for row in rows if math.isfinite(row.ratio)]
+    if not ratios:
+        return f"{count(len(rows), 'published figure')}, none of ours beside {'it' if len(rows) == 1 else 'them'} yet."
+    if len(ratios) == 1:
+        row = next(row for row in rows if math.isfinite(row.ratio))
+        return f"{row.name}: {number(row.ours)} here, {number(row.published)} published{_unit(row.unit)}."
+    low, high = min(ratios), max(ratios)
+    return f"Ours are {low:.3g} to {high:.3g} times the {len(ratios)} published figures."
+
+
+def _unit(unit: str) -> str:
+    return f" ({unit})" if unit else ""
+
+
+def costs(rows: Sequence[Cost], runs: Sequence[ShownRun], price: float | None) -> Section | None:
+    if price is not None:
+        rows = [*rows, *_of_runs(runs, price)]
+    if not rows:
+        return None
+    views = []
+    for currency, some in _by(rows, "currency").items():
+        cells = [(row.name, row.amount, row.what) for row in some]
+        data = table(("what", Column("cost", currency), "for"), cells)
+        views.append(View(currency, data, {"category": "what", "values": ["cost"], "most": 40}))
+    cheap = min(rows, key=lambda row: row.amount if math.isfinite(row.amount) else math.inf)
+    most = largest([row.amount for row in rows])
+    says = f"Costs lie between {_money(cheap.amount, cheap.currency)} for {cheap.name} and {number(most)}."
+    if len(rows) == 1:
+        says = f"{cheap.name} costs {_money(cheap.amount, cheap.currency)}."
+    note = "" if price is None else (
+        f"A run is charged for its wall clock at {number(price)} an hour and machine; a simulated one for each of its "
+        "workers over the simulated time."
+    )  # fmt: skip
+    figure = Figure("costs", "Cost", "bars", tuple(views), says, note, choice="currency", wide=True)
+    return Section("costs", "What it costs", (says,), blocks=(figure,))
+
+
+def _money(amount: float, currency: str) -> str:
+    return f"{currency} {amount:,.2f}" if math.isfinite(amount) and amount >= 0.01 else f"{currency} {number(amount)}"
+
+
+def _of_runs(runs: Sequence[ShownRun], price: float) -> list[Cost]:
+    return [
+        Cost(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="the run")
+        for run in runs
+    ]

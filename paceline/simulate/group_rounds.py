@@ -1,0 +1,61 @@
+"""Rounds of synchronous groups: each lasts as long as its slowest member, and then as long as the exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class GroupRounds:
+    """How long a group's next round takes, as a `Duration` of the virtual driver whose workers are groups.
+
+    A member takes `steps` steps a round, each `mean_s` with a deviation of `variation` times that. A round does not
+    wait for `spares` of them: who is late ends what it has, for nothing, and begins the next round late.
+    """
+
+    def __init__(
+        self,
+        members: int,
+        steps: int,
+        mean_s: float,
+        variation: float,
+        exchange_s: float,
+        *,
+        spares: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.members, self.steps, self.mean_s, self.variation = members, steps, mean_s, variation
+        self.exchange_s, self.spares, self.seed = exchange_s, spares, seed
+        self.rounds = 0
+        self.seconds = 0.0
+        """Of all rounds, exchanges included."""
+        self.computing_s = 0.0
+        """Of all members of all rounds."""
+        self.straggling_s = 0.0
+        """How long members waited for slower ones."""
+        self._generators: dict[int, np.random.Generator] = {}
+        self._late_s: dict[int, Any] = {}
+
+    def __call__(self, group: int, number: int) -> float:
+        takes_s = self._drawn(group)
+        ends_s = takes_s + self._late_s[group] if group in self._late_s else takes_s
+        if self.spares:
+            last = self.members - self.spares - 1
+            round_s = float(np.partition(ends_s, last)[last])
+            self._late_s[group] = np.maximum(ends_s - round_s - self.exchange_s, 0.0)
+        else:
+            round_s = float(ends_s.max())
+        self.rounds += 1
+        self.seconds += round_s + self.exchange_s
+        self.computing_s += float(takes_s.sum())
+        self.straggling_s += float(np.maximum(round_s - ends_s, 0.0).sum())
+        return round_s + self.exchange_s
+
+    def _drawn(self, group: int) -> Any:
+        if not self.variation:
+            return np.full(self.members, self.steps * self.mean_s)
+        if group not in self._generators:
+            self._generators[group] = np.random.default_rng([5, self.seed, group])
+        shape = 1 / self.variation**2
+        return self._generators[group].gamma(self.steps * shape, self.mean_s / shape, self.members)

@@ -1,0 +1,171 @@
+"""A strategy on machines that need not exist: a prediction says what a step takes, the virtual driver the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from paceline.cluster.link import Link
+from paceline.cluster.machine import Machine
+from paceline.cost.communication import ParameterServer
+from paceline.cost.prediction import Prediction
+from paceline.errors import InputError
+from paceline.simulate.placing import Placing, runs_on_gpu
+from paceline.simulate.server_work import server_seconds
+from paceline.simulate.worker_step import Stepping, exchanges_by_server
+from paceline.strategy.strategy import Strategy
+
+MOST_VARIATION = 0.05
+"""Of a step, however unsure its prediction is: that is mostly about all steps alike."""
+IN_NINE_OF_TEN = 1.645
+"""Deviations from the mean that nine of ten values keep within."""
+TASK_S = 60e-6
+"""Of a worker, for each exchange with the server of its own machine, besides copying."""
+HANDLING_S = 130e-6
+"""Of that server for each payload, besides computing the update. Both were measured on two cores of an AMD EPYC."""
+
+
+@dataclass(frozen=True)
+class ClusterOutcome:
+    """What so many workers make of a workload. Shares are of the workers' time, the server's of its own."""
+
+    workers: int
+    machines: int
+    """The server's own included, where it has one."""
+    step_s: float
+    """From one step of a worker to its next, waiting and communicating included."""
+    epoch_s: float
+    """0 if the number of samples is not known."""
+    samples_per_s: float
+    """Of all workers; those whose gradient is dropped do not count."""
+    efficiency: float
+    """Of samples a second, over that of one worker by itself times their number."""
+    waiting_share: float
+    communication_share: float
+    staleness_mean: float
+    server_share: float
+    money_per_epoch: float | None
+    """None if the price or the number of samples is not known."""
+    currency: str
+    bound: str
+    """What most of a worker's time goes to: compute, network, server or straggling."""
+
+
+def simulate_on(
+    prediction: Prediction,
+    machine: Machine,
+    workers: int,
+    strategy: Strategy,
+    *,
+    network: Link | None,
+    workers_per_machine: int = 1,
+    steps: int = 200,
+    own_pass: bool = False,
+    server_s: float | None = None,
+    seed: int = 0,
+    contention: float = 0.0,
+) -> ClusterOutcome:
+    """Simulates some steps of every worker and scales them to an epoch.
+
+    `server_s` is what the server takes for a payload, if that was measured, and `contention` by what share a step takes
+    longer when all cores of its machine are busy.
+    """
+    _check(prediction, workers_per_machine, steps, server_s, contention)
+    strategy = replace(strategy, own_pass=own_pass or strategy.own_pass, warm_start=0)
+    batches = -(-prediction.samples // prediction.batch)
+    strategy.check(workers, batches or None)
+    placing = Placing(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    stepping = _stepping(prediction, strategy, placing, server_s, contention, steps, seed)
+    found = stepping.time()
+    machines = placing.machines + (not placing.together and exchanges_by_server(strategy, placing))
+    samples_per_s = workers * prediction.batch * found.applied / found.step_s
+    epoch_s = _steps_an_epoch(batches, workers, strategy) * found.step_s
+    price = machine.price(epoch_s)
+    return ClusterOutcome(
+        workers=workers,
+        machines=machines,
+        step_s=found.step_s,
+        epoch_s=epoch_s,
+        samples_per_s=samples_per_s,
+        efficiency=samples_per_s / (workers * prediction.samples_per_s),
+        waiting_share=sum(found.waiting_s.values()) / found.step_s,
+        communication_share=found.communicating_s / found.step_s,
+        staleness_mean=found.staleness,
+        server_share=found.server_share,
+        money_per_epoch=None if price is None or not batches else machines * price,
+        currency=machine.currency,
+        bound=found.bound,
+    )
+
+
+def _stepping(
+    prediction: Prediction,
+    strategy: Strategy,
+    placing: Placing,
+    server_s: float | None,
+    contention: float,
+    steps: int,
+    seed: int,
+) -> Stepping:
+    """What a worker computes, and what its machine's others leave of it."""
+    size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
+    served = exchanges_by_server(strategy, placing)
+    compute_s, beside_s = prediction.iteration_s, 0.0
+    if served and strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1):
+        compute_s = max(0.01 * compute_s, compute_s - prediction.parts_s.get("update", 0.0))  # that is the server's
+    if served and placing.together:
+        compute_s, beside_s = compute_s + TASK_S / strategy.push_every, HANDLING_S
+    if server_s is None:
+        optimizer, payloads = prediction.conditions.get("optimizer", ""), _payloads(strategy, placing)
+        server_s = beside_s + server_seconds(strategy, size_bytes, placing.machine, optimizer, payloads)
+    busy_cores: float = placing.on_one * threads
+    if served and placing.together:  # the server needs a core now and then, and who waits for it needs none
+        cycle_s = _cycle_s(strategy, placing, compute_s, size_bytes, server_s)
+        busy_cores = placing.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
+    slower = placing.slowdown(busy_cores, threads, contention)
+    deviation_s = (prediction.high_s - prediction.low_s) / 2 / IN_NINE_OF_TEN
+    return Stepping(
+        strategy=strategy,
+        placing=placing,
+        compute_s=compute_s * slower,
+        variation=min(MOST_VARIATION, max(0.0, deviation_s) / prediction.iteration_s),
+        message_bytes=size_bytes,
+        server_s=server_s * slower if placing.together else server_s,
+        steps=steps,
+        seed=seed,
+    )
+
+
+def _cycle_s(strategy: Strategy, placing: Placing, compute_s: float, size_bytes: int, server_s: float) -> float:
+    """About what a step takes if there are cores for all."""
+    network, every = placing.exchange(size_bytes), strategy.push_every
+    link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
+    each = ParameterServer(placing.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap)
+    return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
+
+
+def _payloads(strategy: Strategy, placing: Placing) -> int:
+    """Of workers in an update of the server."""
+    if strategy.groups is None:
+        return strategy.payloads_an_update(placing.workers)
+    return placing.workers // strategy.groups if placing.together and not placing.on_gpu else 1
+
+
+def _steps_an_epoch(batches: int, workers: int, strategy: Strategy) -> float:
+    """Of a worker; where all wait for each other, the last of them is a whole one."""
+    if strategy.own_pass:
+        return batches
+    return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers
+
+
+def _check(
+    prediction: Prediction, workers_per_machine: int, steps: int, server_s: float | None, contention: float
+) -> None:
+    if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
+        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
+    for name, value, least in (("workers_per_machine", workers_per_machine, 1), ("steps", steps, 2)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name}={value!r} should be a whole number of at least {least}")
+    for name, seconds in (("server_s", server_s or 0.0), ("contention", contention)):
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise InputError(f"{name}={seconds:g} should be at least 0")

@@ -1,0 +1,105 @@
+"""Where simulated workers are: on how many machines, how many share one, and which links their messages take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.cluster.checks import plain
+from paceline.cluster.link import Link
+from paceline.cluster.machine import Machine
+from paceline.cost.communication import nested_all_reduce_s
+from paceline.cost.prediction import Prediction
+from paceline.simulate.durations import Spread
+from paceline.simulate.server_work import copy_rate
+from paceline.simulate.virtual_cluster import Network
+
+WAKE_S = 60e-6
+"""From a process to another one of the same machine that sleeps."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    machine: Machine
+    workers: int
+    per_machine: int
+    on_gpu: bool
+    network: Link | None = None
+    """Between machines; None: the machine's own."""
+
+    @property
+    def machines(self) -> int:
+        """Those with workers."""
+        return -(-self.workers // self.per_machine)
+
+    @property
+    def together(self) -> bool:
+        """Whether one machine holds all workers."""
+        return self.machines == 1
+
+    @property
+    def on_one(self) -> int:
+        """How many workers a machine has at most."""
+        return min(self.workers, self.per_machine)
+
+    @property
+    def cores(self) -> int | None:
+        """Of a machine; None where they are not known."""
+        processors = [each for each in self.machine.devices if each.device.kind == "cpu"]
+        known = [self.machine.vcpus] if self.machine.vcpus else []
+        if processors and all(each.device.cores for each in processors):
+            known.append(sum((each.device.cores or 0) * each.count for each in processors))
+        return min(known, default=None)
+
+    def slowdown(self, busy_cores: float, threads: int, contention: float) -> float:
+        """How many times as long a step takes beside the others of its machine as alone.
+
+        Of more workers than GPUs, or more busy cores than there are, each has its share. `contention` is what a step
+        takes longer when all cores are busy, memory and caches being shared.
+        """
+        if self.on_gpu:
+            return max(1.0, self.on_one / max(1, self.machine.count("gpu")))
+        if self.cores is None:
+            return 1.0
+        others = max(0.0, min(busy_cores, self.cores) - threads)
+        room = max(1, self.cores - threads)
+        return max(1.0, busy_cores / self.cores) * (1.0 + contention * min(1.0, others / room))
+
+    def between(self) -> Link:
+        return self.network if self.network is not None else self.machine.link("network")
+
+    def inside(self, size_bytes: int) -> Link:
+        """Between the workers of a machine. On a bus, all of them send at once."""
+        if not self.on_gpu:
+            return Link("memory", WAKE_S, copy_rate(size_bytes, self.machine), shared=False)
+        link = self.machine.device_device or self.machine.link("host_device")
+        if not link.shared:
+            return link
+        return Link(link.name, link.latency_s, link.bandwidth / self.on_one, source=link.source)
+
+    def all_reduce_s(self, size_bytes: int, members: int) -> float:
+        """Of a group: inside its machines, then between them."""
+        machines, devices = -(-members // self.per_machine), min(members, self.per_machine)
+        if machines == devices == 1:
+            return 0.0
+        inside = self.inside(size_bytes) if devices > 1 else self.between()
+        return nested_all_reduce_s(size_bytes, machines, devices, inside, self.between() if machines > 1 else inside)
+
+    def exchange(self, size_bytes: int) -> Network:
+        """Between workers and the server: a process on their machine, or on another one."""
+        if self.together and not self.on_gpu:
+            return Network(WAKE_S, copy_rate(size_bytes, self.machine), shared=False)
+        if self.together:
+            bus = self.machine.link("host_device")
+            return Network(bus.latency_s, bus.bandwidth, bus.shared)
+        link, copy = self.between(), None
+        if self.on_gpu and self.machine.host_device is not None:
+            copy = Spread("constant", (self.machine.host_device.seconds(size_bytes),))
+        return Network(link.latency_s, link.bandwidth, link.shared, copy)
+
+
+def runs_on_gpu(prediction: Prediction, machine: Machine) -> bool:
+    """By the device's name; where the machine has none of that name, a prediction for a CPU counts its threads."""
+    for each in machine.devices:
+        if plain(each.device.name) == plain(prediction.device):
+            return each.device.kind == "gpu"
+    return machine.count("gpu") > 0 and not prediction.threads

@@ -1,0 +1,18 @@
+"""A clock for tests: time passes only when it is told to."""
+
+from __future__ import annotations
+
+
+class FakeClock:
+    """Called, it tells the seconds; `sleep` lets some pass at once. For whatever takes a clock, like `Recorder`."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"sleep({seconds:g}): time does not go back")
+        self.now_s += seconds
