@@ -23,7 +23,7 @@ from paceline.errors import PacelineError
 from paceline.step.placement import choose_device
 from paceline.train.conditions import current_conditions
 
-NAMES = ("epoch", "auto", "folder", "measure", "virtual", "server", "faults")
+NAMES = ("epoch", "auto", "folder", "measure", "virtual", "server", "faults", "predict", "workers")
 USUAL = NAMES[:3]  # measuring takes as long as all of these
 
 
@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="default: as many as fit the time, at most 7")
     parser.add_argument("--networks", nargs="+", default=[], metavar="NETWORK", help="for measure; default: all")
     parser.add_argument("--pairs", type=int, default=20, help="for measure: blocks with and without the clock")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="for predict: keep calibration and measurements there")
+    parser.add_argument("--load", type=Path, metavar="DIR", help="for predict: evaluate kept ones, without running")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every single measurement there")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, proves nothing")
     given = parser.parse_args()
@@ -49,7 +51,7 @@ def main() -> None:
     except PacelineError as error:
         parser.error(str(error))
     _quieten()
-    options = Options(device, given.rounds, given.quick, tuple(given.networks), given.pairs)
+    options = Options(device, given.rounds, given.quick, tuple(given.networks), given.pairs, given.keep, given.load)
     conditions = _conditions(device)
     show(" · ".join(f"{key} {value}" for key, value in conditions.items()))
     if options.quick:

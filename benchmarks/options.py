@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -19,6 +20,10 @@ class Options:
     """For `measure`; none: all of the device."""
     pairs: int = 20
     """For `measure`: blocks with the clock, each compared with one without it."""
+    keep: Path | None = None
+    """For `predict`: where calibration and measurements are kept."""
+    load: Path | None = None
+    """For `predict`: kept ones to be evaluated again."""
 
 
 def digits_of_28(count: int) -> str:

@@ -28,10 +28,13 @@ def make_app() -> typer.Typer:
         evaluate,
         measure,
         models,
+        plan,
         predict,
         report,
+        reproduce,
         simulate,
         train,
+        verify,
     )
 
     app = typer.Typer(
@@ -44,12 +47,15 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.command("train", epilog=train.EXAMPLE)(train.train)
+    app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
     app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
     app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
     app.command("predict", epilog=predict.EXAMPLE)(predict.predict)
     app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
+    app.command("verify", epilog=verify.EXAMPLE)(verify.verify)
     app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
     app.command("report", epilog=report.EXAMPLE)(report.report)
+    app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
     app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
     app.command("models", epilog=models.EXAMPLE)(models.models)
     app.command("catalogue", epilog=catalogue.EXAMPLE)(catalogue.catalogue)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, check_json, check_place, console_for, hand_over
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,8 +32,11 @@ _SHOWN = (
 def calibrate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
-        list[str] | None, typer.Option(help="float32, tf32 or bfloat16; may be given several times.")
+        list[str] | None, typer.Option(help="tf32 or bfloat16 beside float32; may be given several times.")
     ] = None,
+    workers: Annotated[
+        bool, typer.Option("--workers", help="Also what local workers cost each other: two minutes more.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A seventh of the trials: half a minute, rougher.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which sizes are tried follows from it.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The device's file; kept with the data sets if not given.")] = None,
@@ -45,27 +50,49 @@ def calibrate(
     from paceline.record import dump, save
 
     check_json(json)
+    if out is not None:
+        check_place(out, "--out")
+    precisions = _precisions(precision or [], device)
     console = console_for(json)
     columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
         found = run(
             device,
-            precisions=tuple(precision or ("float32",)),
+            precisions=precisions,
             quick=quick,
             seed=seed,
             watch=lambda done: bar.update(task, completed=done),
         )
+    if workers:
+        from paceline.train.exchange_costs import measure_exchange
+
+        found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
     path = out or place_of(found.device_name)
     save(found, path)
     console.print(_table(found))
+    off = "" if isnan(found.residual) else f", typically off by {found.residual:.0%} on sizes not tried"
     console.print(
-        f"{found.device_name}: {found.conditions['trials']} trials, typically off by {found.residual:.0%} on sizes "
-        f"not tried; the machine's own unsteadiness was {found.probe_spread:.0%}",
+        f"{found.device_name}: {found.conditions['trials']} trials{off}; the machine's own unsteadiness was "
+        f"{found.probe_spread:.0%}",
         markup=False,
     )
     console.print(f"calibration: {path}", markup=False)
     hand_over(dump(found), json)
+
+
+def _precisions(asked: list[str], device: str) -> tuple[str, ...]:
+    """float32 first, in which networks are measured too; what cannot be tried is said before the minutes, not after."""
+    from paceline.errors import InputError, nearest
+    from paceline.step.placement import choose_device
+
+    known = ("float32", "tf32", "bfloat16")
+    for precision in asked:
+        if precision not in known:
+            raise InputError(f"precision {precision!r} cannot be calibrated: {nearest(precision, known)}")
+    if "tf32" in asked and choose_device(device)[0].type == "cpu":
+        raise InputError("precision 'tf32' needs a GPU; calibrate float32 on the CPU")
+    return tuple(dict.fromkeys(("float32", *asked)))
 
 
 def _table(found: Calibration) -> Table:
@@ -78,6 +105,7 @@ def _table(found: Calibration) -> Table:
     for heading in ("precision", "threads", "trials", "best FLOP/s", "best bytes/s", "least time"):
         table.add_column(heading, justify="right")
     for each in found.sets:
+        size_bytes = 2 if each.precision == "bfloat16" else 4
         for family, words in _SHOWN:
             trials = [t for t in each.trials if t.family == family]
             if not trials:
@@ -89,7 +117,7 @@ def _table(found: Calibration) -> Table:
                 str(each.threads) if each.threads else "",
                 str(len(trials)),
                 f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f} G",
-                f"{max(4 * moved / s for (_, moved), s in work) / 1e9:,.0f} G",
+                f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f} G",
                 f"{1e6 * min(s for _, s in work):.1f} µs",
             )
     return table

@@ -73,12 +73,15 @@ def _study(places: list[Path], resume: Path | None, quick: bool) -> tuple[Experi
 def _execute(study: Experiment, console: Console, json: str | None, **options: Any) -> None:
     from paceline.cli.experiment_progress import ExperimentProgress
     from paceline.experiment import execute
+    from paceline.report import report
 
     with ExperimentProgress(console) as watcher:
         found = execute(study, watcher=watcher, progress=watcher.downloads, **options)
     _show(found, console)
     place = watcher.directory
+    page = report([place], place / "report.html").path
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
+    console.print(f"page: {page}", markup=False)
     hand_over(_content(found), json)
     failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:

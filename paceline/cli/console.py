@@ -28,14 +28,17 @@ def console_for(json_file: str | None) -> Console:
 
 def check_json(json_file: str | None) -> None:
     """Says before the work, not after it, that the result cannot be written where it was asked for."""
-    if json_file is None or json_file == "-":
-        return
-    path = Path(json_file)
+    if json_file is not None and json_file != "-":
+        check_place(Path(json_file), "--json")
+
+
+def check_place(path: Path, option: str) -> None:
+    """Likewise, for the file that any option names."""
     if path.is_dir():
-        raise OutputError(f"--json {path} is a directory; name a file")
+        raise OutputError(f"{option} {path} is a directory; name a file")
     near = next(p for p in (path, *path.parents) if p.exists())
     if (near != path and not near.is_dir()) or not os.access(near, os.W_OK):
-        raise OutputError(f"--json {path} cannot be written: {near} is not a writable directory")
+        raise OutputError(f"{option} {path} cannot be written: {near} is not a writable directory")
 
 
 def hand_over(value: Any, json_file: str | None) -> None:

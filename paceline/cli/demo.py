@@ -1,24 +1,90 @@
-"""`paceline demo`: a first run on bundled data, with a page to look at."""
+"""`paceline demo`: the whole loop on bundled data, in about two minutes, with a page to look at."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.cli.distributed import Distributed
+    from paceline.cost.calibration import Calibration
+    from paceline.cost.prediction import Prediction
 
 EXAMPLE = "Example: paceline demo"
 
+NETWORK = "lenet5"
+SETTINGS = {"data": "digits", "epochs": 20, "batch": 32}
+STRATEGIES = ("sync", "downpour")
+
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Directory of the run; runs/demo-N if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the demo; runs/demo-N if not given.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Train a small convolutional network on the bundled digits and write a summary page."""
+    """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
+    from paceline.cli.predict import show as show_prediction
     from paceline.cli.train import start
+    from paceline.cli.verify import show as show_verification
+    from paceline.record import dump, save
+    from paceline.report import report
+    from paceline.report.verification import verify
+    from paceline.train.directory import check_new, next_directory
 
-    settings = {"data": "digits", "epochs": 20, "batch": 32}
-    page = start("lenet5", settings, name="demo", out=out, json=json)
-    console_for(json).print(f"Open {page.resolve()} in a browser.", markup=False)
+    check_json(json)
+    if out is not None:
+        check_new(out)
+    console, place = console_for(json), out or next_directory("demo")
+    _step(console, "1. Calibrating this machine, roughly: what do its operations take?")
+    calibration = _calibrate(console)
+    save(calibration, place / "calibration.json")
+    _step(console, f"2. Predicting {NETWORK} on the bundled digits, before it has ever run here")
+    prediction = _predict(calibration)
+    show_prediction(prediction, console)
+    _step(console, "3. Training it in one process, measured layer by layer")
+    start(NETWORK, dict(SETTINGS), out=place / "one-process", measure=True, json=json, prediction=prediction)
+    for number, strategy in enumerate(STRATEGIES, start=4):
+        _step(console, f"{number}. Training it with two workers: {strategy}")
+        start(NETWORK, dict(SETTINGS), out=place / strategy, json=json, distributed=_two_workers(strategy))
+    _step(console, "6. Was the prediction right?")
+    found = verify(place / "one-process")
+    show_verification(found, console)
+    save(found, place / "verification.json")
+    runs = [place / "one-process", *(place / strategy for strategy in STRATEGIES)]
+    page = report([*runs, place / "verification.json"], place / "report.html", title="Paceline's demo").path
+    console.print(f"Open {page.resolve()} in a browser.", markup=False)
+    hand_over(dump(found), json)
+
+
+def _step(console: Console, words: str) -> None:
+    console.print()
+    console.print(words, markup=False, style="bold")
+
+
+def _calibrate(console: Console) -> Calibration:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from paceline.cost.calibrating import calibrate
+
+    columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        return calibrate(quick=True, watch=lambda done: bar.update(task, completed=done))
+
+
+def _predict(calibration: Calibration) -> Prediction:
+    from paceline.cost.predicting import predict
+    from paceline.workload import resolve
+
+    return predict(resolve(NETWORK, dict(SETTINGS)), calibration)
+
+
+def _two_workers(strategy: str) -> Distributed:
+    from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions
+
+    return Distributed(StrategyOptions(strategy=strategy, workers=2), ClusterOptions(), DriverOptions())

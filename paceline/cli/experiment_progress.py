@@ -85,7 +85,7 @@ def _result(row: Row) -> str:
         said.append(f"accuracy {100 * row['test_accuracy']:.2f} %")
     elif _is_known(row.get("test_loss")):
         said.append(f"test loss {row['test_loss']:.4f}")
-    if _is_known(row.get("iteration_s")) and row["kind"] == "measure":
+    if _is_known(row.get("iteration_s")) and row["kind"] in ("measure", "feed"):
         said.append(f"iteration {1e3 * row['iteration_s']:.3f} ms")
     if _is_known(row.get("virtual_s")):
         said.append(f"virtual time {row['virtual_s']:,.6g} s")

@@ -41,6 +41,7 @@ def measure(
     from paceline.measure.measurement import Measurement
     from paceline.record import dump
     from paceline.record import load as load_record
+    from paceline.report import report
     from paceline.report.experiment_table import experiment_of, saved_experiment
     from paceline.report.measurement_files import write_measurement, write_tables
     from paceline.train.directory import check_new, new_directory
@@ -70,9 +71,10 @@ def measure(
 
             experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
             write_measurement(found, new_directory(out), experiment)
+            report([out], out / "report.html")
     show(found, console)
     if out is not None:
-        console.print(f"tables, trace and plots: {out}", markup=False)
+        console.print(f"page, tables, trace and plots: {out}", markup=False)
     hand_over(dump(found), json)
 
 

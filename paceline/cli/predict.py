@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
 
+SHOWN_LAYERS = 20
+_LAYER_PARTS = ("forward", "backward", "update")
+
 
 def predict(
     workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to carry elsewhere.")],
@@ -48,31 +51,32 @@ def predict(
     flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
     given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings or [])
     if workload.endswith(".json") or (Path(workload) / "measurement.json").is_file():
-        made = _carried(Path(workload), given, device)
+        made = _carried(Path(workload), given, device, step)
     else:
         from paceline.cost.predicting import predict as run
 
         made = run(resolve(workload, given), device, step=step)
+    together = _of_workers(made, workers, strategy, link, device) if strategy is not None and workers > 1 else ""
     show(made, console)
-    if workers > 1:
-        assert strategy is not None
-        _show_workers(made, workers, strategy, link, console)
+    if together:
+        console.print(together, markup=False, highlight=False)
     hand_over(dump(made), json)
 
 
-def _carried(path: Path, given: Mapping[str, object], device: str | None) -> Prediction:
+def _carried(path: Path, given: Mapping[str, object], device: str | None, step: str) -> Prediction:
     from paceline.cost.carried import carry
     from paceline.measure.measurement import Measurement
     from paceline.record import load
+    from paceline.workload import Workload, with_settings
 
     found = load(path / "measurement.json" if path.is_dir() else path)
     if not isinstance(found, Measurement):
         raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a measurement")
-    others = set(given) - {"batch"}
+    others = set(given) - {"batch"} | ({"step"} if step not in ("auto", found.step) else set())
     if others:
         raise InputError(f"a measurement can be carried to another batch or device, not to another {min(others)}")
-    batch = given.get("batch", found.batch)
-    return carry([found], batch=int(str(batch)), device=device)
+    batch = with_settings(Workload(), {"batch": given.get("batch", found.batch)}).batch
+    return carry([found], batch=batch, device=device)
 
 
 def show(made: Prediction, console: Console) -> None:
@@ -83,13 +87,20 @@ def show(made: Prediction, console: Console) -> None:
         table.add_column(heading)
     for heading in ("forward", "backward", "update", "share", "interval"):
         table.add_column(heading, justify="right")
-    shown = sorted(made.layers, key=lambda layer: -layer.total_s)[:20]
+    ranked = sorted((layer for layer in made.layers if layer.total_s > 0), key=lambda layer: -layer.total_s)
+    largest, others = {layer.name for layer in ranked[:SHOWN_LAYERS]}, ranked[SHOWN_LAYERS:]
     for layer in made.layers:
-        if layer in shown and layer.total_s > 0:
+        if layer.name in largest:
             table.add_row(
                 layer.name, layer.kind, _time(layer.forward_s), _time(layer.backward_s), _time(layer.update_s),
                 f"{layer.total_s / made.iteration_s:.1%}", f"{_time(layer.low_s)} to {_time(layer.high_s)}",
             )  # fmt: skip
+    if others:
+        forward, backward, update = (sum(getattr(x, f"{part}_s") for x in others) for part in _LAYER_PARTS)
+        table.add_row(
+            f"({len(others)} smaller ones)", "", _time(forward), _time(backward), _time(update),
+            f"{(forward + backward + update) / made.iteration_s:.1%}", "",
+        )  # fmt: skip
     console.print(table)
     parts = ", ".join(f"{name} {took / made.iteration_s:.0%}" for name, took in made.parts_s.items() if took > 0)
     threads = f", {made.threads} thread{'s' * (made.threads != 1)}" if made.threads else ""
@@ -102,36 +113,69 @@ def show(made: Prediction, console: Console) -> None:
     ]
     if made.samples:
         lines.append(f"an epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
-    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB; plain roofline would say {_time(made.roofline_s)}")
+    there = float(made.conditions.get("device memory", "inf"))
+    too_much = f", MORE THAN THE {there / 1e9:.2f} GB THERE ARE" if made.memory_bytes > there else ""
+    lines.append(
+        f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; plain roofline would say {_time(made.roofline_s)}"
+    )
     if made.unknown:
-        lines.append(f"never seen: {', '.join(made.unknown)}; taken for a pass over their elements, interval widened")
+        lines.append(f"never tried: {', '.join(made.unknown)}; taken for a pass over their elements, interval widened")
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
 
-def _show_workers(made: Prediction, workers: int, strategy: str, link: str | None, console: Console) -> None:
+def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, device: str | None) -> str:
     from paceline.cluster import Device, DeviceCount, Machine, find_link
     from paceline.simulate.on_cluster import simulate_on
     from paceline.strategy.strategy import preset
 
-    network = find_link(link) if link is not None else None
-    if network is None:
-        raise InputError("several workers need a --link between them, as --link 10GbE; see paceline catalogue links")
-    device = Device(made.device, "cpu" if made.threads else "gpu")
-    machine = Machine(f"one {made.device}", (DeviceCount(device),), network=network)
-    found = simulate_on(made, machine, workers, preset(strategy), network=network)
-    console.print(
+    chosen = preset(strategy)
+    if link is None:
+        return _of_local_workers(made, workers, strategy, device)
+    network = find_link(link)
+    one = Device(made.device, "cpu" if made.threads else "gpu")
+    machine = Machine(f"one {made.device}", (DeviceCount(one),), network=network)
+    found = simulate_on(made, machine, workers, chosen, network=network)
+    return (
         f"{workers} workers, {strategy}, over {network.name}: a step {_time(found.step_s)}, an epoch "
         f"{_time(found.epoch_s)}, {found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; "
-        f"bound by {found.bound}",
-        markup=False,
-        highlight=False,
+        f"bound by {found.bound}"
+    )
+
+
+def _of_local_workers(made: Prediction, workers: int, strategy: str, device: str | None) -> str:
+    """Without a link the workers are processes of one machine, whose cores and memory they share."""
+    from paceline.cost.calibrations import calibration_here, load_calibration
+    from paceline.cost.predicting import HERE
+
+    if device is not None and Path(device).is_file():
+        known = load_calibration(Path(device))
+    elif device is None or HERE.fullmatch(device):
+        known = calibration_here(device or "auto")
+    else:
+        raise InputError(f"workers on several {made.device} need a --link between them: see paceline catalogue links")
+    cost = next((c for c in known.exchange if c.strategy == strategy and c.workers == workers), None)
+    if cost is None:
+        tried = ", ".join(f"{c.strategy} with {c.workers}" for c in known.exchange) or "none"
+        raise InputError(
+            f"{strategy} with {workers} local workers was not calibrated (only {tried}): run paceline calibrate "
+            "--workers, or give the --link between machines"
+        )
+    step_s = cost.step_s(made.iteration_s, made.parameter_bytes, known.cores)
+    epoch_s = -(-made.samples // (made.batch * workers)) * step_s
+    return (
+        f"{workers} local workers, {strategy}: a worker's step {_time(step_s)}, an epoch {_time(epoch_s)}, "
+        f"{workers * made.batch / step_s:,.0f} samples/s"
     )
 
 
 def _time(seconds: float) -> str:
+    if not seconds:
+        return ""
     if seconds < 1e-3:
         return f"{1e6 * seconds:.1f} µs"
     if seconds < 1.0:
         return f"{1e3 * seconds:.2f} ms"
-    return f"{seconds:.2f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

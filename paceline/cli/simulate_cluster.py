@@ -47,6 +47,8 @@ def simulate_cluster(
     machines = _machines(cluster)
     made = scale(resolve(place, given), machines, strategy, workers, per_machine=per_machine)
     console = console_for(json)
+    if not console.is_terminal:
+        console.width = 200  # a file has room for all columns
     for number, each in enumerate(made.machines):
         if number:
             console.print()
@@ -93,8 +95,8 @@ def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | 
     from paceline.report.words import brief, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
-    columns = ["workers", "machines", "step", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]
-    columns += ["waiting", "communicating", "staleness", f"{outcomes[0].currency}, {whole or 'an epoch'}", "bound by"]
+    columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]
+    columns += ["waiting", "exchange", "staleness", f"{outcomes[0].currency}, {whole or 'an epoch'}", "bound by"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="left" if column == "bound by" else "right", no_wrap=True)
@@ -104,7 +106,7 @@ def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | 
         if o.money_per_epoch is not None and o.epoch_s:
             money = o.money_per_epoch / o.epoch_s * whole_s
         table.add_row(
-            f"{o.workers:,}", f"{o.machines:,}", brief(o.step_s), brief(o.epoch_s) if o.epoch_s else "--",
+            f"{o.workers:,}", f"{o.machines:,}", brief(o.epoch_s) if o.epoch_s else "--",
             *([brief(whole_s) if whole_s else "--"] if whole else []), number(o.samples_per_s),
             percent(o.efficiency, 1), percent(o.waiting_share, 1), percent(o.communication_share, 1),
             f"{o.staleness_mean:.1f}", "--" if money is None else number(money), o.bound,

@@ -13,12 +13,14 @@ import typer
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions
 from paceline.cli.option_groups import takes
+from paceline.cli.plan import as_planned
 from paceline.errors import PacelineError, WorkloadError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from paceline.cli.progress import TerminalWatcher
+    from paceline.cost.prediction import Prediction
     from paceline.measure.measurement import Measurement
     from paceline.train.measured_training import TrainingClock
     from paceline.train.run import Run
@@ -48,6 +50,9 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the run; runs/NAME-N if not given.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Train as this plan says; what is given here goes before it.")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure every layer as it trains.")] = False,
     log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
@@ -67,6 +72,11 @@ def train(
     }  # fmt: skip
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     given |= parse_settings(settings or [])
+    prediction = None
+    if plan is not None:
+        if resume is not None:
+            raise WorkloadError("--plan is for new runs: a resumed one goes on as it was")
+        workload, given, strategy, prediction = as_planned(plan, workload, given, strategy)
     if resume is None and workload is None:
         raise WorkloadError("name a workload to train (see paceline models), or --resume a run")
     if resume is not None and (step != "auto" or log_placement):
@@ -79,7 +89,10 @@ def train(
         raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
     if resume is None and not distributed.asked_for:
         options |= {"step": step, "log_placement": log_placement}
-    start(workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed)
+    start(
+        workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed,
+        prediction=prediction,
+    )  # fmt: skip
 
 
 def start(
@@ -93,13 +106,15 @@ def start(
     measure: bool = False,
     json: str | None = None,
     distributed: Distributed | None = None,
+    prediction: Prediction | None = None,
 ) -> Path:
     """Trains or goes on training with progress on the terminal, and writes the summary page.
 
-    Without `out` the run is kept in runs/NAME-N; what `measure` finds goes into a folder of it.
+    Without `out` the run is kept in runs/NAME-N; what `measure` finds goes into a folder of it, a plan's `prediction`
+    beside its record.
     """
     from paceline.cli.progress import TerminalWatcher, closing_table
-    from paceline.record import dump, load
+    from paceline.record import dump, load, save
     from paceline.report.page import write_summary
     from paceline.train.directory import next_directory, remove_if_empty
     from paceline.workload import resolve
@@ -127,12 +142,16 @@ def start(
     except BaseException:
         if watcher.run is not None:
             with suppress(PacelineError):  # what ended the run is what is to be said
+                if prediction is not None:
+                    save(prediction, directory / "prediction.json")
                 write_summary(load(directory), directory)
                 if clock is not None:
                     _write_measurement(clock, load(directory), directory)
         elif resume is None and out is None:
             remove_if_empty(directory)
         raise
+    if prediction is not None:
+        save(prediction, directory / "prediction.json")
     page = write_summary(run, directory)
     console.print(closing_table(run))
     console.print(f"run: {directory}   summary: {page}", markup=False)
@@ -140,6 +159,8 @@ def start(
         _show_measurement(clock, run, directory, console)
     elif measure:
         _show_workers(run, directory, console)
+    if measure:
+        write_summary(run, directory)  # once more, with the layers
     hand_over(dump(run), json)
     return page
 

@@ -28,7 +28,10 @@ from paceline.workload import Workload
 
 LIMITS = {"cpu": Limits(3e9, 2.0**24), "cuda": Limits(1e12, 2.0**28)}
 QUICK_SHARE = 0.15
-REFERENCE_ITERATIONS = 60
+ONE_THREAD_SHARE = 0.5
+"""One thread is for small work, of which there are fewer sizes."""
+REFERENCE_ITERATIONS = 40
+QUICK_ITERATIONS = 24
 
 Watch = Callable[[float], None]
 
@@ -46,24 +49,24 @@ def calibrate(
     threads = [0] if place.type == "cuda" else sorted({1, available_cores()})
     rounds = [(precision, count) for precision in precisions for count in threads]
     before = torch.get_num_threads()
-    sets, probes = [], []
+    sets, spreads = [], []
     try:
         for number, (precision, count) in enumerate(rounds):
             told = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
-            found, seen = _trials(place, precision, count, quick, seed, told)
+            found, probes = _trials(place, precision, count, quick, seed, told)
             sets.append(found)
-            probes += seen
+            tenths = quantiles(probes, n=10)
+            spreads.append((tenths[8] - tenths[0]) / found.probe_s)
     finally:
         torch.set_num_threads(before)
     rates = device_rates(place)
-    spread = quantiles(probes, n=10) if len(probes) > 1 else [probes[0]] * 9
     made = Calibration(
-        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, median(probes),
-        (spread[8] - spread[0]) / median(probes), cores=available_cores(),
+        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads),
+        cores=available_cores(),
         memory_bytes=free_memory_bytes(place),
     )  # fmt: skip
     made = replace(made, sets=tuple(_fitted(made, each) for each in made.sets))
-    habits = _habits(made, place, _share(watch, 0.85, 0.13))
+    habits = _habits(made, place, quick, _share(watch, 0.85, 0.13))
     links = measure_links(place).links
     if watch is not None:
         watch(1.0)
@@ -88,7 +91,7 @@ def _trials(
     set_number_formats(Workload(precision=precision), place)
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     chance = random.Random(seed)
-    share = QUICK_SHARE if quick else 1.0
+    share = (QUICK_SHARE if quick else 1.0) * (ONE_THREAD_SHARE if threads == 1 else 1.0)
     plan = [kind for kind, count in TRIALS.items() for _ in range(max(6, round(share * count)))]
     chance.shuffle(plan)
     stopwatch = Stopwatch(place)
@@ -114,7 +117,7 @@ def _trials(
         Trial(family, sizes, _own_s(family, time, called_s) * usual / time.probe_s, time.host_s)
         for family, sizes, time in timed
     ]
-    return TrialSet(precision, threads, tuple(trials)), stopwatch.probe.seen
+    return TrialSet(precision, threads, tuple(trials), probe_s=usual), stopwatch.probe.seen
 
 
 def _cost_of_calling_backward_s(stopwatch: Stopwatch) -> float:
@@ -151,14 +154,15 @@ def _residual(calibration: Calibration) -> float:
     return median(missed) if missed else float("nan")
 
 
-def _habits(calibration: Calibration, place: torch.device, watch: Watch) -> dict[str, Habits]:
+def _habits(calibration: Calibration, place: torch.device, quick: bool, watch: Watch) -> dict[str, Habits]:
     """By step kind, from the reference networks."""
     steps = ("graph", "flat") if place.type == "cuda" else ("flat",)
-    jobs = [(name, batch, step) for step in steps for name, batches in BATCHES.items() for batch in batches]
+    batches = {name: tried[:1] if quick else tried for name, tried in BATCHES.items()}
+    jobs = [(name, batch, step) for step in steps for name, tried in batches.items() for batch in tried]
     seen: dict[str, list[Seen]] = {}
     for number, (name, batch, step) in enumerate(jobs):
         workload = Workload(f"paceline.cost.reference_networks:{name}", DATA, batch=batch, device=str(place))
-        found = measure(workload, iterations=REFERENCE_ITERATIONS, step=step)
+        found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
         costed, kind = costed_as_run(calibration, workload, DataShape("image", (3, 40, 40), 10, 2048), found.step)
         seen.setdefault(kind, []).append(Seen(found, costed))
         watch(number / len(jobs))

@@ -18,6 +18,8 @@ class TrialSet:
     trials: tuple[Trial, ...]
     shapes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """By family: what a fit to these trials found, so that it need not be found again."""
+    probe_s: float = 0.0
+    """The median of the probe beside them, with as many threads; another time's over it is how the machine drifted."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,33 @@ class Habits:
     """The host needs this long for each operation of a step that is not captured, on a GPU."""
     load_s: float = 0.0
     """Each iteration: asking for a batch."""
+    load_element_s: float = 0.0
+    """Each number of a batch: gathering and preparing it."""
     score_s: float = 0.0
     """Each iteration: counting loss and accuracy."""
     loop_s: float = 0.0
     """Each iteration: what else the loop does."""
     networks: tuple[str, ...] = ()
     """What this was learnt from."""
+
+
+@dataclass(frozen=True)
+class ExchangeCost:
+    """What exchanging through a local server adds to a worker's step, with so many workers on this machine's cores.
+
+    Two networks of different size were trained for it: a part is the same for both, another grows with parameters.
+    """
+
+    strategy: str
+    workers: int
+    fixed_s: float
+    byte_s: float
+    """For each byte of parameters."""
+
+    def step_s(self, alone_s: float, parameter_bytes: int, cores: int) -> float:
+        """A worker's step, from what it takes one process alone; more workers than cores share them."""
+        crowd = max(1.0, self.workers / cores)
+        return crowd * alone_s + self.fixed_s + self.byte_s * parameter_bytes
 
 
 @dataclass(frozen=True)
@@ -57,11 +80,11 @@ class Calibration:
     """A large matrix product's, a second."""
     peak_bytes: float
     """A large copy's, a second, read and written."""
-    probe_s: float
-    """The median of the probe that ran beside every trial; another time's against it is how the machine drifted."""
     probe_spread: float
-    """(p90 - p10) / median of it: how unsteady the machine was."""
+    """(p90 - p10) / median of the probe that ran beside every trial: how unsteady the machine was."""
     links: tuple[LinkSpeed, ...] = ()
+    exchange: tuple[ExchangeCost, ...] = ()
+    """Of local workers, where that was tried."""
     cores: int = 0
     memory_bytes: int = 0
     conditions: dict[str, str] = field(default_factory=dict)

@@ -21,6 +21,16 @@ def place_of(name: str) -> Path:
 
 
 def load_calibration(path: Path) -> Calibration:
+    """What was read is kept while the file stays the same, and with it the curves fitted to it."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return _loaded(path.absolute(), changed)
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(path: Path, changed: int) -> Calibration:
     found = record.load(path)
     if not isinstance(found, Calibration):
         raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a calibration")
@@ -33,6 +43,12 @@ def calibration_here(device: str = "auto") -> Calibration:
     if not path.exists():
         raise InputError(f"{name} has no calibration yet: run paceline calibrate, or give --device FILE or NAME")
     return load_calibration(path)
+
+
+def kept_here() -> list[Calibration]:
+    """All that were made on this machine."""
+    folder = cache_folder() / "calibrations"
+    return [load_calibration(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
 
 
 @functools.cache

@@ -6,15 +6,17 @@ and what a sample costs. Measured at one, the cost model says by what factor eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import exp, log
 
 from paceline.cluster import Device
 from paceline.cost.calibration import Calibration
+from paceline.cost.calibrations import load_calibration, place_of
 from paceline.cost.iteration import LEAST_DEVIATION, NINE_IN_TEN
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import LayerPrediction, Prediction
+from paceline.cost.relatives import catalogue_entry
 from paceline.errors import InputError
 from paceline.measure.measurement import LayerTime, Measurement
 from paceline.workload import Workload
@@ -27,10 +29,14 @@ BY_FACTOR = 0.06
 def carry(
     measurements: Sequence[Measurement], *, batch: int, device: Device | Calibration | str | None = None
 ) -> Prediction:
-    """`measurements` are of one network and step, at one or more batches."""
+    """`measurements` are of one network, step and device, at one or more batches."""
+    if not measurements:
+        raise InputError("there is no measurement to carry")
+    if batch < 1:
+        raise InputError(f"batch={batch} should be at least 1")
     nearest = min(measurements, key=lambda each: abs(log(each.batch / batch)))
-    if any(each.name != nearest.name or each.step != nearest.step for each in measurements):
-        raise InputError("measurements to be carried should be of one network and one kind of step")
+    if any(_of_what(each) != _of_what(nearest) for each in measurements):
+        raise InputError("measurements to be carried should be of one network, one kind of step and one device")
     if device is None and batch == nearest.batch:
         return _as_measured(nearest)
     others = [each for each in measurements if each.batch != nearest.batch]
@@ -38,6 +44,10 @@ def carry(
         second = min(others, key=lambda each: abs(log(each.batch / batch)))
         return _by_line(nearest, second, batch)
     return _by_factor(nearest, batch, device)
+
+
+def _of_what(found: Measurement) -> tuple[str, str, str]:
+    return found.name, found.step, found.device_name
 
 
 def _as_measured(found: Measurement) -> Prediction:
@@ -86,8 +96,7 @@ def _by_line(nearest: Measurement, second: Measurement, batch: int) -> Predictio
     )  # fmt: skip
 
 
-def _layer_by_line(here: LayerTime, there: LayerTime | None, line: object) -> LayerPrediction:
-    assert callable(line)
+def _layer_by_line(here: LayerTime, there: LayerTime | None, line: Callable[[float, float], float]) -> LayerPrediction:
     other = there or here
     forward = line(here.forward_s.median_s, other.forward_s.median_s)
     backward = line(here.backward_s.median_s, other.backward_s.median_s)
@@ -99,9 +108,12 @@ def _layer_by_line(here: LayerTime, there: LayerTime | None, line: object) -> La
 
 def _by_factor(found: Measurement, batch: int, device: Device | Calibration | str | None) -> Prediction:
     """The model predicts the measured case and the wanted one; their ratio carries the measurement over."""
-    workload = _workload_of(found)
-    before = predict(workload, step=found.step)
-    after = predict(replace(workload, batch=batch), device, step=found.step if device is None else "auto")
+    workload, source = _workload_of(found), _calibrated(found)
+    before = predict(workload, source, step=found.step)
+    wanted = replace(workload, batch=batch)
+    after = predict(wanted, source, step=found.step) if device is None else predict(wanted, device)
+    if after.step != found.step and bool(after.threads) == bool(before.threads):
+        after = predict(wanted, device, step=found.step)
     measured = {layer.name: layer for layer in found.layers}
     then = {layer.name: layer for layer in before.layers}
     layers = []
@@ -133,6 +145,20 @@ def _scaled(wanted: float, measured: float, modelled: float) -> float:
     return wanted * measured / modelled if modelled > 0 and measured > 0 else wanted
 
 
+def _calibrated(found: Measurement) -> Calibration | Device:
+    """Of the device that was measured, wherever that is."""
+    path = place_of(found.device_name)
+    if path.exists():
+        return load_calibration(path)
+    device = catalogue_entry(found.device_name)
+    if device is None:
+        raise InputError(
+            f"the measurement is of {found.device_name}, which has no calibration here: run paceline calibrate there, "
+            "or measure at two batches"
+        )
+    return device
+
+
 def _workload_of(found: Measurement) -> Workload:
     data = found.conditions.get("data")
     if data is None:
@@ -143,4 +169,5 @@ def _workload_of(found: Measurement) -> Workload:
     return Workload(
         network=found.name, data=data, batch=found.batch, optimizer=found.conditions.get("optimizer", "sgd"),
         precision=found.conditions.get("precision", "float32"),
+        threads=int(found.conditions.get("threads", "0")) if found.device == "cpu" else 0,
     )  # fmt: skip

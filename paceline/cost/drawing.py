@@ -87,7 +87,7 @@ def _pool(chance: random.Random) -> Sizes:
 
 
 def _average_pool(chance: random.Random) -> Sizes:
-    p = chance.choice((1, 1, 2, 4, 7))
+    p = chance.choice((2, 2, 4, 7))  # a pool into one pixel is a mean, which PyTorch takes as such
     window = _between(chance, 1, 16)
     return _between(chance, 8, 65536), p * window, p * window, p, p, window * window
 

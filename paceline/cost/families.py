@@ -102,6 +102,10 @@ def _recurrent(passes: int) -> Callable[..., tuple[float, float]]:
     return work
 
 
+def _recurrent_features(steps: int, batch: int, inputs: int, hidden: int) -> tuple[float, ...]:
+    return (*map(log2, (steps, batch, inputs, hidden)), _evenness(inputs), 2.0 * _evenness(hidden))
+
+
 def _attention(passes: float) -> Callable[..., tuple[float, float]]:
     def work(heads: int, queries: int, keys: int, width: int) -> tuple[float, float]:
         return passes * 4.0 * heads * queries * keys * width, passes * 2.0 * heads * (queries + keys) * width
@@ -110,6 +114,7 @@ def _attention(passes: float) -> Callable[..., tuple[float, float]]:
 
 
 _CONVOLUTION = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "groups", "bias")
+_RECURRENT = ("steps", "batch", "inputs", "hidden")
 _POOL = ("planes", "h", "w", "p", "q", "window")
 
 POINTWISE = {
@@ -139,8 +144,8 @@ FAMILIES: dict[str, Family] = {
         Family("reduce", ("outer", "reduced", "inner"), _moved(1.0, 1.0)),
         Family("embedding", ("rows", "width", "vocabulary"), _lookup),
         Family("embedding_backward", ("rows", "width", "vocabulary"), _lookup_backward),
-        Family("recurrent", ("steps", "batch", "inputs", "hidden"), _recurrent(1)),
-        Family("recurrent_backward", ("steps", "batch", "inputs", "hidden"), _recurrent(2)),
+        Family("recurrent", _RECURRENT, _recurrent(1), _recurrent_features),
+        Family("recurrent_backward", _RECURRENT, _recurrent(2), _recurrent_features),
         Family("attention", ("heads", "queries", "keys", "width"), _attention(1.0)),
         Family("attention_backward", ("heads", "queries", "keys", "width"), _attention(2.5)),
         *(Family(name, ("elements",), _moved(*work)) for name, work in POINTWISE.items()),

@@ -7,23 +7,29 @@ that is, layer by layer; one network counts once however many layers it has, and
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, log, prod, sqrt
 from statistics import fmean, median
+
+import numpy as np
+from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from paceline.cost.calibration import Habits
 from paceline.cost.model import Costed
+from paceline.cost.reading_workload import data_shape_of
 from paceline.measure.measurement import Measurement
 from paceline.measure.tape import SCORE
+from paceline.workload import Workload
 
 SMALL_S = 30e-6
 """Layers predicted to take less tell what calling one costs."""
 MOSTLY = 0.7
 """A layer tells about a family if this much of its time is that family's."""
 LEAST_SPREAD = 0.05
-RARELY_SEEN = 0.25
+RARELY_SEEN = 0.3
 ENOUGH = 3
 """In fewer networks than this a family counts as rarely seen, and is trusted less."""
 
@@ -55,11 +61,13 @@ def learn(seen: Sequence[Seen], on_gpu: bool) -> Habits:
     rows = [row for each in seen for row in _rows(each)]
     extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
     factors, spreads = _factors(rows, extra)
+    load_s, load_element_s = _load_s(seen)
     return Habits(
         factors, spreads, extra["forward"], extra["backward"],
         gap_s=_median(_idle(s) for s in seen) if on_gpu else 0.0,
         launch_s=_launch_s(seen) if on_gpu else 0.0,
-        load_s=_median(s.measurement.parts_s.get("load", 0.0) for s in seen),
+        load_s=load_s,
+        load_element_s=load_element_s,
         score_s=_median(_score(s.measurement) for s in seen),
         loop_s=_median(s.measurement.parts_s.get("other", 0.0) for s in seen),
         networks=tuple(sorted({f"{s.measurement.name} at {s.measurement.batch}" for s in seen})),
@@ -69,6 +77,27 @@ def learn(seen: Sequence[Seen], on_gpu: bool) -> Habits:
 def _median(values: Iterable[float]) -> float:
     found = list(values)
     return median(found) if found else 0.0
+
+
+def _load_s(seen: Sequence[Seen]) -> tuple[float, float]:
+    """What a batch costs and what each of its numbers does, as fit the loading of all networks best."""
+    found = [(s.measurement.parts_s.get("load", 0.0), _sample_elements(s.measurement)) for s in seen]
+    loads = np.array([(load, elements) for load, elements in found if load > 0 and elements])
+    if not len(loads):
+        return 0.0, 0.0
+    columns = np.column_stack([np.ones(len(loads)), loads[:, 1]]) / loads[:, :1]
+    (batch_s, element_s), _ = nnls(columns, np.ones(len(loads)))
+    return float(batch_s), float(element_s)
+
+
+def _sample_elements(measurement: Measurement) -> int:
+    data = measurement.conditions.get("data")
+    return measurement.batch * prod(_shape_of(data)) if data else 0
+
+
+@functools.cache
+def _shape_of(data: str) -> tuple[int, ...]:
+    return data_shape_of(Workload(data=data)).shape
 
 
 def _score(measurement: Measurement) -> float:

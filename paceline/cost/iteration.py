@@ -11,11 +11,11 @@ from paceline.cost.calibration import Habits
 from paceline.cost.model import Costed, CostModel
 from paceline.cost.prediction import LayerPrediction
 from paceline.cost.reading import NetworkShape
-from paceline.measure.tape import OUTSIDE, SCORE
+from paceline.measure.tape import SCORE
 
 NINE_IN_TEN = 1.645
 """Standard deviations to each side."""
-SHARED = 0.35
+SHARED = 0.5
 """How much of an error one family's operations have in common; the rest averages out over them."""
 LEAST_DEVIATION = 0.05
 """Of a whole iteration: no two runs of one are closer."""
@@ -69,7 +69,8 @@ def put_together(
         "other": habits.loop_s,
     }
     if not on_gpu:
-        parts["load"] += model.seconds("copy", (max(1, sample_elements),))
+        gathered_s = habits.load_element_s * sample_elements
+        parts["load"] += gathered_s or model.seconds("copy", (max(1, sample_elements),))
     elif step in ("graph", "chain"):
         parts["idle"] = habits.gap_s * len(costed)
     else:
@@ -81,9 +82,7 @@ def put_together(
     width = NINE_IN_TEN * sqrt((drift * sqrt(variance) / whole) ** 2 + LEAST_DEVIATION**2 + (0.5 * wider) ** 2)
     layers = []
     trained = max(1, sum(row.parameters for row in shape.rows.values()))
-    for name in (*shape.rows, OUTSIDE):
-        if name not in by_row and name not in shape.rows:
-            continue
+    for name in dict.fromkeys((*shape.rows, *by_row)):  # beside the modules, what is recomputed or belongs to none
         forward, backward = drift * by_row[name]["forward"], drift * by_row[name]["backward"]
         row = shape.rows.get(name)
         own = sqrt(drift**2 * doubt[name]) / max(forward + backward, 1e-12)

@@ -17,7 +17,5 @@ FRAGMENTS = 1.15
 
 def memory_bytes(shape: NetworkShape, workload: Workload, on_gpu: bool) -> int:
     """Parameters and gradients, what the optimizer keeps, activations for the backward pass, and room around them."""
-    half = workload.precision == "bfloat16"
     parameters = shape.parameter_bytes * (2 + KEPT[workload.optimizer])
-    activations = shape.activation_bytes // (2 if half else 1)
-    return int(FRAGMENTS * (parameters + activations)) + RUNTIME_BYTES[on_gpu]
+    return int(FRAGMENTS * (parameters + shape.activation_bytes)) + RUNTIME_BYTES[on_gpu]

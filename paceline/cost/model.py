@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +35,6 @@ class CostModel:
     def __init__(self, calibration: Calibration, precision: str = "float32", threads: int = 0) -> None:
         self.calibration = calibration
         self.set = _chosen(calibration, precision, threads)
-        self._curves: dict[str, Curve] = {}
         self._trials: dict[str, list[Trial]] = defaultdict(list)
         for trial in self.set.trials:
             self._trials[trial.family].append(trial)
@@ -60,20 +60,27 @@ class CostModel:
     def _guesses(self, family: str, sizes: list[Sizes]) -> list[Guess]:
         if family not in self._trials:
             return [Guess(self._roofline_s(family, each), NEVER_TRIED_DEVIATION) for each in sizes]
-        if family not in self._curves:
-            self._curves[family] = Curve(family, self._trials[family], self.set.shapes.get(family, ()))
-        return self._curves[family].guesses(sizes)
+        return _curve(self.set, family, self._trials[family]).guesses(sizes)
+
+    def roofline_s(self, operations: Sequence[Operation]) -> float:
+        """What everyone else would say: each operation at the device's best rates, nothing else."""
+        return sum(self._roofline_s(operation.family, operation.sizes) for operation in operations)
 
     def _roofline_s(self, family: str, sizes: Sizes) -> float:
         flops, elements = FAMILIES[family].work_of(sizes)
-        return max(flops / self.calibration.peak_flops, 4.0 * elements / self.calibration.peak_bytes)
+        size_bytes = 2.0 if self.set.precision == "bfloat16" else 4.0
+        return max(flops / self._peak_flops, size_bytes * elements / self.calibration.peak_bytes)
+
+    @functools.cached_property
+    def _peak_flops(self) -> float:
+        """Of products in this precision; the calibration's own is of float32."""
+        if self.set.precision == "float32" or "matmul" not in self._trials:
+            return self.calibration.peak_flops
+        return max(FAMILIES["matmul"].work_of(trial.sizes)[0] / trial.seconds for trial in self._trials["matmul"])
 
     def shapes(self) -> dict[str, tuple[float, ...]]:
         """Of all families' curves, fitted now where they were not before."""
-        for family, trials in self._trials.items():
-            if family not in self._curves:
-                self._curves[family] = Curve(family, trials, self.set.shapes.get(family, ()))
-        return {family: curve.shape for family, curve in self._curves.items()}
+        return {family: _curve(self.set, family, trials).shape for family, trials in self._trials.items()}
 
 
 def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
@@ -94,15 +101,15 @@ def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape)
     if calibration.device == "cpu":
         forward = sum(o.flops for o in shape.operations if o.direction == "forward")
         threads = workload.threads or (1 if forward <= ONE_THREAD_UP_TO_FLOPS else calibration.cores)
-    return _model(calibration, workload.precision, threads)
+    return CostModel(calibration, workload.precision, threads)
 
 
-_models: dict[tuple[int, str, int], tuple[Calibration, CostModel]] = {}
+_curves: dict[tuple[int, str], tuple[TrialSet, Curve]] = {}
 
 
-def _model(calibration: Calibration, precision: str, threads: int) -> CostModel:
-    """Fitted curves are kept: a plan asks for the same ones many times."""
-    key = id(calibration), precision, threads
-    if key not in _models or _models[key][0] is not calibration:
-        _models[key] = calibration, CostModel(calibration, precision, threads)
-    return _models[key][1]
+def _curve(trials: TrialSet, family: str, own: Sequence[Trial]) -> Curve:
+    """Fitted once for a set of trials and kept: a plan asks for the same ones many times."""
+    key = id(trials), family
+    if key not in _curves or _curves[key][0] is not trials:
+        _curves[key] = trials, Curve(family, own, trials.shapes.get(family, ()))
+    return _curves[key][1]

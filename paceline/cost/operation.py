@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from paceline.cost.alike import ALIKE, FREE
 from paceline.cost.families import FAMILIES, Sizes
 
 
@@ -34,197 +35,25 @@ class Operation:
         return FAMILIES[self.family].work_of(self.sizes)[1]
 
 
-# Nothing is computed by these: they look at memory in another way, or only reserve it.
-FREE = frozenset(
-    [
-        "view",
-        "t",
-        "transpose",
-        "permute",
-        "expand",
-        "detach",
-        "unbind",
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "as_strided",
-        "alias",
-        "split",
-        "split_with_sizes",
-        "chunk",
-        "narrow",
-        "_unsafe_view",
-        "reshape",
-        "_reshape_alias",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "device",
-        "unfold",
-        "diagonal",
-        "real",
-        "imag",
-        "view_as_real",
-        "lift_fresh",
-        "is_same_size",
-        "sym_size",
-        "resize_",
-        "set_",
-        "new_empty_strided",
-    ]
-)
-_LIGHT = frozenset(
-    [
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "sign",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "maximum",
-        "minimum",
-        "where",
-        "masked_fill",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "logical_not",
-        "logical_and",
-        "bitwise_and",
-        "bitwise_not",
-        "threshold",
-        "leaky_relu",
-        "leaky_relu_backward",
-        "hardtanh",
-        "hardtanh_backward",
-        "addcmul",
-        "addcdiv",
-        "lerp",
-        "square",
-        "reciprocal",
-        "ones_like",
-        "zeros_like",
-        "zeros",
-        "ones",
-        "fill",
-        "zero",
-        "full",
-        "full_like",
-        "scalar_tensor",
-        "arange",
-        "nll_loss_forward",
-        "nll_loss_backward",
-        "nll_loss2d_forward",
-        "nll_loss2d_backward",
-        "mse_loss",
-        "mse_loss_backward",
-        "sigmoid_backward",
-        "floor",
-        "ceil",
-        "round",
-        "native_dropout_backward",
-        "multi_margin_loss",
-        "multi_margin_loss_backward",
-    ]
-)
-_HEAVY = frozenset(
-    [
-        "exp",
-        "log",
-        "log1p",
-        "expm1",
-        "sqrt",
-        "rsqrt",
-        "pow",
-        "sin",
-        "cos",
-        "erf",
-        "softplus",
-        "silu",
-        "mish",
-        "hardswish",
-        "hardsigmoid",
-        "elu",
-        "binary_cross_entropy_with_logits",
-    ]
-)
-_HEAVY_BACKWARD = frozenset(
-    [
-        "silu_backward",
-        "mish_backward",
-        "hardswish_backward",
-        "hardsigmoid_backward",
-        "elu_backward",
-        "softplus_backward",
-    ]
-)
-_COPIES = frozenset(
-    [
-        "clone",
-        "copy",
-        "cat",
-        "stack",
-        "constant_pad_nd",
-        "slice_backward",
-        "select_backward",
-        "slice_scatter",
-        "repeat",
-        "flip",
-        "roll",
-        "index_select",
-        "gather",
-        "_to_copy",
-        "new_zeros",
-        "select_scatter",
-        "contiguous",
-    ]
-)
-_SAMPLED_POINTWISE = frozenset(
-    ["relu", "tanh", "sigmoid", "gelu", "threshold_backward", "tanh_backward", "gelu_backward"]
-)
-
-
 def understood(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str, Sizes, bool] | None:
     """Family, sizes, and whether they are its own; None for what takes no time."""
-    plain = name.rstrip("_") if name not in FAMILIES else name
+    plain = name.rstrip("_") if name not in FAMILIES else name  # `add_` is `add` in place; `relu_` was tried as such
     if name in FREE or plain in FREE:
         return None
-    tensors = [t for t in _leaves(output) if isinstance(t, Tensor)]
-    elements = max([t.numel() for t in tensors], default=0)
-    read = [t for t in _leaves(arguments) if isinstance(t, Tensor)]
-    if not elements and not read:
+    written, read = _tensors(output), _tensors(arguments)
+    if not written and not read:
         return None
-    elements = max(elements, 1)
     special = _SPECIAL.get(plain)
-    if special is not None:
-        found = special(arguments, output)
-        if found is not None:
-            return (*found, True)
-    if name == "relu_":
-        return "relu_", (elements,), True
-    if plain in _SAMPLED_POINTWISE:
-        return plain, (elements,), True
-    if plain in _LIGHT:
-        return "add", (elements,), True
-    if plain in _HEAVY:
-        return "tanh", (elements,), True
-    if plain in _HEAVY_BACKWARD:
-        return "gelu_backward", (elements,), True
-    if plain in _COPIES:
-        return "copy", (elements,), True
-    if plain in ("bernoulli", "native_dropout", "uniform", "normal", "rand_like", "randn"):
-        return "dropout", (elements,), True
-    return "add", (max([elements, *(t.numel() for t in read)]),), False
+    found = special(arguments, output) if special is not None else None
+    if found is not None:
+        return (*found, True)
+    if plain in ALIKE:
+        return ALIKE[plain], (max([1, *(t.numel() for t in written)]),), True
+    return "add", (max([1, *(t.numel() for t in (*written, *read))]),), False
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in _leaves(value) if isinstance(leaf, Tensor)]
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -246,8 +75,17 @@ def _addmm(arguments: tuple[Any, ...], output: Any) -> Found:
     return "matmul", (1, a.shape[0], b.shape[1], a.shape[1], _layout(a, b), 1)
 
 
+def _mv(arguments: tuple[Any, ...], output: Any) -> Found:
+    a = next(t for t in _tensors(arguments) if t.dim() == 2)
+    return "matmul", (1, a.shape[0], 1, a.shape[1], 2 if a.shape[0] > 1 and a.stride(-1) != 1 else 1, 0)
+
+
+def _dot(arguments: tuple[Any, ...], output: Any) -> Found:
+    return "matmul", (1, 1, 1, arguments[0].numel(), 1, 0)
+
+
 def _bmm(arguments: tuple[Any, ...], output: Any) -> Found:
-    a, b = [t for t in arguments if isinstance(t, Tensor)][-2:]
+    a, b = _tensors(arguments)[-2:]
     return "matmul", (a.shape[0], a.shape[1], b.shape[2], a.shape[2], _layout(a, b), 0)
 
 
@@ -259,12 +97,17 @@ def _layout(a: Tensor, b: Tensor) -> int:
 
 
 def _convolved(x: Tensor, weight: Tensor, y: Tensor, groups: int, bias: bool) -> Sizes | None:
-    if x.dim() not in (3, 4):
+    """In one dimension and in three as a convolution in two that does the same arithmetic."""
+    if x.dim() not in (3, 4, 5):
         return None
-    h, w = (1, x.shape[2]) if x.dim() == 3 else x.shape[2:]
-    p, q = (1, y.shape[2]) if y.dim() == 3 else y.shape[2:]
-    r, s = (1, weight.shape[2]) if weight.dim() == 3 else weight.shape[2:]
+    (h, w), (p, q), (r, s) = _plane(x), _plane(y), _plane(weight)
     return (x.shape[0], x.shape[1], h, w, y.shape[1], r, s, p, q, groups, int(bias))
+
+
+def _plane(x: Tensor) -> tuple[int, int]:
+    """Height and width of what follows batch and channels; without a height it is 1, a depth is stacked on it."""
+    *upper, width = x.shape[2:]
+    return prod(upper), width
 
 
 def _convolution(arguments: tuple[Any, ...], output: Any) -> Found:
@@ -308,25 +151,26 @@ def _pooled(family: str, backward: bool) -> Any:
     def found(arguments: tuple[Any, ...], output: Any) -> Found:
         x = arguments[1] if backward else arguments[0]
         y = arguments[0] if backward else _leaves(output)[0]
-        if x.dim() != 4:
+        if x.dim() not in (4, 5):
             return None
-        window = arguments[2 if backward else 1] if "adaptive" not in family else [0]
-        size = prod(window) if len(window) > 1 else window[0] ** 2
-        (h, w), (p, q) = x.shape[2:], y.shape[2:]
+        (h, w), (p, q) = _plane(x), _plane(y)
+        window = arguments[2 if backward else 1]
+        size = prod(window) if len(window) > 1 else window[0] ** (x.dim() - 2)
         return family, (x.shape[0] * x.shape[1], h, w, p, q, max(1, size))
 
     return found
 
 
-def _adaptive(backward: bool) -> Any:
+def _adaptive(family: str, backward: bool) -> Any:
+    """Told the size of its output, not of its window."""
+
     def found(arguments: tuple[Any, ...], output: Any) -> Found:
         x = arguments[1] if backward else arguments[0]
-        y = arguments[0] if backward else output
+        y = arguments[0] if backward else _leaves(output)[0]
         if x.dim() != 4:
             return None
-        (h, w), (p, q) = x.shape[2:], y.shape[2:]
-        window = max(1, h // max(p, 1)) * max(1, w // max(q, 1))
-        return "average_pool" + "_backward" * backward, (x.shape[0] * x.shape[1], h, w, p, q, window)
+        (h, w), (p, q) = _plane(x), _plane(y)
+        return family, (x.shape[0] * x.shape[1], h, w, p, q, max(1, h // max(p, 1)) * max(1, w // max(q, 1)))
 
     return found
 
@@ -342,9 +186,10 @@ def _rows(family: str, place: int) -> Any:
 
 def _reduced(arguments: tuple[Any, ...], output: Any) -> Found:
     x = arguments[0]
-    dims = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], list | tuple) else list(range(x.dim()))
-    dims = sorted(d % max(1, x.dim()) for d in dims) or list(range(x.dim()))
-    if not dims:
+    given = arguments[1] if len(arguments) > 1 else None
+    chosen = [given] if type(given) is int else given if isinstance(given, list | tuple) else []
+    dims = sorted(d % max(1, x.dim()) for d in chosen) or list(range(x.dim()))
+    if not x.dim():
         return "reduce", (1, 1, 1)
     outer, inner = prod(x.shape[: dims[0]]), prod(x.shape[dims[-1] + 1 :])
     return "reduce", (outer, max(1, x.numel() // max(1, outer * inner)), inner)
@@ -360,14 +205,12 @@ def _embedding_backward(arguments: tuple[Any, ...], output: Any) -> Found:
     return "embedding_backward", (arguments[0].numel() // width, width, output.shape[0])
 
 
-def _recurrent(arguments: tuple[Any, ...], output: Any) -> Found:
-    x, hidden = arguments[0], arguments[5]
-    return "recurrent", (x.shape[0], x.shape[1], x.shape[2], hidden.shape[-1])
+def _recurrent(family: str) -> Any:
+    def found(arguments: tuple[Any, ...], output: Any) -> Found:
+        x, hidden = arguments[0], arguments[5]
+        return family, (x.shape[0], x.shape[1], x.shape[2], hidden.shape[-1])
 
-
-def _recurrent_backward(arguments: tuple[Any, ...], output: Any) -> Found:
-    x, hidden = arguments[0], arguments[5]
-    return "recurrent_backward", (x.shape[0], x.shape[1], x.shape[2], hidden.shape[-1])
+    return found
 
 
 def _attention(family: str, place: int) -> Any:
@@ -379,7 +222,7 @@ def _attention(family: str, place: int) -> Any:
 
 
 _SPECIAL = {
-    "mm": _mm, "addmm": _addmm, "bmm": _bmm, "baddbmm": _bmm,
+    "mm": _mm, "addmm": _addmm, "mv": _mv, "addmv": _mv, "dot": _dot, "bmm": _bmm, "baddbmm": _bmm,
     "convolution": _convolution, "convolution_backward": _convolution_backward,
     "native_batch_norm": _normed("batch_norm", 0), "cudnn_batch_norm": _normed("batch_norm", 0),
     "_native_batch_norm_legit": _normed("batch_norm", 0), "_batch_norm_with_update": _normed("batch_norm", 0),
@@ -391,12 +234,20 @@ _SPECIAL = {
     "max_pool2d_with_indices": _pooled("max_pool", False),
     "max_pool2d_with_indices_backward": _pooled("max_pool_backward", True),
     "avg_pool2d": _pooled("average_pool", False), "avg_pool2d_backward": _pooled("average_pool_backward", True),
-    "_adaptive_avg_pool2d": _adaptive(False), "_adaptive_avg_pool2d_backward": _adaptive(True),
-    "_log_softmax": _rows("softmax", 0), "_softmax": _rows("softmax", 0),
+    "max_pool3d_with_indices": _pooled("max_pool", False),
+    "max_pool3d_with_indices_backward": _pooled("max_pool_backward", True),
+    "avg_pool3d": _pooled("average_pool", False), "avg_pool3d_backward": _pooled("average_pool_backward", True),
+    "_adaptive_avg_pool2d": _adaptive("average_pool", False),
+    "_adaptive_avg_pool2d_backward": _adaptive("average_pool_backward", True),
+    "adaptive_max_pool2d": _adaptive("max_pool", False),
+    "adaptive_max_pool2d_backward": _adaptive("max_pool_backward", True),
+    "_log_softmax": _rows("softmax", 0), "_softmax": _rows("softmax", 0), "_safe_softmax": _rows("softmax", 0),
     "_log_softmax_backward_data": _rows("softmax_backward", 0), "_softmax_backward_data": _rows("softmax_backward", 0),
-    "sum": _reduced, "mean": _reduced, "amax": _reduced, "max": _reduced, "argmax": _reduced, "var_mean": _reduced,
+    "sum": _reduced, "mean": _reduced, "prod": _reduced, "any": _reduced, "all": _reduced, "logsumexp": _reduced,
+    "amax": _reduced, "amin": _reduced, "max": _reduced, "min": _reduced, "argmax": _reduced, "argmin": _reduced,
+    "var": _reduced, "std": _reduced, "var_mean": _reduced,
     "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
-    "mkldnn_rnn_layer": _recurrent, "mkldnn_rnn_layer_backward": _recurrent_backward,
+    "mkldnn_rnn_layer": _recurrent("recurrent"), "mkldnn_rnn_layer_backward": _recurrent("recurrent_backward"),
     "_scaled_dot_product_flash_attention_for_cpu": _attention("attention", 0),
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention("attention_backward", 1),
 }  # fmt: skip

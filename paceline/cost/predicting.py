@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -18,9 +19,12 @@ from paceline.cost.model import model_for
 from paceline.cost.prediction import Prediction
 from paceline.cost.reading import NetworkShape
 from paceline.cost.reading_workload import DataShape, as_written_out, data_shape_of, is_chain, read_workload
-from paceline.cost.relatives import calibration_for
-from paceline.errors import InputError
-from paceline.workload import Workload
+from paceline.cost.relatives import Known, calibration_for, in_precision, sheet_of
+from paceline.errors import InputError, nearest
+from paceline.workload import STEPS, Workload
+
+HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
+"""Words for a device of this machine."""
 
 
 def predict(
@@ -31,7 +35,8 @@ def predict(
     data: DataShape | None = None,
     drift: float = 1.0,
 ) -> Prediction:
-    """`device`: a calibration or its file, a device or its catalogue name; None for this machine, if calibrated.
+    """`device`: a calibration or its file, a device or its catalogue name; None, `auto`, `cpu`, `cuda` or `cuda:N` for
+    one of this machine, if calibrated.
 
     `drift` is how much slower the machine is now than it was when calibrated, where that is known.
     """
@@ -40,7 +45,7 @@ def predict(
     shape = _read(workload, data)
     on_gpu = calibration.device == "cuda"
     kind = _step_kind(step, on_gpu)
-    chain = kind in ("flat", "graph") and is_chain(shape)
+    chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
     operations = as_written_out(shape.operations, on_gpu) if chain else list(shape.operations)
     habits = _habits(calibration, kind, chain)
@@ -52,9 +57,12 @@ def predict(
     return Prediction(
         workload.network, workload.batch, name, kind, workload.precision, model.set.threads,
         made.seconds, made.low_s, made.high_s, made.parts_s, made.layers,
-        roofline_s=roofline_s(shape, calibration), memory_bytes=memory_bytes(shape, workload, on_gpu),
+        roofline_s=model.roofline_s(shape.operations), memory_bytes=memory_bytes(shape, workload, on_gpu),
         parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis, unknown=shape.unknown,
-        conditions={"data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name},
+        conditions={
+            "data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name,
+            **({"device memory": str(calibration.memory_bytes)} if calibration.memory_bytes else {}),
+        },
     )  # fmt: skip
 
 
@@ -67,26 +75,32 @@ def _read(workload: Workload, data: DataShape) -> NetworkShape:
     """Reading a network again for each device of a catalogue would take most of the time."""
     if ":" in workload.network:
         return read_workload(workload, data)
-    plain = replace(workload, device="auto", precision="float32", threads=0, seed=0)
+    precision = "bfloat16" if workload.precision == "bfloat16" else "float32"
+    plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
     return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data)
 
 
-def _resolved(device: Device | Calibration | str | None, workload: Workload) -> tuple[Calibration, str, str, float]:
+def _resolved(device: Device | Calibration | str | None, workload: Workload) -> Known:
     """Calibration, the device's name, what it is based on, and how much wider the interval gets by that."""
-    if isinstance(device, Calibration):
-        return device, device.device_name, "calibrated", 0.0
-    if device is None:
-        found = calibration_here(workload.device)
-        return found, found.device_name, "calibrated here", 0.0
-    if isinstance(device, str):
+    if isinstance(device, str) and not HERE.fullmatch(device):
         if Path(device).suffix == ".json" or Path(device).is_file():
             found = load_calibration(Path(device))
-            return found, found.device_name, f"calibrated ({Path(device).name})", 0.0
+            known = found, found.device_name, f"calibrated ({Path(device).name})", 0.0
+            return in_precision(known, sheet_of(found), workload.precision)
         device = find_device(device)
-    return calibration_for(device)
+    if isinstance(device, Device):
+        return calibration_for(device, workload.precision)
+    if isinstance(device, Calibration):
+        known = device, device.device_name, "calibrated", 0.0
+    else:
+        found = calibration_here(device or workload.device)
+        known = found, found.device_name, "calibrated here", 0.0
+    return in_precision(known, sheet_of(known[0]), workload.precision)
 
 
 def _step_kind(step: str, on_gpu: bool) -> str:
+    if step not in STEPS:
+        raise InputError(f"step {step!r} is unknown: {nearest(step, STEPS)}")
     if step == "auto":
         return "graph" if on_gpu else "flat"
     if step == "compiled":
@@ -100,10 +114,3 @@ def _habits(calibration: Calibration, step: str, chain: bool) -> Habits:
     known = calibration.habits
     wanted = (habit_of(step, chain), step, "flat", "graph")
     return next((known[name] for name in wanted if name in known), Habits())
-
-
-def roofline_s(shape: NetworkShape, calibration: Calibration) -> float:
-    """What everyone else would say: each operation at the device's best rates, nothing else."""
-    return sum(
-        max(o.flops / calibration.peak_flops, 4.0 * o.elements / calibration.peak_bytes) for o in shape.operations
-    )

@@ -2,11 +2,13 @@
 
 The network is built without memory and run on tensors that have a shape and nothing else. Every operation that
 PyTorch would have run passes by, in its forward and its backward pass, with the layer it belongs to; so VGG-16 at
-batch 256 is read in a fraction of a second on a laptop.
+batch 256 is read in a fraction of a second on a laptop. Only a network that needs values to be built gets memory.
 """
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,12 +16,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeCopyMode,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.operation import Operation, understood
-from paceline.measure.module_marks import LEAF, rows_of, sequence_number
-from paceline.measure.tape import OUTSIDE
+from paceline.measure.module_marks import LEAF, in_backward, rows_of, sequence_number
+from paceline.measure.tape import OUTSIDE, RECOMPUTE
 
 
 @dataclass(frozen=True)
@@ -97,11 +104,12 @@ class _Watch(TorchDispatchMode):
     ) -> Any:
         output = function(*arguments, **(keywords or {}))
         name = function.__name__.partition(".")[0]
-        node = torch._C._current_autograd_node()
-        if node is None:
-            row, direction = (self.open[-1][0] if self.open else OUTSIDE), "forward"
-        else:
-            row, direction = self._owner_of(node), "backward"
+        direction = "backward" if in_backward() else "forward"
+        row = self.open[-1][0] if self.open else OUTSIDE
+        if direction == "backward" and self.open:  # a checkpoint runs a part of the forward pass again
+            row = f"{row} {RECOMPUTE}"
+        elif (node := torch._C._current_autograd_node()) is not None:
+            row = self._owner_of(node)
             self.nodes.setdefault(row, set()).add(id(node))
         found = understood(name, arguments, output)
         if found is not None and not self._is_part_of_dropout(name, found[1]):
@@ -131,11 +139,24 @@ def read_network(
     run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
 ) -> NetworkShape:
     """`build` makes the network, `batch` its input, `run` its loss and what to differentiate it by; none has memory."""
-    with torch.device("meta"):
-        network = build().train()
-    kept = _Kept()
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        network.to_empty(device="cpu")
+    try:
+        with torch.device("meta"):
+            network = build()
+        return _read(network, batch, run)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        raise
+    except (RuntimeError, NotImplementedError):  # it wants to see values while it is built, or keeps tensors of its own
+        return _read(build(), batch, run)
+
+
+def _read(
+    network: nn.Module,
+    batch: Callable[[], tuple[Tensor, Tensor]],
+    run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
+) -> NetworkShape:
+    kept, mode = _Kept(), FakeTensorMode(allow_non_fake_inputs=True)
+    network = _without_memory(network, mode).train()
+    with mode, _quiet("torch._subclasses.fake_tensor"):
         watch, samples = _Watch(network), batch()
         with watch.watching(), torch.enable_grad():
             with torch.autograd.graph.saved_tensors_hooks(kept.keep, kept.give):
@@ -148,6 +169,34 @@ def read_network(
     return NetworkShape(
         tuple(watch.operations), rows, len(sizes), sum(sizes), kept.bytes, tuple(unknown)
     )  # fmt: skip
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Without the stack traces that a logger prints of what is raised as well."""
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _without_memory(network: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """The network on tensors that are only a shape; one that has values may be in use elsewhere, so it is copied."""
+    if not any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers())):
+        with FakeCopyMode(mode):
+            return copy.deepcopy(network)
+    names: dict[int, list[str]] = {}
+    for name, parameter in network.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    with mode:
+        network.to_empty(device="cpu")
+    for first, *others in names.values():  # of a tied parameter that made several
+        for other in others:
+            place, _, own = other.rpartition(".")
+            setattr(network.get_submodule(place), own, network.get_parameter(first))
+    return network
 
 
 class _Kept:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from paceline import data, networks, user_code
 from paceline.cost.operation import Operation
 from paceline.cost.reading import NetworkShape, read_network
+from paceline.data import synthetic
 from paceline.data.dataset import Dataset
-from paceline.errors import NetworkError, WorkloadError
+from paceline.data.source import parse
+from paceline.data.well_known import WELL_KNOWN
+from paceline.errors import NetworkError, PacelineError, WorkloadError
 from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
 from paceline.workload import Workload
 
@@ -37,13 +42,26 @@ class DataShape:
 
 
 def data_shape_of(workload: Workload) -> DataShape:
+    """Of what is well known or made up nothing is fetched, however much of it there would be."""
+    source = parse(workload.data)
+    if source.name in WELL_KNOWN and not source.argument:
+        known = WELL_KNOWN[source.name]
+        if (source.count or 1) <= known.samples[0]:
+            return DataShape("image", known.shape, len(known.classes), source.count or known.samples[0])
+    if source.name == "synthetic":
+        source.allow()
+        shape, classes = synthetic.shape_and_classes(source)
+        samples = source.count or synthetic.DEFAULT_TRAINING
+        return DataShape("image" if len(shape) == 3 else "table", shape, classes, samples)
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
 def read_workload(workload: Workload, shape: DataShape) -> NetworkShape:
     """One gradient of the workload's network at its batch, without memory for either."""
     if workload.phases:
-        raise WorkloadError("a workload with phases of its own cannot be predicted from its shapes: measure it instead")
+        raise WorkloadError(
+            f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
+        )
     kind = torch.int64 if shape.kind == "text" else torch.float32
     target = torch.int64 if shape.classes else torch.float32
 
@@ -64,24 +82,42 @@ def read_workload(workload: Workload, shape: DataShape) -> NetworkShape:
 
     def run(network: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         x, y = samples
-        loss = total_loss(LOSSES[workload.loss], network(x), y, auxiliary_weight(network))
+        with torch.autocast("cpu", torch.bfloat16, enabled=workload.precision == "bfloat16"):
+            loss = total_loss(LOSSES[workload.loss], network(x), y, auxiliary_weight(network))
         return loss, [p for p in network.parameters() if p.requires_grad]
 
     try:
         return read_network(build, batch, run)
-    except (NetworkError, WorkloadError):
+    except PacelineError:
         raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise NetworkError(
+            f"{workload.network} cannot be read without running it: what it does depends on the values of its data "
+            f"({error.func}); measure it instead"
+        ) from error
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise NetworkError(f"{workload.network} cannot be read without running it: {first}") from error
+        raise NetworkError(f"{workload.network} cannot be read without running it: {first:.200}") from error
 
 
-def is_chain(shape: NetworkShape) -> bool:
+def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
     """Whether the flat step writes the gradient out: linear layers, activations and dropout in a row."""
-    kinds = [row.kind for row in shape.rows.values() if row.kind not in ("Sequential", "Flatten")]
-    allowed = {"Linear", "ReLU", "Tanh", "Sigmoid", "Dropout"}
-    rows = list(shape.rows.values())
-    return bool(kinds) and set(kinds) <= allowed and rows[0].kind == "Sequential" and kinds[-1] == "Linear"
+    if workload is not None and (workload.loss != "cross-entropy" or workload.precision == "bfloat16"):
+        return False
+    whole, *kinds = (row.kind for row in shape.rows.values())
+    kinds = kinds[1:] if kinds[:1] == ["Flatten"] else kinds
+    linear = kinds.count("Linear")
+    biased = sum(o.family == "matmul" and o.sizes[-1] and o.direction == "forward" for o in shape.operations)
+    return (
+        whole == "Sequential"
+        and kinds[:1] == kinds[-1:] == ["Linear"]
+        and set(kinds) <= {"Linear", "Dropout", *_ACTIVATIONS}
+        and not any(a in _ACTIVATIONS and b in _ACTIVATIONS for a, b in pairwise(kinds))
+        and biased == linear
+    )
+
+
+_ACTIVATIONS = ("ReLU", "Tanh", "Sigmoid")
 
 
 def as_written_out(operations: Sequence[Operation], on_gpu: bool) -> list[Operation]:

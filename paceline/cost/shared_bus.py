@@ -4,6 +4,9 @@ With memory M, bandwidth B and N devices, a refresh takes M / B, all of them N *
 serves the N - 1 others; what that takes longer than computing, the device idles:
 
     idle = max(0, (N - 1) * M / B - compute),    useful = compute / (compute + idle)
+
+From one iteration to the next that makes max(N * M / B, compute + M / B); where a device is refreshed while it computes
+on what it had before, max(N * M / B, compute).
 """
 
 from __future__ import annotations
@@ -50,6 +53,12 @@ class SharedBus:
         if not (math.isfinite(compute_s) and compute_s >= 0):
             raise InputError(f"compute_s={compute_s:g} should be at least 0")
         return max(0.0, self.others_s - compute_s)
+
+    def iteration_s(self, compute_s: float, *, ahead: bool = False) -> float:
+        """Of every device; `ahead`: what the next one needs is fetched while it computes."""
+        if not (math.isfinite(compute_s) and compute_s >= 0):
+            raise InputError(f"compute_s={compute_s:g} should be at least 0")
+        return max(self.all_s, compute_s if ahead else compute_s + self.refresh_s)
 
     def useful_share(self, compute_s: float) -> float:
         """Of the time between two refreshes; 0 where there is nothing to compute."""

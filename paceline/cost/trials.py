@@ -110,8 +110,6 @@ def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[st
 def _average_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
     planes, h, w, p, q, _ = sizes
     x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True)
-    if p == 1:  # PyTorch takes a mean then, which is another operation
-        return _with_backward("average_pool", lambda: x.mean((2, 3), keepdim=True), [x])
     return _with_backward("average_pool", lambda: F.adaptive_avg_pool2d(x, (p, q)), [x])
 
 

@@ -18,7 +18,7 @@ from paceline.data.source import Source, without_count
 from paceline.errors import DataError
 
 _DEFAULT_CLASSES = 10
-_DEFAULT_TRAINING = 1024
+DEFAULT_TRAINING = 1024
 _TEST_SHARE = 4
 _FORM = re.compile(r"(\d+(?:x\d+)*)(?:/(\d+))?")
 # A byte is noise (0..127) plus pattern (0..63): their means add, and so do their variances.
@@ -28,8 +28,8 @@ _DEVIATION = ((128**2 - 1 + 64**2 - 1) / 12) ** 0.5 / 255
 
 def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     source.allow()
-    shape, classes = _understood(source)
-    training = source.count or _DEFAULT_TRAINING
+    shape, classes = shape_and_classes(source)
+    training = source.count or DEFAULT_TRAINING
     testing = max(1, training // _TEST_SHARE)
     # Every class reads the same pattern, each from one place further: no memory a class.
     try:
@@ -50,7 +50,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     )
 
 
-def _understood(source: Source) -> tuple[tuple[int, ...], int]:
+def shape_and_classes(source: Source) -> tuple[tuple[int, ...], int]:
     form = _FORM.fullmatch(source.needed_argument("shape"))
     if form is None:
         raise DataError(f"data {source.text!r}: write SHAPE or SHAPE/CLASSES, for example synthetic:3x224x224/1000")

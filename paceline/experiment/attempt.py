@@ -47,7 +47,7 @@ class Attempt:
     def _file(self, ending: str) -> Path:
         return self.working.with_suffix(ending)
 
-    def task(self, cache: Path | None) -> Task:
+    def task(self, cache: Path | None, checkpoints: bool = True) -> Task:
         """What its process is told, where nothing is left of an attempt before."""
         shutil.rmtree(self.working, ignore_errors=True)
         files = {name: self._file(f".{name}") for name in ("told", "progress", "log")}
@@ -59,6 +59,7 @@ class Attempt:
             directory=str(self.working.resolve()),
             cache=str(cache.resolve()) if cache is not None else "",
             cores=self.cores,
+            checkpoints=checkpoints,
             search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
             **{name: str(file.resolve()) for name, file in files.items()},
         )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.experiment.keys import ALONE, CLUSTER, DRIVER, FIELDS, STRATEGY, DriverWords, RunWords, cluster_value
+from paceline.experiment.keys import (
+    ALONE,
+    CLUSTER,
+    DRIVER,
+    FIELDS,
+    RUN,
+    STRATEGY,
+    DriverWords,
+    RunWords,
+    cluster_value,
+)
 from paceline.strategy.strategy import Strategy
 from paceline.train.distributing import ClusterWords, StrategyWords
 
@@ -31,6 +41,4 @@ def driver_of(settings: Mapping[str, Any]) -> DriverWords:
 
 
 def run_words(settings: Mapping[str, Any]) -> RunWords:
-    return RunWords(
-        **{key: settings[key] for key in ("kind", "step", "steps", "iterations", "measure") if key in settings}
-    )
+    return RunWords(**{key: settings[key] for key in RUN if key in settings})

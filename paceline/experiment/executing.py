@@ -23,6 +23,7 @@ from paceline.experiment.watching import Silent, Standing, Watcher
 from paceline.train.directory import next_directory
 from paceline.train.stopping import StopRequest
 
+COMMAND = "paceline compare"
 LOOK_UP_S = 0.2
 WRITE_EVERY_S = 2.0
 WRITING_SHARE = 0.05  # tables may take this much of the time
@@ -41,10 +42,12 @@ def execute(
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
     text: str = "",
+    command: str = COMMAND,
 ) -> Collection:
     """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
 
-    With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it.
+    With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
+    `command` is the one by which an experiment that is interrupted goes on.
     """
     module = user_code.importing()
     if module:
@@ -58,7 +61,7 @@ def execute(
         execution = Execution(directory, experiment, planned, jobs, cache, watcher or Silent())
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
-        execution.run()
+        execution.run(command)
         return execution.write()
 
 
@@ -138,7 +141,7 @@ class Execution:
             if (remote or asked.name in WELL_KNOWN) and data.path(name, cache=self.cache) is None:
                 data.fetch(name, cache=self.cache, progress=progress)
 
-    def run(self) -> None:
+    def run(self, command: str = COMMAND) -> None:
         self.watcher.begun(self.standing(), self.notes)
         with StopRequest() as stop:
             while self.pending or self.running:
@@ -153,7 +156,7 @@ class Execution:
                     self.write()
                     raise Interrupted(
                         f"interrupted after {len(self.rows)} of {len(self.planned)} runs; "
-                        f"go on with: paceline compare --resume {self.directory}"
+                        f"go on with: {command} --resume {self.directory}"
                     )
 
     def _run_with(self, processes: Processes, stop: StopRequest) -> None:
@@ -172,7 +175,7 @@ class Execution:
         slot = next(slot for slot in range(self.jobs) if slot not in taken)
         attempt = Attempt(run, self.working / run.id, slot, self.cores[slot])
         self.running[run.number] = attempt
-        processes.start(run.number, attempt.task(self.cache))
+        processes.start(run.number, attempt.task(self.cache, self.experiment.checkpoints))
 
     def _look_at_the_clock(self, processes: Processes) -> None:
         limit_s = self.experiment.timeout_s

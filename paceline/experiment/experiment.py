@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paceline.experiment.planning import PlannedRun
 
 NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
-MAY_CHANGE = ("name", "title", "published")
+MAY_CHANGE = ("name", "title", "notes", "published")
 """What says nothing of the runs, and so may be another when the study goes on."""
 
 
@@ -26,6 +26,8 @@ class Experiment:
 
     name: str
     title: str = ""
+    notes: tuple[str, ...] = ()
+    """Sentences that its reader should know; a report shows them."""
     workload: dict[str, Any] = field(default_factory=dict)
     strategy: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +75,9 @@ class Experiment:
         for name in ("name", "title"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name}={getattr(self, name)!r:.60} should be text")
+        if not isinstance(self.notes, list | tuple) or not all(isinstance(note, str) for note in self.notes):
+            raise InputError(f"notes={self.notes!r:.60} should be a list of sentences")
+        object.__setattr__(self, "notes", tuple(self.notes))
         if not re.search(r"\w", self.name):
             raise InputError(f"name={self.name!r} should have a letter or a digit")
         if not isinstance(self.checkpoints, bool):

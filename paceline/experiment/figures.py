@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from paceline.measure.feeding import Feeding
 from paceline.measure.measurement import Measurement
 from paceline.measure.tape import PARTS
 from paceline.simulate.time_record import TimeRecord
@@ -33,6 +34,8 @@ def figures_of(record: Any) -> Figures:
         return _measurement(record)
     if isinstance(record, TimeRecord):
         return _simulation(record)
+    if isinstance(record, Feeding):
+        return _feeding(record)
     if isinstance(record, Evaluation):
         return {
             "test_accuracy": record.accuracy,
@@ -92,6 +95,15 @@ def _simulation(record: TimeRecord) -> Figures:
         "updates": record.distribution.updates,
         "wall_s": record.wall_s,
         "message_bytes": record.message_bytes,
+    }
+
+
+def _feeding(made: Feeding) -> Figures:
+    return {
+        "iteration_s": made.iteration_s.median_s,
+        "iteration_p10_s": made.iteration_s.p10_s,
+        "iteration_p90_s": made.iteration_s.p90_s,
+        "waiting_share": made.waiting_s / made.iteration_s.median_s,
     }
 
 

@@ -12,7 +12,7 @@ from paceline.strategy.strategy import Strategy, preset
 from paceline.train.distributing import ClusterWords, StrategyWords, check_driver, check_types
 from paceline.workload import STEPS, Workload, with_settings
 
-KINDS = ("train", "measure", "simulate")
+KINDS = ("train", "measure", "simulate", "feed")
 ALONE = "none"
 """In place of a strategy: one process, without any."""
 
@@ -33,6 +33,14 @@ class RunWords:
     """That are measured."""
     measure: bool = False
     """Whether the layers of a training are measured as it goes on."""
+    devices: int = 1
+    """Stand-ins that are fed over one bus; 0: the network itself is, with images."""
+    ahead: bool = True
+    """Whether the next batch is fetched while a device computes."""
+    refresh: float = 0.25
+    """Seconds for which a device's next batch occupies the bus."""
+    compute: float = 0.5
+    """Seconds that a stand-in computes."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -40,9 +48,12 @@ class RunWords:
             raise InputError(f"kind {self.kind!r} is unknown: {nearest(self.kind, KINDS)}")
         if self.step not in STEPS:
             raise InputError(f"step {self.step!r} is unknown: {nearest(self.step, STEPS)}")
-        for name, least in (("steps", 1), ("iterations", 20)):
+        for name, least in (("steps", 1), ("iterations", 20), ("devices", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name}={getattr(self, name)} should be at least {least}")
+        for name in ("refresh", "compute"):
+            if not 0 < getattr(self, name) < 3600:
+                raise InputError(f"{name}={getattr(self, name):g} should be seconds, above 0 and below an hour")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +166,9 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
         keys |= {"steps", *distribution, *CLUSTER}
     elif kind == "measure":
         keys |= {"iterations", "step"}
+    elif kind == "feed":
+        keys |= {"iterations", "devices", "ahead"}
+        keys |= {"refresh", "compute"} if given.get("devices", RunWords.devices) else set()
     elif given.get("strategy", ALONE) == ALONE:
         keys |= {"strategy", "step", "measure"}
     elif given.get("driver") == "virtual":
@@ -167,6 +181,8 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
 def why_without_effect(key: str) -> str:
     if key in ("steps", "iterations"):
         return f'it is for kind = "{"simulate" if key == "steps" else "measure"}"'
+    if key in ("devices", "ahead", "refresh", "compute"):
+        return 'it is for kind = "feed"'
     if key == "step":
         return "it is for training in one process, without a strategy"
     if key == "measure":

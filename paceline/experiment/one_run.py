@@ -14,6 +14,7 @@ from typing import Any
 from paceline import record
 from paceline.errors import Diverged, PacelineError
 from paceline.experiment.distribution import cluster_of, distribution_of, driver_of, run_words
+from paceline.experiment.keys import RunWords
 from paceline.step.reason import reason
 from paceline.train.run import Epoch, Run
 from paceline.train.watcher import Progress
@@ -39,6 +40,8 @@ class Task:
     """Where data sets are; empty: the usual place."""
     cores: tuple[int, ...]
     search_path: tuple[str, ...]
+    checkpoints: bool = True
+    """Whether trained parameters are wanted; large ones take their time to write."""
 
 
 class _Told:
@@ -96,6 +99,8 @@ def _make(task: Task) -> None:
         _measure(task, directory, cache, watcher)
     elif words.kind == "simulate":
         _simulate(task, directory, cache)
+    elif words.kind == "feed":
+        _feed(task, directory, watcher)
     else:
         _training(task, cache)(directory, watcher)
 
@@ -103,7 +108,7 @@ def _make(task: Task) -> None:
 def _training(task: Task, cache: Path | None) -> Callable[[Path, _Told], Run]:
     words, driver, made = run_words(task.settings), driver_of(task.settings), distribution_of(task.settings)
     if made is None:
-        return lambda out, watcher: _train_alone(task.workload, words.step, words.measure, out, cache, watcher)
+        return lambda out, watcher: _train_alone(task, words, out, cache, watcher)
     strategy, workers = made
     shared: dict[str, Any] = {
         "workers": workers, "cache": cache, "on_bad_gradient": driver.on_bad_gradient,
@@ -124,17 +129,19 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, _Told], Run]:
     )
 
 
-def _train_alone(workload: Workload, step: str, measured: bool, out: Path, cache: Path | None, watcher: _Told) -> Run:
+def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, watcher: _Told) -> Run:
     from paceline.train import trainer
 
-    if not measured:
-        return trainer.run(workload, step=step, out=out, cache=cache, watcher=watcher)
+    given: dict[str, Any] = {"step": words.step, "out": out, "cache": cache, "watcher": watcher}
+    given["checkpoint_every_s"] = trainer.CHECKPOINT_EVERY_S if task.checkpoints else None
+    if not words.measure:
+        return trainer.run(task.workload, **given)
     from paceline.report.experiment_table import experiment_of_run
     from paceline.report.measurement_files import write_measurement
     from paceline.train.measured_training import TrainingClock
 
     clock = TrainingClock()
-    run = trainer.run(workload, step=step, out=out, cache=cache, watcher=watcher, clock=clock)
+    run = trainer.run(task.workload, clock=clock, **given)
     write_measurement(clock.measurement(), out / "measure", experiment_of_run(run, clock.quarters, out))
     return run
 
@@ -164,4 +171,23 @@ def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
     cluster = cluster_of(task.settings)
     steps = run_words(task.settings).steps
     found = time_workload(task.workload, *made, steps, cluster.build(), cluster.words(), cache=cache)
+    record.save(found, directory / "record.json")
+
+
+def _feed(task: Task, directory: Path, watcher: _Told) -> None:
+    from paceline.measure.feeding import feed_stand_ins
+    from paceline.measure.feeding_images import feed_images
+
+    words = run_words(task.settings)
+
+    def watch(done: int, all_: int) -> None:
+        watcher.part(done / all_)
+
+    if words.devices:
+        found = feed_stand_ins(
+            words.devices, ahead=words.ahead, refresh_s=words.refresh, compute_s=words.compute,
+            iterations=words.iterations, watch=watch,
+        )  # fmt: skip
+    else:
+        found = feed_images(task.workload, ahead=words.ahead, iterations=words.iterations, watch=watch)
     record.save(found, directory / "record.json")

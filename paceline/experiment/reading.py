@@ -16,8 +16,8 @@ from paceline.experiment.random_search import RandomSearch
 from paceline.workload import given_by
 
 KEYS = (
-    "name", "title", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy", "run", "grid",
-    "random", "quick", "published",
+    "name", "title", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy", "run",
+    "grid", "random", "quick", "published",
 )  # fmt: skip
 
 

@@ -1,7 +1,10 @@
 """What computing takes on each device, at each batch and precision: predicted when it matters, guessed before.
 
-A prediction takes a fraction of a second, and a catalogue has hundreds of them. So every device is predicted once, one
-device of a kind at every batch and precision, and the others are guessed to change alike until a search wants to know.
+A prediction takes a fraction of a second, and a catalogue has hundreds of them. So every device is predicted at two
+batches, one device of a kind in every precision, and the rest is guessed until a search wants to know:
+
+    t(batch)     on a line through the two batches
+    t(precision) = t(float32) * (1 - a + a * peak(float32) / peak(precision)), a as the kind's model device has it
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ Predict = Callable[[Workload, Device], Prediction]
 Key = tuple[str, int, str]
 """A device's name, a batch and a precision."""
 
-LEAST = 0.7
+LEAST = 0.82
 """Of what is guessed, what a prediction could come to at the least."""
+LARGEST_BATCH = 4
+"""Times the workload's, where the second batch is if there are so many samples."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,19 @@ class Forecast:
         self.predictions: dict[Key, Prediction] = {}
         self.failures: dict[Key, str] = {}
         """Why it cannot be predicted."""
-        self._models: dict[str, tuple[Device, Prediction]] = {}
-        """Of each kind, the device that the others are guessed after."""
+        self._models: dict[str, Device] = {}
+        """Of each kind, the device with most to gain from other precisions: the others are guessed after it."""
 
     def begin(self, devices: Sequence[Device]) -> None:
-        """Every device once; of each kind the one that knows most precisions is the model of the others."""
+        """Every device at two batches."""
         for device in devices:
-            found = self.predict(device, self.workload.batch, self.workload.precision)
-            if found is None:
+            first = self.predict(device, self.workload.batch, self.workload.precision)
+            if first is None:
                 continue
+            self._at_largest(device, first)
             model = self._models.get(device.kind)
-            if model is None or _formats(device) > _formats(model[0]):
-                self._models[device.kind] = device, found
+            if model is None or _formats(device) > _formats(model):
+                self._models[device.kind] = device
 
     def predict(self, device: Device, batch: int, precision: str) -> Prediction | None:
         """None if it cannot be predicted; `failures` says why."""
@@ -62,21 +68,48 @@ class Forecast:
         return self.predictions.get(key)
 
     def guess(self, device: Device, batch: int, precision: str) -> Guess | None:
-        """As predicted; or at the least, as the kind's model changes from the workload's batch and precision."""
+        """As predicted; or a guess that a prediction will hardly be below."""
         own = self.predictions.get((device.name, batch, precision))
         if own is not None:
             return Guess(Computing.of(own), own.memory_bytes, True)
-        base = self.predictions.get((device.name, self.workload.batch, self.workload.precision))
-        if base is None:
+        first = self.predictions.get((device.name, self.workload.batch, self.workload.precision))
+        if first is None:
             return None
-        model, model_base = self._models[device.kind]
-        changed = self.predict(model, batch, precision)
-        if changed is None:
-            return Guess(Computing.of(base, LEAST * batch / base.batch), base.memory_bytes, False)
-        time = LEAST * changed.iteration_s / model_base.iteration_s
-        memory = changed.memory_bytes / max(1, model_base.memory_bytes)
-        return Guess(Computing.of(base, time), round(base.memory_bytes * memory), False)
+        last = self._at_largest(device, first) or first
+        along = (batch - first.batch) / max(1, last.batch - first.batch)
+        time_s = first.iteration_s + along * (last.iteration_s - first.iteration_s)
+        time_s = max(time_s, first.iteration_s * min(1.0, batch / first.batch))
+        memory = max(first.memory_bytes / 2, first.memory_bytes + along * (last.memory_bytes - first.memory_bytes))
+        faster, smaller = self._in_precision(device, batch, precision)
+        return Guess(Computing.of(first, LEAST * faster * time_s / first.iteration_s), round(memory * smaller), False)
+
+    def _at_largest(self, device: Device, first: Prediction) -> Prediction | None:
+        batch = min(LARGEST_BATCH * self.workload.batch, first.samples or self.workload.batch)
+        return self.predict(device, batch, self.workload.precision)
+
+    def _in_precision(self, device: Device, batch: int, precision: str) -> tuple[float, float]:
+        """By what time and memory change from the workload's precision to another."""
+        usual = self.workload.precision
+        if precision == usual:
+            return 1.0, 1.0
+        model = self._models[device.kind]
+        before, after = (self.predict(model, batch, each) for each in (usual, precision))
+        gain, own_gain = (_gain(each, usual, precision) for each in (model, device))
+        if before is None or after is None:
+            return 1 / own_gain, 1.0
+        memory = after.memory_bytes / max(1, before.memory_bytes)
+        time = after.iteration_s / before.iteration_s
+        share = min(1.0, max(0.0, (1 - time) / (1 - 1 / gain))) if gain > 1 else 0.0
+        return 1 - share + share / own_gain, memory
 
 
-def _formats(device: Device) -> int:
-    return sum(device.peak_of(precision) is not None for precision in ("float32", "tf32", "bfloat16"))
+def _gain(device: Device, before: str, after: str) -> float:
+    """How many times as fast it is by its data sheet."""
+    slow, fast = device.peak_of(before), device.peak_of(after)
+    return max(1.0, fast / slow) if slow and fast else 1.0
+
+
+def _formats(device: Device) -> tuple[int, float]:
+    """How many precisions it knows, and how much faster they make it."""
+    gains = [_gain(device, "float32", other) for other in ("tf32", "bfloat16") if device.peak_of(other) is not None]
+    return len(gains), max(gains, default=1.0)

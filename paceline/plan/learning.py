@@ -20,7 +20,7 @@ from paceline.workload import Workload
 
 SAMPLE = 10_000
 """Training samples; fewer are all."""
-MOST_TRAININGS = 40
+MOST_TRAININGS = 24
 SMALLER_BATCH = 0.5
 """Of the workload's samples to accuracy, what a smaller batch needs at the least."""
 STALER = 0.9
@@ -49,6 +49,7 @@ class Learning:
 
     @property
     def sample_words(self) -> str:
+        """What was trained on."""
         if self.sample == self.samples:
             return f"all {self.samples:,} training samples"
         return f"the first {self.sample:,} of {self.samples:,} training samples"
@@ -61,28 +62,37 @@ class Learning:
 
     def least(self, candidate: Candidate) -> float:
         """As was learnt; or at the least, from gentler ways that were."""
-        way = _way(candidate)
-        if way in self._results:
-            return self._results[way].epochs if self._results[way].status == "reached" else math.inf
+        if self.known(candidate):
+            return self.result(candidate).epochs
         first = self._baseline()
         least = first.epochs * (SMALLER_BATCH if candidate.batch < self.workload.batch else STALER)
-        for (name, workers, batch), found in self._results.items():
-            if name == way[0] and workers <= way[1] and batch <= way[2] and batch >= self.workload.batch:
-                # What failed with fewer samples under way is not tried with more.
-                least = max(least, STALER * found.epochs if found.status == "reached" else math.inf)
-        if len(self._results) >= MOST_TRAININGS or way[1] * way[2] > self.sample:
-            return math.inf
-        return least
+        gentler = [STALER * found.epochs for found in self._gentler(_way(candidate)) if found.status == "reached"]
+        return max([least, *gentler])
 
-    def find(self, candidate: Candidate) -> str:
+    def why_not(self, candidate: Candidate) -> str:
+        """What failed with fewer samples under way is not tried with more."""
+        way = _way(candidate)
+        found = [self._results[way]] if way in self._results else self._gentler(way)
+        if failed := [one for one in found if one.status != "reached"]:
+            return "diverges" if failed[0].status == "diverged" else f"does not reach {self.target:.4g}"
+        if way in self._results:
+            return ""
+        if way[1] * way[2] > self.sample:
+            return "has more samples under way than there are to learn from"
+        return f"not trained: {MOST_TRAININGS} others were" if len(self._results) >= MOST_TRAININGS else ""
+
+    def find(self, candidate: Candidate) -> None:
         way = _way(candidate)
         if way not in self._results:
             strategy = PRESETS["sync"] if way[1] == 1 else candidate.strategy
             self._results[way] = self._train(replace(self.workload, batch=way[2]), strategy, way[1], self.target)
-        found = self._results[way]
-        if len(self._results) >= MOST_TRAININGS:
-            return f"not trained: {MOST_TRAININGS} ways were"
-        return "" if found.status == "reached" else _failed(found, self.target)
+
+    def _gentler(self, way: Way) -> list[Learned]:
+        """The same with fewer workers or a smaller batch; less than the workload's batch says nothing of more."""
+        return [
+            found for (name, workers, batch), found in self._results.items()
+            if name == way[0] and workers <= way[1] and self.workload.batch <= batch <= way[2]
+        ]  # fmt: skip
 
     def _baseline(self) -> Learned:
         """The workload as it is, which the others are compared with."""
@@ -95,10 +105,6 @@ class Learning:
                 )
             self._first = self._results["sync", 1, self.workload.batch] = found
         return self._first
-
-
-def _failed(found: Learned, target: float) -> str:
-    return "diverges in training" if found.status == "diverged" else f"does not reach {target:.4g} in training"
 
 
 def _way(candidate: Candidate) -> Way:

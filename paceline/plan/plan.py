@@ -61,6 +61,10 @@ class Alternative:
     accuracy: float = math.nan
     """Seen when training a sample; NaN if nothing was trained."""
 
+    def __str__(self) -> str:
+        server = " (one more for the server)" if self.machines > self.candidate.machines else ""
+        return f"{self.candidate}{server}"
+
 
 @dataclass(frozen=True)
 class Plan:

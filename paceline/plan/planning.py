@@ -12,6 +12,7 @@ import numpy as np
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, PacelineError
+from paceline.plan.asking import Epochs, Given, Simulate
 from paceline.plan.candidates import STRATEGIES, list_candidates
 from paceline.plan.comparisons import compare
 from paceline.plan.estimate import machines_of
@@ -21,7 +22,7 @@ from paceline.plan.learning import Learning
 from paceline.plan.places import MACHINE_HOURS, Places, find_places
 from paceline.plan.plan import Alternative, Plan
 from paceline.plan.reasons import reasons_for
-from paceline.plan.search import Epochs, Given, Mask, Search, Simulate
+from paceline.plan.search import Mask, Search
 from paceline.plan.wish import Wish
 from paceline.workload import Workload
 
@@ -62,6 +63,7 @@ def make_plan(
     search = Search(
         listed, forecast, simulate or usual_simulate(), epochs,
         samples=samples, spot=wish.spot, machine_hours=places.currency == MACHINE_HOURS, limit=0,
+        repeat_dropped=learning is None,
     )  # fmt: skip
     candidates = int(search.alive.sum())
     limit = max(FEWEST_SIMULATED, min(MOST_SIMULATED, math.floor(SIMULATED_SHARE * candidates)))
@@ -163,7 +165,7 @@ def _alternative(search: Search, number: int, workload: Workload, learning: Lear
         under_way=candidate.samples_under_way / workload.batch,
         iteration_s=prediction.iteration_s,
         step_s=outcome.step_s,
-        epoch_s=outcome.epoch_s,
+        epoch_s=time_s / search.epochs_of(number),
         samples_per_s=outcome.samples_per_s,
         efficiency=outcome.efficiency,
         waiting_share=outcome.waiting_share,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from paceline.plan.comparisons import Comparison
 from paceline.plan.plan import Alternative, Plan
@@ -33,7 +33,7 @@ def reasons_for(
         headline(plan),
         *_caution(plan, beyond_caution),
         _bound(plan.pick),
-        *(line for one, other in comparisons if (line := _compared(plan, one.what, other))),
+        *_comparisons(plan, comparisons),
         *_doubts(plan),
     ]
 
@@ -62,28 +62,59 @@ def _wish(plan: Plan) -> str:
 
 
 def _caution(plan: Plan, beyond: bool) -> list[str]:
-    if not beyond or not plan.met:
+    """That the pick is far from the workload, or that something farther was passed over."""
+    if not plan.met:
         return []
+    if not beyond:
+        other = min(plan.simulated, key=lambda one: _value(plan, one))
+        if _value(plan, other) * (1 + UNLIKE) >= _value(plan, plan.pick):
+            return []
+        return [
+            f"{other}, {_difference(plan.pick, other)}, but has {other.under_way:,.4g} of the workload's batches under "
+            "way at once: not picked without --target-accuracy"
+        ]
     return [
         f"{plan.pick.under_way:,.4g} of the workload's batches are under way at once: no plan nearer to it is within "
         f"{_wish(plan)}; whether it learns as well is not known (--target-accuracy finds out)"
     ]
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _value(plan: Plan, one: Alternative) -> float:
+    return float(plan.wish.values(np.array([one.time_s]), np.array([one.money]))[0])
+
+
 def _bound(pick: Alternative) -> str:
-    lost = pick.waiting_share + pick.communication_share
     if pick.candidate.workers == 1:
         return f"one worker waits for nobody: an iteration takes {pick.iteration_s * 1e3:,.3g} ms"
-    if pick.bound == "compute" and lost < NOTABLE:
-        return f"compute bound: {1 - lost:.0%} of each step is computing"
-    if pick.bound == "straggling" or (pick.bound == "compute" and pick.waiting_share > pick.communication_share):
-        what = "the slowest worker" if pick.candidate.waits_for_all else "others"
-        return f"{pick.waiting_share:.0%} of each step waits for {what}, {pick.communication_share:.0%} communicates"
-    if pick.bound == "server":
-        return f"server bound: {lost:.0%} of each step waits for the server, which is busy {pick.server_share:.0%}"
-    name = "network bound" if pick.bound == "network" else "partly network bound"
-    what = "goes to exchanging" if pick.candidate.waits_for_all else "waits for the server"
-    return f"{name}: {lost:.0%} of each step {what}"
+    return f"{pick.bound} bound: {_lost(pick)}" if pick.bound != "straggling" else _lost(pick)
+
+
+def _lost(one: Alternative) -> str:
+    """`35 % of each step waits for the server, 5 % exchanges, the rest computes`."""
+    whom = "for slower workers" if one.candidate.waits_for_all or one.bound == "straggling" else "for the server"
+    parts = {
+        f"waits {whom}": one.waiting_share,
+        "exchanges": one.communication_share,
+        "computes": max(0.0, 1 - one.waiting_share - one.communication_share),
+    }
+    shown = [(what, share) for what, share in sorted(parts.items(), key=lambda part: -part[1]) if share >= 0.005]
+    first, *others = [f"{percent(share)} {what}" for what, share in shown]
+    what, _, rest = first.partition(" % ")
+    return ", ".join([f"{what} % of each step {rest}", *others])
+
+
+def _comparisons(plan: Plan, found: list[tuple[Comparison, Alternative | None]]) -> list[str]:
+    """Each alternative once, though it may be the best in several ways."""
+    lines, told = [], set()
+    for one, other in found:
+        if one.number is None or one.number not in told:
+            told.add(one.number)
+            lines.append(_compared(plan, one.what, other))
+    return [line for line in lines if line]
 
 
 def _compared(plan: Plan, what: str, other: Alternative | None) -> str:
@@ -98,27 +129,27 @@ def _compared(plan: Plan, what: str, other: Alternative | None) -> str:
     }[what]
     if other is None:
         return f"{name} does not do: none is within {_wish(plan)}" if plan.met else ""
-    return f"{name}, {other.candidate}, {_difference(plan.pick, other)}{_why(other)}"
+    return f"{name}, {other}, {_difference(plan.pick, other)}{_why(other)}"
 
 
 def _difference(pick: Alternative, other: Alternative) -> str:
     """`takes 12 % longer and costs 30 % less`."""
-    longer, dearer = other.time_s / pick.time_s - 1, other.money / pick.money - 1 if pick.money else math.nan
-    time = f"takes {abs(longer):.0%} {'longer' if longer > 0 else 'less time'}" if abs(longer) >= UNLIKE else ""
-    cost = f"costs {abs(dearer):.0%} {'more' if dearer > 0 else 'less'}" if abs(dearer) >= UNLIKE else ""
-    if time and cost:
-        return f"{time} and {cost}"
-    return f"{time or cost}" or "takes and costs about the same"
+    time = _more(other.time_s, pick.time_s, "takes", "longer", "less time", "as long")
+    cost = _more(other.money, pick.money, "costs", "more", "less", "as much")
+    return " and ".join(filter(None, (time, cost))) or "takes and costs about the same"
+
+
+def _more(value: float, than: float, verb: str, more: str, less: str, times: str) -> str:
+    if not than or abs(value / than - 1) < UNLIKE:
+        return ""
+    if value > 2 * than:
+        return f"{verb} {value / than:,.2g} times {times}"
+    return f"{verb} {percent(abs(value / than - 1))} {more if value > than else less}"
 
 
 def _why(other: Alternative) -> str:
     lost = other.waiting_share + other.communication_share
-    if other.candidate.workers == 1 or lost < NOTABLE:
-        return ""
-    whom = {"server": "waits for the server", "straggling": "waits for slower workers"}.get(
-        other.bound, "exchanges or waits for it"
-    )
-    return f": {lost:.0%} of each step {whom}"
+    return f": {_lost(other)}" if other.candidate.workers > 1 and lost >= NOTABLE else ""
 
 
 def _doubts(plan: Plan) -> list[str]:
@@ -134,10 +165,19 @@ def _doubts(plan: Plan) -> list[str]:
             f"{pick.epochs:g} epochs may learn less than in one process (--target-accuracy finds out)"
         )
     if wish.target_accuracy is not None:
-        lines.append(
-            f"{wish.target_accuracy:.4g} was reached after {pick.epochs:.3g} epochs of all data, as many samples as "
-            f"{plan.conditions.get('learnt from', 'a sample')} took; learning rate and precision were not varied"
-        )
+        lines.append(_learnt(plan))
     if wish.spot:
         lines.append("machines at spot prices can be taken away: no interruption is counted")
     return lines
+
+
+def _learnt(plan: Plan) -> str:
+    """What the number of epochs is from."""
+    pick, sample = plan.pick, plan.conditions["learnt from"]
+    passes = next((one.passes for one in plan.learned if one.epochs == pick.epochs), 0)
+    seen = f"{pick.accuracy:.4f} was seen after {passes} passes over {sample} in virtual time"
+    whole = sample.startswith("all ")
+    return (
+        f"{seen}{'' if whole else f', as many samples as {pick.epochs:.3g} epochs of all have'}; "
+        "learning rate and precision were not varied"
+    )

@@ -10,20 +10,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from paceline.cluster import Link, Machine
-from paceline.cost.prediction import Prediction
+from paceline.plan.asking import Epochs, Outcome, Simulate
 from paceline.plan.candidate import PRECISIONS, Candidate
 from paceline.plan.candidates import Listed
 from paceline.plan.estimate import alone_s, estimated_step_s, machines_of
-from paceline.plan.forecast import Forecast
+from paceline.plan.forecast import LEAST, Forecast
 from paceline.plan.wish import Numbers
-from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
 Value = Callable[[Numbers, Numbers], Numbers]
@@ -39,73 +35,6 @@ STEPS_IN_ALL = 4000
 FEWEST_STEPS, MOST_STEPS = 24, 200
 
 
-class Outcome(Protocol):
-    """What a simulation on a cluster finds."""
-
-    @property
-    def machines(self) -> int: ...
-    @property
-    def step_s(self) -> float: ...
-    @property
-    def epoch_s(self) -> float: ...
-    @property
-    def samples_per_s(self) -> float: ...
-    @property
-    def efficiency(self) -> float: ...
-    @property
-    def waiting_share(self) -> float: ...
-    @property
-    def communication_share(self) -> float: ...
-    @property
-    def staleness_mean(self) -> float: ...
-    @property
-    def server_share(self) -> float: ...
-    @property
-    def bound(self) -> str: ...
-
-
-class Simulate(Protocol):
-    def __call__(
-        self,
-        prediction: Prediction,
-        machine: Machine,
-        workers: int,
-        strategy: Strategy,
-        *,
-        network: Link | None,
-        workers_per_machine: int,
-        steps: int,
-    ) -> Outcome: ...
-
-
-class Epochs(Protocol):
-    """How many epochs a candidate needs."""
-
-    def least(self, candidate: Candidate) -> float:
-        """At the least, as far as is known; infinite when it will not do at all."""
-
-    def known(self, candidate: Candidate) -> bool: ...
-
-    def find(self, candidate: Candidate) -> str:
-        """Finds out; returns why it will not do, or nothing."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """The same number of epochs for all."""
-
-    number: float
-
-    def least(self, candidate: Candidate) -> float:
-        return self.number
-
-    def known(self, candidate: Candidate) -> bool:
-        return True
-
-    def find(self, candidate: Candidate) -> str:
-        return ""
-
-
 class Search:
     def __init__(
         self,
@@ -118,23 +47,26 @@ class Search:
         spot: bool,
         machine_hours: bool,
         limit: int,
+        repeat_dropped: bool = True,
     ) -> None:
+        """`repeat_dropped`: whether an epoch goes on until as many samples were applied as there are."""
         self.candidates, self.places = listed.candidates, listed.places
         self.forecast, self.simulate, self.epochs = forecast, simulate, epochs
         self.limit = limit
         self.excluded: Counter[str] = Counter(listed.excluded)
         self.outcomes: dict[int, Outcome] = {}
-        self._spot, self._machine_hours = spot, machine_hours
+        self._spot, self._machine_hours, self._samples = spot, machine_hours, samples
+        self._repeat_dropped = repeat_dropped
         count = len(self.candidates)
         self.alive: Mask = np.ones(count, dtype=bool)
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
         self.sure: Mask = np.zeros(count, dtype=bool)
-        self._rounds = np.array([_rounds(c, samples) for c in self.candidates])
+        self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
         """Steps of an epoch, of each worker."""
         self._alone_s, self._estimated_s, self._epoch_s = (np.zeros(count) for _ in range(3))
         """An epoch without any exchange, by the closed form, and as it was simulated."""
-        self._epochs = np.array([epochs.least(c) for c in self.candidates])
+        self._epochs = np.zeros(count)
         self._rate = np.array([self._rate_of(i, machines_of(c, self.places[i])) for i, c in enumerate(self.candidates)])
         """Money a second."""
         kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(_kind, self.candidates)))}
@@ -150,6 +82,7 @@ class Search:
             self._at[identity(candidate)] = i
         for key in self._by_key:
             self._guess(key)
+        self._count_epochs()
         self.gentleness = _gentleness(self.candidates)
 
     # What is known so far
@@ -160,10 +93,10 @@ class Search:
 
     def expected(self) -> tuple[Numbers, Numbers]:
         """The same as they will probably be."""
-        return self._times(self._alone_s, self._usual)
+        return self._times(self._alone_s, self._usual, np.where(self.predicted, 1.0, 1 / LEAST))
 
-    def _times(self, alone_s: Numbers, ratios: Numbers) -> tuple[Numbers, Numbers]:
-        unsure = np.maximum(alone_s, self._estimated_s * ratios[self._kind])
+    def _times(self, alone_s: Numbers, ratios: Numbers, factors: Numbers | float = 1.0) -> tuple[Numbers, Numbers]:
+        unsure = factors * np.maximum(alone_s, self._estimated_s * ratios[self._kind])
         time_s = np.where(self.simulated, self._epoch_s, unsure) * self._epochs
         return time_s, time_s * self._rate
 
@@ -180,9 +113,17 @@ class Search:
     # Finding
 
     def least(self, value: Value, among: Mask) -> int | None:
-        """The one with the least value; None where all are infinite."""
+        """The one with the least value; None where all are infinite.
+
+        First the one that is expected to be; then whoever could be better, until none could or the limit is reached.
+        """
+        self._first(value, among, self.expected)
+        return self._first(value, among, self.bounds)
+
+    def _first(self, value: Value, among: Mask, known: Callable[[], tuple[Numbers, Numbers]]) -> int | None:
+        """Makes the first surer until it is sure."""
         while True:
-            values = np.where(among & self.alive, value(*self.bounds()), np.inf)
+            values = np.where(among & self.alive, value(*known()), np.inf)
             if self.exhausted:
                 values[~self.simulated] = np.inf
             best = int(np.argmin(values)) if len(values) else 0
@@ -221,8 +162,9 @@ class Search:
             self._simulate(number)
         if self.alive[number] and self.simulated[number]:
             if not self.epochs.known(candidate) and not self.sure[number]:
-                self._learn(number)
-            self.sure[number] = self.epochs.known(candidate)
+                self.epochs.find(candidate)
+                self._count_epochs()
+            self.sure[number] = self.alive[number]
         return bool(self.alive[number])
 
     def settle(self, number: int) -> bool:
@@ -240,10 +182,10 @@ class Search:
         device = self.places[numbers[0]].device
         guess = self.forecast.guess(device, *key[1:])
         if guess is None:
-            failure = self.forecast.failures.get(key) or next(
-                (why for (name, _, _), why in self.forecast.failures.items() if name == device.name), "not known"
-            )
-            self._exclude(numbers, f"cannot be predicted on {device.name}: {failure}")
+            failure = self.forecast.failures[
+                device.name, self.forecast.workload.batch, self.forecast.workload.precision
+            ]
+            self._exclude(numbers, f"cannot be predicted: {failure.replace(device.name, 'it')}")
             return
         self.predicted[numbers] = guess.predicted
         too_large = []
@@ -260,7 +202,7 @@ class Search:
     def _predict(self, key: tuple[str, int, str], number: int) -> None:
         self.forecast.predict(self.places[number].device, *key[1:])
         if key in self.forecast.failures:
-            self._exclude(self._by_key[key], f"cannot be predicted on {key[0]}: {self.forecast.failures[key]}")
+            self._exclude(self._by_key[key], f"cannot be predicted in {key[2]}")
         else:
             self._guess(key)
 
@@ -273,26 +215,39 @@ class Search:
         )  # fmt: skip
         self.outcomes[number] = outcome
         self.simulated[number] = True
-        self._epoch_s[number] = outcome.epoch_s
+        epoch_s = self._epoch_s[number] = self._epoch_of(candidate, outcome)
         self._rate[number] = self._rate_of(number, outcome.machines)
         kind = self._kind[number]
         found = self._found.setdefault(kind, [])
-        found.append(outcome.epoch_s / max(self._estimated_s[number], 1e-12))
+        found.append(epoch_s / max(self._estimated_s[number], 1e-12))
         self._least[kind] = CHANCE * min(1.0, *found)
         self._usual[kind] = float(np.median(found))
 
-    def _learn(self, number: int) -> None:
-        why = self.epochs.find(self.candidates[number])
-        least = np.array([self.epochs.least(c) for c in self.candidates])
-        self._epochs = least
-        hopeless = [int(i) for i in np.flatnonzero(self.alive & ~np.isfinite(least))]
-        self._exclude(hopeless, why or "needs too long")
+    def _count_epochs(self) -> None:
+        """As far as is known now, which may rule some out."""
+        for i in map(int, np.flatnonzero(self.alive)):
+            why = self.epochs.why_not(self.candidates[i])
+            self._exclude([i] if why else [], why)
+            self._epochs[i] = 0.0 if why else self.epochs.least(self.candidates[i])
 
     def _exclude(self, numbers: list[int], reason: str) -> None:
         gone = [i for i in numbers if self.alive[i]]
         if gone:
             self.excluded[reason] += len(gone)
             self.alive[gone] = False
+
+    def _rounds_of(self, candidate: Candidate) -> float:
+        """Steps of an epoch, of each worker; where all wait for each other, the last of them is a whole one."""
+        steps = -(-self._samples // candidate.batch) / candidate.workers
+        steps = math.ceil(steps) if candidate.strategy.groups == 1 else steps
+        if self._repeat_dropped:
+            steps *= candidate.workers / (candidate.workers - candidate.strategy.spares)
+        return steps
+
+    def _epoch_of(self, candidate: Candidate, outcome: Outcome) -> float:
+        if not (self._repeat_dropped and candidate.strategy.spares):
+            return outcome.epoch_s
+        return max(outcome.epoch_s, self._samples / outcome.samples_per_s)
 
     def _rate_of(self, number: int, machines: int) -> float:
         price = 1.0 if self._machine_hours else self.places[number].price_per_hour(self._spot)
@@ -303,12 +258,6 @@ def identity(candidate: Candidate) -> tuple[object, ...]:
     """What tells candidates apart, but for the fields of a strategy that follow from the rest."""
     c = candidate
     return c.machine, c.device, c.workers, c.workers_per_machine, c.strategy.name, c.batch, c.precision
-
-
-def _rounds(candidate: Candidate, samples: int) -> float:
-    """Steps of an epoch, of each worker; where all wait for each other, the last of them is a whole one."""
-    steps = -(-samples // candidate.batch) / candidate.workers
-    return math.ceil(steps) if candidate.strategy.groups == 1 else steps
 
 
 def steps_of(candidate: Candidate) -> int:

@@ -41,6 +41,10 @@ class Wish:
         if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
             raise InputError(f"budget={self.budget:g} should be a number of at least 0")
 
+        for key in ("epochs", "target_accuracy", "deadline_s", "budget"):
+            if getattr(self, key) is not None:
+                object.__setattr__(self, key, float(getattr(self, key)))
+
     def values(self, time_s: Numbers, money: Numbers) -> Numbers:
         """What the pick has least of; infinite where the wish is not kept. It never falls when time or money rise.
 

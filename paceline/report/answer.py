@@ -10,7 +10,8 @@ from paceline.report.reaching import seconds_all_to, seconds_to, target_accuracy
 from paceline.report.reading import Records
 from paceline.report.sections.comparisons import prediction_sentence, published_sentence
 from paceline.report.sections.layers import iteration_sentence
-from paceline.report.sections.scaling import Line, scaling_lines, scaling_sentence
+from paceline.report.sections.scaling import scaling_sentence
+from paceline.report.sections.scaling_lines import Line, scaling_lines
 from paceline.report.shown_run import LOCAL, TIMED, ShownRun, groups_of, measurement_names
 from paceline.report.words import brief, count, duration, largest, listed, middle, number, percent, times
 from paceline.train.run import Run
@@ -37,10 +38,14 @@ def answer_of(records: Records, runs: Sequence[ShownRun]) -> Answer:
     """The most important finding, and up to two others."""
     found = list(_findings(records, runs)) or [(f"{count(records.found, 'record')}.", ())]
     sentence, pictures = found[0]
-    return Answer(sentence, pictures, _tiles(records, runs), tuple(said for said, _ in found[1:3]))
+    more = found[1 : len(records.findings) or 3]
+    return Answer(sentence, pictures, _tiles(records, runs), tuple(said for said, _ in more))
 
 
 def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
+    if records.findings:  # who made the experiment knows best what it is about
+        yield from ((given.sentence, (given.figure,)) for given in records.findings)
+        return
     predicted = records.all_predictions
     if any(math.isfinite(row.error) for row in predicted):
         yield prediction_sentence(predicted), ("predictions",)

@@ -1,4 +1,4 @@
-"""Rows that stand beside records: what was predicted, what was published, what it costs; also as CSV files."""
+"""Rows that stand beside records: what was predicted, published, paid or found; also as CSV files."""
 
 from __future__ import annotations
 
@@ -46,6 +46,13 @@ class Published:
     ours: float = math.nan
     unit: str = ""
     source: str = ""
+    along: str = ""
+    """What such figures are drawn against, as `threads`; nothing: a bar each."""
+    at: float = math.nan
+    """Where on that axis it lies."""
+    line: str = ""
+    """Which of the published lines it belongs to, and which of ours."""
+    our_line: str = "ours"
 
     @property
     def ratio(self) -> float:
@@ -61,9 +68,29 @@ class Cost:
     """What is paid for it: a run, an hour, a year."""
 
 
-Row = Prediction | Published | Cost
+@dataclass(frozen=True)
+class Finding:
+    """A sentence that belongs on the first screen, and the figure that shows it."""
 
-FILES: dict[str, type[Row]] = {"predictions.csv": Prediction, "published.csv": Published, "costs.csv": Cost}
+    sentence: str
+    figure: str = ""
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """A table to be read as it is, from a file whose name ends in .table.csv and begins with its title."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Row = Prediction | Published | Cost | Finding
+
+FILES: dict[str, type[Row]] = {
+    "predictions.csv": Prediction, "published.csv": Published, "costs.csv": Cost, "findings.csv": Finding,
+}  # fmt: skip
+TABLE = ".table.csv"
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
@@ -95,3 +122,16 @@ def _row(kind: type[Row], hints: dict[str, Any], given: dict[str, str], where: s
         return kind(**values)
     except TypeError:
         raise RecordError(f"{where} is not whole") from None
+
+
+def read_table(path: Path) -> GivenTable:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *rows = [tuple(row) for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RecordError(f"{path.name} cannot be read: {error}") from error
+    except ValueError:
+        raise RecordError(f"{path.name} is empty: its first line should name the columns") from None
+    if uneven := next((row for row in rows if len(row) != len(header)), None):
+        raise RecordError(f"{path.name}: {','.join(uneven)!r:.60} should have {len(header)} cells, as the first line")
+    return GivenTable(path.name.removesuffix(TABLE).replace("-", " "), header, tuple(rows))

@@ -11,9 +11,21 @@ from typing import Any, Protocol
 
 from paceline import record
 from paceline.errors import InputError, PacelineError, RecordError
+from paceline.measure.feeding import Feeding
 from paceline.measure.links import LinkMeasurement
 from paceline.measure.measurement import Measurement
-from paceline.report.given_rows import FILES, Cost, Prediction, Published, read_rows
+from paceline.report.given_rows import (
+    FILES,
+    TABLE,
+    Cost,
+    Finding,
+    GivenTable,
+    Prediction,
+    Published,
+    Row,
+    read_rows,
+    read_table,
+)
 from paceline.simulate.time_record import TimeRecord
 from paceline.train.evaluate import Evaluation
 from paceline.train.run import Run
@@ -61,9 +73,14 @@ class Records:
     measurements: list[tuple[str, Measurement]] = field(default_factory=list)
     links: list[tuple[str, LinkMeasurement]] = field(default_factory=list)
     evaluations: list[tuple[str, Evaluation]] = field(default_factory=list)
+    feedings: list[tuple[str, Feeding]] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    tables: list[GivenTable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What the author of an experiment wants to be known of it."""
     expected: list[ExpectedIteration] = field(default_factory=list)
     """Predictions of an iteration, to be compared with measurements of the same."""
     failed: list[Failed] = field(default_factory=list)
@@ -75,8 +92,8 @@ class Records:
     @property
     def found(self) -> int:
         """How many records, and rows beside them."""
-        records = len(self.runs) + len(self.simulations) + len(self.measurements) + len(self.links)
-        beside = len(self.predictions) + len(self.published) + len(self.costs)
+        records = len(self.runs) + len(self.simulations) + len(self.measurements) + len(self.links) + len(self.feedings)
+        beside = len(self.predictions) + len(self.published) + len(self.costs) + len(self.tables)
         return records + len(self.evaluations) + len(self.expected) + len(self.failed) + beside
 
     @property
@@ -95,7 +112,7 @@ class Records:
         """Whether it is something that a report shows."""
         homes: dict[type, list[Any]] = {
             Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations,
+            Evaluation: self.evaluations, Feeding: self.feedings,
         }  # fmt: skip
         home = homes.get(type(found))
         if home is not None:
@@ -107,20 +124,23 @@ class Records:
         kind = kind_of(found)
         if kind == "experiment":
             self.title = self.title or found.title or found.name
+            self.notes += [note for note in found.notes if note not in self.notes]
         elif kind == "outcome" and found.status == "failed":
             self.failed.append(Failed(found.label, found.error, place))
         elif kind == "prediction":
             self.expected.append(found)
         return kind in ("experiment", "outcome", "prediction")
 
-    def add_rows(self, rows: Iterable[Prediction | Published | Cost]) -> None:
+    def add_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
             if isinstance(row, Prediction):
                 self.predictions.append(row)
             elif isinstance(row, Published):
                 self.published.append(row)
-            else:
+            elif isinstance(row, Cost):
                 self.costs.append(row)
+            else:
+                self.findings.append(row)
 
 
 def kind_of(found: Any) -> str:
@@ -163,7 +183,7 @@ def files_under(directory: Path) -> Iterator[Path]:
         left_out = NOT_COUNTED if EXPERIMENT in names else ()
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in left_out)
         for name in sorted(names):
-            if name in FILES or (name.endswith(".json") and not name.startswith(".") and name not in NOT_SHOWN):
+            if name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN):
                 yield Path(place, name)
 
 
@@ -177,6 +197,8 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
     try:
         if file.name in FILES:
             records.add_rows(read_rows(file, FILES[file.name]))
+        elif file.name.endswith(TABLE):
+            records.tables.append(read_table(file))
         elif named or file.name in OWN_NAMES or _looks_like_a_record(file):
             found = record.load(file)
             home = str(Path(place).parent) if file.name in OWN_NAMES and not named else place

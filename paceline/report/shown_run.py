@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from paceline.measure.measurement import Measurement
@@ -22,6 +24,9 @@ ONE_PROCESS, LOCAL, SIMULATED, TIMED = "one process", "processes", "simulated", 
 FIRST = ("network", "data", "strategy", "correction", "workers", "groups", "driver", "batch", "optimizer", "lr")
 """Settings by which runs are told apart before any other."""
 REPETITION = "seed"
+MEASURED = "layers measured"
+"""Whether a training was measured as it went on, where some were and some were not."""
+MEASURE_FOLDER = "measure"
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,11 @@ class ShownRun:
 def shown_runs(records: Records) -> tuple[ShownRun, ...]:
     """All runs and simulations, told apart by the settings in which they differ."""
     found = [_of_run(place, run) for place, run in records.runs]
+    measured = {str(Path(place).parent) for place, _ in records.measurements if Path(place).name == MEASURE_FOLDER}
+    told = [run.place in measured for run in found]
+    if any(told) and not all(told):
+        settings = [{**run.settings, MEASURED: "yes" if one else "no"} for run, one in zip(found, told, strict=True)]
+        found = [replace(run, settings=more) for run, more in zip(found, settings, strict=True)]
     found += [_of_simulation(place, made) for place, made in records.simulations]
     return tuple(_labelled(found))
 
@@ -127,7 +137,9 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
 
 
 def _workload_settings(workload: Workload) -> dict[str, str]:
-    return {f.name: _said(getattr(workload, f.name)) for f in fields(workload) if f.name != "threads"}
+    """Options of a network are settings like any other."""
+    found = {f.name: _said(getattr(workload, f.name)) for f in fields(workload) if f.name not in ("threads", "options")}
+    return found | {name: _said(value) for name, value in workload.options.items() if name not in found}
 
 
 def _strategy_settings(d: Distribution) -> dict[str, str]:
@@ -192,6 +204,8 @@ def name_by(run: ShownRun, keys: Sequence[str]) -> str:
     words = []
     for key in keys:
         value = run.settings.get(key)
+        if key == "strategy" and value is None:  # beside runs that have one
+            words.append(run.driver)
         if value is None or (key == "correction" and value == "none"):
             continue
         if key == "workers":
@@ -233,18 +247,33 @@ def styles(runs: Sequence[ShownRun]) -> dict[str, dict[str, list[int]]]:
 
 
 def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
-    """Measurements with names that tell them apart: as short as that allows."""
-    found = records.measurements
-    for name in (
-        lambda place, m: m.name,
-        lambda place, m: f"{m.name}, batch {m.batch}",
-        lambda place, m: f"{m.name}, batch {m.batch}, {m.device_name}, {m.step}",
-        lambda place, m: f"{m.name}, {place}",
-    ):
-        names = [name(place, m) for place, m in found]
-        if len(set(names)) == len(names):
-            break
-    return [(given, m) for given, (_, m) in zip(names, found, strict=True)] if found else []
+    """Measurements with names that tell them apart: as short as that allows, with their places if nothing else does."""
+    found = sorted(records.measurements, key=lambda entry: (entry[1].name, entry[1].batch, _threads(entry[1])))
+    told = [
+        (m.name, f"batch {m.batch}", m.device_name, m.step, f"{_threads(m)} threads", m.conditions.get("data", ""))
+        for _, m in found
+    ]
+    kept = [0]
+    for place in range(1, len(told[0]) if told else 0):
+        before = {tuple(words[i] for i in kept) for words in told}
+        if len({tuple(words[i] for i in (*kept, place)) for words in told}) > len(before):
+            kept.append(place)
+    names = [", ".join(words[i] for i in kept) for words in told]
+    return [
+        (f"{name}, {_short_place(place)}" if names.count(name) > 1 else name, m)
+        for name, (place, m) in zip(names, found, strict=True)
+    ]
+
+
+def _short_place(place: str) -> str:
+    """Of a run of an experiment, which repetition it is; its directory's name ends in a hash and that number."""
+    run = re.search(r"(^|[-/])[0-9a-f]{10}-([0-9]+)(/measure)?$", place)
+    return f"repetition {run.group(2)}" if run else place
+
+
+def _threads(m: Measurement) -> int:
+    told = m.conditions.get("threads", "")
+    return int(told) if told.isdigit() else 0
 
 
 def values_of(runs: Iterable[ShownRun], key: str) -> list[str]:

@@ -86,6 +86,17 @@ def natural(text: str) -> tuple[int, float, str]:
     return (1, value, text) if math.isfinite(value) else (2, 0.0, text)
 
 
+def as_number(text: str) -> str | int | float | None:
+    """What is a number is sorted as such."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else text
+    return text
+
+
 def in_order(values: Iterable[str]) -> list[str]:
     """The different values."""
     return sorted(set(values), key=natural)

@@ -74,14 +74,16 @@ class Accounts:
         """What was over by then."""
         return Trace(tuple(span for span in self._spans if span.end_s <= until_s))
 
-    def records(self, scores: dict[int, Score]) -> tuple[WorkerRecord, ...]:
+    def records(
+        self, scores: dict[int, Score], accuracies: dict[int, list[float]] | None = None
+    ) -> tuple[WorkerRecord, ...]:
         made = []
         for worker, mine in sorted(self.workers.items()):
-            score = scores.get(worker, Score())
+            score, by_epoch = scores.get(worker, Score()), tuple((accuracies or {}).get(worker, ()))
             waiting_s = max(0.0, mine.alive_s - mine.computing_s - mine.communicating_s)
             record = WorkerRecord(
                 worker, mine.batches, score.samples, score.loss, score.accuracy,
-                mine.computing_s, mine.communicating_s, waiting_s, mine.lives,
+                mine.computing_s, mine.communicating_s, waiting_s, mine.lives, by_epoch,
             )  # fmt: skip
             made.append(record)
         return tuple(made)

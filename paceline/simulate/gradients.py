@@ -49,6 +49,8 @@ class Gradients:
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
         self.scores: dict[int, Score] = {}
         """Of each worker, over the epochs that are over."""
+        self.accuracies: dict[int, list[float]] = {}
+        """Of each worker in each of them."""
         self.corrupted: set[int] = set()
         """Workers whose next payload is spoilt on purpose."""
         self._tallies: dict[int, dict[int, Tally]] = {}
@@ -142,6 +144,9 @@ class Gradients:
         for worker, tally in sorted(self._tallies.pop(epoch, {}).items()):
             score = tally.read()
             self.scores[worker] = self.scores.get(worker, Score()) + score
+            mine = self.accuracies.setdefault(worker, [])
+            mine += [math.nan] * (epoch - len(mine))  # it was not there, or had nothing to do
+            mine.append(score.accuracy)
             total += score
         return total
 

@@ -130,7 +130,7 @@ def _stepping(
         compute_s=compute_s * slower,
         variation=min(MOST_VARIATION, max(0.0, deviation_s) / prediction.iteration_s),
         message_bytes=size_bytes,
-        server_s=server_s * slower if placing.together else server_s,
+        server_s=server_s * slower if placing.together and not placing.on_gpu else server_s,
         steps=steps,
         seed=seed,
     )

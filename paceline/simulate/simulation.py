@@ -95,7 +95,8 @@ class Simulator:
     def distribution(self) -> Distribution:
         """How it was distributed, so far."""
         ledger = self.coordinator.ledger.summary()
-        by_worker = self.accounts.records(self.gradients.scores if self.gradients is not None else {})
+        made = self.gradients
+        by_worker = self.accounts.records(made.scores, made.accuracies) if made else self.accounts.records({})
         return Distribution(
             strategy=self.strategy,
             workers=self.workers,

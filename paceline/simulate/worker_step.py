@@ -1,27 +1,24 @@
 """What a worker's step takes on a cluster once everything is under way: computing, communicating, waiting for whom.
 
 Synchronous groups exchange by an all-reduce; what lies between groups, or between workers that are groups of one, is
-played by the virtual driver. Two runs of it are subtracted from each other, so that neither beginning nor end counts.
+played by the virtual driver.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from paceline.simulate.durations import Duration, Spread
 from paceline.simulate.group_rounds import GroupRounds
 from paceline.simulate.placing import Placing
-from paceline.simulate.simulation import simulate_time
+from paceline.simulate.steady import FEWEST_ROUNDS, Steady, play_steady
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
-from paceline.strategy.distribution import Distribution
 from paceline.strategy.strategy import Strategy
 
-MOST_STEPS = 60_000
-"""Of all workers together: ten thousand of them are given fewer steps each."""
 MOST_DRAWN = 4_000_000
-FEWEST_ROUNDS = 8
+BUSY = 0.95
+"""From there on, something is busy all the time."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,14 @@ class StepTime:
     server_share: float = 0.0
     applied: float = 1.0
     """The share of steps whose gradient is not dropped."""
+    link_share: float = 0.0
+    """How much of the time the server's link is occupied in one direction."""
 
     @property
     def bound(self) -> str:
-        """What most of a step goes to: compute, network, server or straggling."""
+        """compute, network, server or straggling: what is busy all the time, else what most of a step goes to."""
+        if max(self.server_share, self.link_share) > BUSY:
+            return "server" if self.server_share >= self.link_share else "network"
         shares = {"compute": self.computing_s, "network": self.communicating_s, "server": 0.0, "straggling": 0.0}
         for what, seconds in self.waiting_s.items():
             shares[what] += seconds
@@ -75,11 +76,13 @@ class Stepping:
         for number in range(count):
             rounds(0, number)
         all_steps = rounds.rounds * rounds.members * rounds.steps
+        exact = self.compute_s * all_steps / rounds.computing_s  # the mean of what was drawn is a little off
+        lasted_s = rounds.seconds / rounds.rounds - rounds.exchange_s
         return StepTime(
-            step_s=rounds.seconds / (rounds.rounds * rounds.steps),
-            computing_s=rounds.computing_s / all_steps,
+            step_s=(lasted_s * exact + rounds.exchange_s) / rounds.steps,
+            computing_s=self.compute_s,
             communicating_s=rounds.exchange_s / rounds.steps,
-            waiting_s={"straggling": rounds.straggling_s / all_steps},
+            waiting_s={"straggling": exact * rounds.straggling_s / all_steps},
             applied=1.0 - rounds.spares / rounds.members,
         )
 
@@ -105,6 +108,7 @@ class Stepping:
             waiting_s={what: seconds / rounds.steps for what, seconds in waits.items()},
             staleness=found.staleness,
             server_share=found.server_share,
+            link_share=self._link_share(found, groups),
         )
 
     def _through_server(self) -> StepTime:
@@ -114,13 +118,17 @@ class Stepping:
         if variation:
             spread = Spread("gamma", (variation**-2, self.compute_s * variation**2))
         found = self._played(self.strategy, workers, self.steps, lambda: spread)
+        off_s = 0.0
+        if max(found.server_share, self._link_share(found, workers)) <= BUSY:
+            off_s = found.computing_s - self.compute_s  # the mean of what was drawn is a little off
         return StepTime(
-            step_s=found.round_s,
-            computing_s=found.computing_s,
+            step_s=found.round_s - off_s,
+            computing_s=found.computing_s - off_s,
             communicating_s=found.communicating_s,
             waiting_s=self._causes(found, workers, found.waiting_s),
             staleness=found.staleness,
             server_share=found.server_share,
+            link_share=self._link_share(found, workers),
             applied=found.applied,
         )
 
@@ -132,37 +140,29 @@ class Stepping:
         mean_s, seed = self.compute_s, self.seed
         return GroupRounds(members, steps, mean_s, self.variation, exchange_s, spares=spares, seed=seed)
 
-    def _played(
-        self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], Spread | Duration]
-    ) -> _Played:
-        """By the virtual driver: twice, the second time with half as many steps."""
+    def _played(self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], Spread | Duration]) -> Steady:
         network = self.placing.exchange(self.message_bytes)
         server = Spread("constant", (self.server_s,)) if self.server_s else None
-        every = max(strategy.push_every, strategy.fetch_every)
-        least = FEWEST_ROUNDS if every == 1 else FEWEST_ROUNDS // 2 * every
-        steps = max(least, min(steps, MOST_STEPS // workers))
-        runs = []
-        for count in (steps, max(1, steps // 2)):
-            cluster = VirtualCluster(compute=compute(), server=server, network=network)
-            found = simulate_time(
-                strategy, workers, count, cluster, seed=self.seed, message_bytes=self.message_bytes, spans=0
-            )  # fmt: skip
-            runs.append(_sums(found.distribution))
-        return _played(runs[0], runs[1], workers)
 
-    def _causes(self, found: _Played, senders: int, waiting_s: float) -> dict[str, float]:
+        def cluster() -> VirtualCluster:
+            return VirtualCluster(compute=compute(), server=server, network=network)
+
+        return play_steady(strategy, workers, steps, cluster, message_bytes=self.message_bytes, seed=self.seed)
+
+    def _causes(self, found: Steady, senders: int, waiting_s: float) -> dict[str, float]:
         """Whom a worker waits for, besides its own messages: the server while it is busy, or who is slower."""
         strategy = self.strategy
         serving_s = min(waiting_s, found.server_share * found.round_s)
         together = strategy.groups is not None and acts_alone(strategy, self.placing)
         if together or strategy.bound is not None or strategy.softness is not None:
             return {"server": serving_s, "straggling": waiting_s - serving_s}
-        link_share = senders * found.pushes_a_step * self._occupied_s() / found.round_s
-        return {"network" if link_share > found.server_share else "server": waiting_s}
+        return {"network" if self._link_share(found, senders) > found.server_share else "server": waiting_s}
 
-    def _occupied_s(self) -> float:
+    def _link_share(self, found: Steady, senders: int) -> float:
         network: Network = self.placing.exchange(self.message_bytes)
-        return self.message_bytes / network.bandwidth if network.shared else 0.0
+        occupied_s = self.message_bytes / network.bandwidth if network.shared else 0.0
+        fetches = 1 / self.strategy.fetch_every if self.strategy.fetch_every else 0.0
+        return senders * max(found.pushes_a_step, fetches) * occupied_s / found.round_s
 
 
 def acts_alone(strategy: Strategy, placing: Placing) -> bool:
@@ -175,70 +175,3 @@ def exchanges_by_server(strategy: Strategy, placing: Placing) -> bool:
     if strategy.groups == 1:
         return placing.workers > 1 and acts_alone(strategy, placing)
     return True
-
-
-@dataclass(frozen=True)
-class _Sums:
-    seconds: float
-    steps: int
-    computing_s: float
-    communicating_s: float
-    waiting_s: float
-    server_s: float
-    stale: float
-    payloads: int
-    applied: int
-    closed: int
-
-
-@dataclass(frozen=True)
-class _Played:
-    """A worker's step, or a group's round, in the mean."""
-
-    round_s: float
-    computing_s: float
-    communicating_s: float
-    waiting_s: float
-    staleness: float
-    server_share: float
-    pushes_a_step: float
-    applied: float
-
-
-def _sums(found: Distribution) -> _Sums:
-    ledger, workers = found.ledger, found.by_worker
-    payloads = sum(ledger.staleness.values())
-    return _Sums(
-        found.seconds,
-        found.steps,
-        math.fsum(w.computing_s for w in workers),
-        math.fsum(w.communicating_s for w in workers),
-        math.fsum(w.waiting_s for w in workers),
-        found.server_s,
-        ledger.mean_staleness * payloads,
-        payloads,
-        ledger.applied,
-        ledger.applied + ledger.dropped,
-    )
-
-
-def _played(long: _Sums, short: _Sums, workers: int) -> _Played:
-    if long.seconds <= short.seconds or long.steps <= short.steps:
-        short = replace(short, **dict.fromkeys(short.__dataclass_fields__, 0))
-    steps, seconds = long.steps - short.steps, long.seconds - short.seconds
-    round_s = seconds * workers / steps
-    computing_s, communicating_s, waiting_s = (
-        max(0.0, getattr(long, name) - getattr(short, name)) for name in ("computing_s", "communicating_s", "waiting_s")
-    )
-    scale = round_s / (computing_s + communicating_s + waiting_s)
-    payloads = max(1, long.payloads - short.payloads)
-    return _Played(
-        round_s,
-        computing_s * scale,
-        communicating_s * scale,
-        waiting_s * scale,
-        staleness=max(0.0, (long.stale - short.stale) / payloads),
-        server_share=min(1.0, max(0.0, (long.server_s - short.server_s) / seconds)),
-        pushes_a_step=payloads / steps,
-        applied=(long.applied - short.applied) / max(1, long.closed - short.closed),
-    )

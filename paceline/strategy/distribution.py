@@ -25,6 +25,8 @@ class WorkerRecord:
     """For others, for the server, for something to do."""
     lives: int = 1
     """How often it was started."""
+    accuracies: tuple[float, ...] = ()
+    """Of its steps, epoch by epoch."""
 
 
 @dataclass(frozen=True)

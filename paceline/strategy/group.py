@@ -25,6 +25,8 @@ class Member:
     kept: set[int] = field(default_factory=set)
     """Sequences of the payloads that are ready and not applied yet."""
     alive: bool = False
+    ahead: int | None = None
+    """Tasks it is given at a time, where that is not for all the same."""
 
 
 @dataclass(slots=True)

@@ -52,8 +52,13 @@ class LearnerState:
 class Learner:
     """A task is `begin`, then for each of its batches `fetch` where it says so and `step`, then `finish`."""
 
-    def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False) -> None:
-        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept."""
+    def __init__(
+        self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False, local: Tensor | None = None
+    ) -> None:
+        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept.
+
+        `local` is memory for the network's parameters and buffers; without it there is some of its own.
+        """
         obstacle = _obstacle(parts)
         if obstacle:
             raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
@@ -64,7 +69,7 @@ class Learner:
         self.counters = [b for b in parts.network.buffers() if b.dtype != kind]
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.size, self.parameters = self.layout.size, self.layout.parameters
-        self.local = torch.zeros(self.size, dtype=kind, device=parts.device)
+        self.local = torch.zeros(self.size, dtype=kind, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases(self.gradient)
         self._keep_buffers(floats)

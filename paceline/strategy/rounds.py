@@ -140,7 +140,8 @@ class Rounds:
         """A worker that is its own group; whether it wants a task it cannot have yet."""
         member = self.members[worker]
         tasks = member.tasks
-        while len(tasks) < self.ahead and (self.strategy.overlap or not group.applying):
+        ahead = self.ahead if member.ahead is None else member.ahead
+        while len(tasks) < ahead and (self.strategy.overlap or not group.applying):
             if not self._has_place(member):
                 return False  # it goes on when its payload is applied
             may = not self._restrained or self._may_begin(group)

@@ -65,6 +65,9 @@ class Server:
         ]
         self._begins = [first for first, _ in self._pieces()]
         self._tables = [_State(rule, f"{index}.") for index, rule in enumerate(self.rules)]
+        plain = len(self._tables) == 1 and self._tables[0].plain
+        self.simple = plain and self.correction is None and not layout.buffers
+        """Whether an update with a single payload is a single operation."""
 
     def initial_state(self) -> dict[str, Tensor]:
         """The optimizers' state before the first update, by name: flat vectors, and counts without a dimension."""
@@ -113,6 +116,11 @@ class Server:
             own_state = table.piece(state, state_after, first - begin, last - begin)
             update(table.rule, target, gradient, own_state, self._rate)
         self._mean_of_buffers(given, new)
+
+    def apply_simply(self, payload: Tensor, epoch: int, closed: int, old: Tensor, new: Tensor) -> None:
+        """What `apply` does with a single payload where that is `simple`; no gradient is to be recorded."""
+        rate = self.layout.rate(self.rules[0], epoch, closed // self.passes)
+        torch.sub(old, payload, alpha=rate, out=new)
 
     def _mean(self, order: Apply, given: Sequence[Given], old: Tensor, piece: slice) -> tuple[Tensor, bool]:
         """What the optimizer is given for a piece, and whether it may be overwritten."""

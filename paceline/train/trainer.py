@@ -48,11 +48,12 @@ def run(
     watcher: Watcher | None = None,
     clock: TrainingClock | None = None,
     log_placement: bool = False,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    checkpoint_every_s: float | None = CHECKPOINT_EVERY_S,
 ) -> Run:
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
 
-    `progress` is told of downloads, `watcher` of the training; `clock` measures its layers.
+    `progress` is told of downloads, `watcher` of the training; `clock` measures its layers. With a
+    `checkpoint_every_s` of None there is no checkpoint.
     """
     module = user_code.importing()
     if module:
@@ -135,7 +136,7 @@ class Trainer:
         self.wall_before_s, self.rate_before = 0.0, math.nan
         self.timed_s, self.timed_samples, self.train_s = 0.0, 0, 0.0
         self.chunk = 1
-        self.checkpoint_every_s = CHECKPOINT_EVERY_S
+        self.checkpoint_every_s: float | None = CHECKPOINT_EVERY_S
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self.clock: TrainingClock | None = None
 
@@ -250,14 +251,14 @@ class Trainer:
         where = f"epoch {self.epoch + 1}, at or before step {self.next}"
         raise Diverged(
             f"the loss became {self.score.loss} in {where}: lower the learning rate (lr={self.run.workload.lr:g})"
-            + (f"; the last good checkpoint is in {self.directory}" if self.directory else "")
+            + (f"; the last good checkpoint is in {self.directory}" if self._keeps_checkpoints else "")
         )
 
     def _interrupt(self) -> None:
         self._update_record("interrupted")
         self._save()
         where = f"stopped in epoch {self.epoch + 1} after step {self.next}"
-        if self.directory is None:
+        if not self._keeps_checkpoints:
             raise Interrupted(f"{where}; nothing was kept, since no directory was given")
         raise Interrupted(f"{where}; go on with: paceline train --resume {self.directory}")
 
@@ -280,17 +281,23 @@ class Trainer:
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
 
+    @property
+    def _keeps_checkpoints(self) -> bool:
+        return self.directory is not None and self.checkpoint_every_s is not None
+
     def _save_now_and_then(self) -> None:
         """A checkpoint when the last is old enough, and rarely enough that checkpoints cost little.
 
         With a pause of 0 there is one after every look at the clock.
         """
+        if self.checkpoint_every_s is None:
+            return
         pause_s = self.checkpoint_every_s and max(self.checkpoint_every_s, self.saving_s / CHECKPOINT_SHARE)
         if self.recorder.now() - self.saved_at_s >= pause_s:
             self._save()
 
     def _save(self) -> None:
-        if self.directory is None:
+        if self.directory is None or self.checkpoint_every_s is None:
             return
         with self.recorder.span("checkpoint"):
             start_s = self.recorder.now()

@@ -49,7 +49,11 @@ def test_an_experiment_is_executed_collected_and_left_alone_when_it_is_done(pace
     assert lines[0] == "4 runs, in study"
     assert [line.split()[0] for line in lines[1:5]] == ["1/4", "2/4", "3/4", "4/4"]
     assert "lr=0.01 #1  accuracy" in result.out and "a rate of 0.01" in result.out
-    assert lines[-1] == "experiment: study   tables: study/results.csv, study/summary.csv"
+    assert lines[-2:] == [
+        "experiment: study   tables: study/results.csv, study/summary.csv",
+        "page: study/report.html",
+    ]
+    assert Path("study/report.html").stat().st_size > 100_000
     content = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     assert (content["title"], len(content["rows"]), len(content["summary"])) == ("Two rates", 4, 2)
     assert Path("study/experiment.toml").read_text() == STUDY

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 import paceline as package
+from paceline.cost.calibrations import bundled
 
 
 def test_the_defaults_learn_the_digits(trained):
@@ -177,11 +179,18 @@ def test_naming_the_network_again_is_no_obstacle_to_going_on(paceline, trained_c
 def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch):
     # Two threads on cores that other tests use too wait for each other most of the time.
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
+    # Calibrating takes its time and has tests of its own; any calibration will do here.
+    ready = replace(bundled()["H200"], device="cpu", device_name="a CPU", cores=1)
+    monkeypatch.setattr("paceline.cost.calibrating.calibrate", lambda **_: ready)
     result = paceline("demo")
     assert result.code == 0
     place = tmp_path / "runs" / "demo-1"
-    assert sorted(p.name for p in place.iterdir()) == ["checkpoint.pt", "record.json", "summary.html"]
-    run = package.load(place)
+    assert {"calibration.json", "report.html", "verification.json"} <= {p.name for p in place.iterdir()}
+    run = package.load(place / "one-process")
     assert run.workload.network == "lenet5" and run.test_accuracy >= 0.95
-    assert f"{100 * run.test_accuracy:.2f} %" in (place / "summary.html").read_text()
-    assert "runs/demo-1/summary.html" in result.out
+    for strategy in ("sync", "downpour"):
+        assert package.load(place / strategy).distribution.workers == 2
+    checked = package.load(place / "verification.json")
+    assert checked.saved and checked.of_kind("iteration")[0].measured_s > 0
+    assert f"{100 * run.test_accuracy:.2f}" in (place / "report.html").read_text()
+    assert "report.html in a browser" in result.out.replace("\n", " ")

@@ -47,6 +47,7 @@ def test_every_figure_is_drawn_without_a_complaint_or_a_request(open_page, study
     assert set(ids(tab)) == {
         "predictions", "published", "parts", "layers", "accuracy-time", "accuracy-updates", "throughput", "efficiency",
         "time-by-workers", "time-to-accuracy", "shares", "by-worker", "staleness", "timeline", "costs",
+        "accuracy-by-workers", "time-to-loss", "doubling",
     }  # fmt: skip
     drawn = tab.ask(
         "[...document.querySelectorAll('figure')].map(f => { const c = f.querySelector('canvas');"

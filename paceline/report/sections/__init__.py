@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from paceline.report.figure import Listing, Section, table
 from paceline.report.reading import Records
+from paceline.report.sections.about import about, given_tables
+from paceline.report.sections.batch_model import batch_model
+from paceline.report.sections.by_setting import by_setting
 from paceline.report.sections.comparisons import costs, predictions, published
+from paceline.report.sections.feeding import feeding
 from paceline.report.sections.layers import where_the_time_goes
 from paceline.report.sections.learning import learning
+from paceline.report.sections.looking import looking
 from paceline.report.sections.run_table import run_table
 from paceline.report.sections.scaling import scaling
 from paceline.report.sections.setting import conditions, what_was_run
@@ -19,15 +24,21 @@ from paceline.report.words import count
 def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
+        about(records.notes),
         what_was_run(records, runs),
         predictions(records.all_predictions),
         published(records.published),
+        by_setting(runs, measured),
+        batch_model(runs),
+        feeding([made for _, made in records.feedings]),
+        looking(measured, runs),
         where_the_time_goes(measured, runs),
         learning(runs),
-        scaling(runs),
+        scaling(runs, records.published),
         workers(runs),
         timeline(runs, measured),
         costs(records.costs, runs, records.price),
+        given_tables(records.tables),
         run_table(runs),
         conditions(records, runs),
         skipped(records),

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from paceline.report.figure import Column, Figure, Listing, Section, View, table
+from paceline.report.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.report.given_rows import Cost, Prediction, Published
 from paceline.report.shown_run import ShownRun
 from paceline.report.words import count, largest, middle, number, percent
 
 Row = TypeVar("Row")
+MANY_ROWS = 30
 
 
 def _by(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
@@ -41,12 +42,17 @@ def predictions(rows: Sequence[Prediction]) -> Section | None:
     figure = Figure(
         "predictions", "Predicted and measured" if known else "Predicted", "intervals", tuple(views), says, wide=True
     )
-    beside = ("what", "unit", "predicted", "low", "high")
-    if not known:
-        listing = table(beside, [(r.name, r.unit, r.predicted, r.low, r.high) for r in rows])
-    else:
-        all_cells = [(r.name, r.unit, r.predicted, r.low, r.high, r.measured, 100 * r.error) for r in rows]
-        listing = table((*beside, "measured", Column("error", "%")), all_cells)
+    told: list[tuple[Column, list[Cell]]] = [
+        (Column("what"), [row.name for row in rows]),
+        (Column("unit"), [row.unit for row in rows]),
+        (Column("predicted"), [row.predicted for row in rows]),
+    ]
+    if any(math.isfinite(row.low) or math.isfinite(row.high) for row in rows):
+        told += [(Column("low"), [row.low for row in rows]), (Column("high"), [row.high for row in rows])]
+    if known:
+        told += [(Column("measured"), [row.measured for row in rows])]
+        told += [(Column("error", "%"), [100 * row.error for row in rows])]
+    listing = table([column for column, _ in told], list(zip(*(cells for _, cells in told), strict=True)))
     return Section(
         "predictions", title, (says,), blocks=(figure, Listing("prediction-rows", "Every prediction", listing))
     )
@@ -69,17 +75,57 @@ def published(rows: Sequence[Published]) -> Section | None:
     if not rows:
         return None
     views = []
-    for unit, some in _by(rows, "unit").items():
+    for unit, some in _by((row for row in rows if not row.along), "unit").items():
         columns = ("what", Column("published", unit), Column("ours", unit), Column("ours over published"), "source")
         cells = [(row.name, row.published, row.ours, row.ratio, row.source) for row in some]
         options = {"category": "what", "values": ["published", "ours"]}
         views.append(View(unit or "figures", table(columns, cells), options))
     says = published_sentence(rows)
-    figure = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
+    bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
+    lines = published_lines(rows)
+    figures = [figure for figure in (lines, bars if views else None) if figure is not None]
     all_cells = [(r.name, r.unit, r.published, r.ours, r.ratio, r.source) for r in rows]
     listing = table(("what", "unit", "published", "ours", "ours over published", "source"), all_cells)
-    blocks = (figure, Listing("published-rows", "Every figure", listing))
+    blocks: tuple[Figure | Listing, ...] = (
+        *figures,
+        Listing("published-rows", "Every figure", listing, folded=len(rows) > MANY_ROWS),
+    )
     return Section("published", "Beside published figures", (says,), blocks=blocks)
+
+
+def published_lines(rows: Sequence[Published]) -> Figure | None:
+    """Figures that lie along an axis, as seconds against threads: what was published is dashed."""
+    views = []
+    for (along, unit), some in _along(rows).items():
+        theirs = [(f"{row.line or row.source}, published", row.at, row.published) for row in some]
+        ours = dict.fromkeys((row.our_line, row.at, row.ours) for row in some if math.isfinite(row.ours))
+        cells = [*theirs, *ours]
+        lines = list(dict.fromkeys(name for name, _, _ in cells))
+        dashed = {name for name, _, _ in theirs}
+        styles = {name: [place, int(name in dashed)] for place, name in enumerate(lines)}
+        what = some[0].name.partition(",")[0] if len(_along(rows)) > 1 else ""
+        options = {
+            "line": "line", "group": "line", "x": along, "y": "value", "whole": True, "zero": True, "both": True,
+            "styles": styles,
+        }  # fmt: skip
+        data = table(("line", Column(along), Column("value", unit)), cells)
+        views.append(View(f"{what}, {unit}, against {along}" if what else f"{unit} against {along}", data, options))
+    if not views:
+        return None
+    title = "Published and ours, along the way" if len(views) > 1 else f"Published and ours against {_first(rows)}"
+    return Figure("published-lines", title, "lines", tuple(views), published_sentence(rows), wide=True)
+
+
+def _along(rows: Sequence[Published]) -> dict[tuple[str, str], list[Published]]:
+    found: dict[tuple[str, str], list[Published]] = {}
+    for row in rows:
+        if row.along and math.isfinite(row.at):
+            found.setdefault((row.along, row.unit), []).append(row)
+    return found
+
+
+def _first(rows: Sequence[Published]) -> str:
+    return next(row.along for row in rows if row.along)
 
 
 def published_sentence(rows: Sequence[Published]) -> str:

@@ -13,11 +13,13 @@ from paceline.report.words import count, duration, percent
 
 MOST_MEASUREMENTS = 24
 MOST_LAYERS = 30
+MOST_LINES = 10
 
 
 def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> Section | None:
     shown = measured[:MOST_MEASUREMENTS]
-    figures = [f for f in (parts_figure(shown), layers_figure(shown), wall_clock_figure(runs)) if f is not None]
+    made = (parts_figure(shown), layers_figure(shown), by_iteration(shown), wall_clock_figure(runs))
+    figures = [figure for figure in made if figure is not None]
     sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
     points = tuple(advised for _, m in measured[:1] for advised in _advice(m))
     if len(measured) > MOST_MEASUREMENTS:
@@ -89,6 +91,30 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
         note += " The update treats all layers at once; its time is divided by bytes."
     return Figure("layers", "Time by layer", "stack", tuple(views), says, note, choice="measurement", wide=True)
+
+
+def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
+    """The layers that take most, in every iteration that was looked into."""
+    views = []
+    for name, m in measured:
+        most = sorted(m.layers, key=lambda layer: -layer.total_s)[:MOST_LINES]
+        kept = [layer.name for layer in m.layers if layer in most]
+        samples = sorted((s for s in m.samples if s.layer in kept), key=lambda s: (kept.index(s.layer), s.number))
+        if len({s.number for s in samples}) < 2:
+            continue
+        rows = [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples]
+        named = [Column(part, "s") for part in ("forward", "backward", "update")]
+        columns = (Column("layer"), Column("iteration"), *named)
+        data = table(columns, rows)
+        for part in ("forward", "backward"):
+            options = {"line": "layer", "group": "layer", "x": "iteration", "y": part, "zero": True}
+            views.append(View(f"{name}, {part}", data, options))
+    if not views:
+        return None
+    says = f"Forward and backward times of {len(measured[0][1].layers)} layers, iteration by iteration."
+    note = f"Of the iterations that were looked into, as they were measured. The {MOST_LINES} layers that take most."
+    title = "Layers by iteration"
+    return Figure("layers-by-iteration", title, "lines", tuple(views), says, note, choice="measurement", wide=True)
 
 
 def _options() -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from paceline.report.figure import Column, Figure, Listing, Section, Table, View, table
+from paceline.report.sections.towers import towers
 from paceline.report.shown_run import CurvePoint, ShownRun, groups_of, styles
 from paceline.report.words import UNKNOWN, count, largest, middle, percent
 from paceline.train.run import Run
@@ -24,6 +25,8 @@ def learning(runs: Sequence[ShownRun]) -> Section | None:
     taken = "Training figures are those of the steps as they were taken, with dropout and changing parameters; "
     taken += "test figures are taken after each epoch."
     blocks: list[Figure | Listing] = [*figures]
+    if (every_worker := towers(curves)) is not None:
+        blocks.append(every_worker)
     if len(curves) == 1 and curves[0].run is not None:
         blocks.append(_epochs(curves[0].run))
     return (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from paceline.report.figure import Cell, Column, Listing, Section, table
 from paceline.report.reaching import seconds_to, target_accuracy
 from paceline.report.shown_run import ShownRun, differing
-from paceline.report.words import count
+from paceline.report.words import as_number, count
 
 NOT_A_COLUMN = ("workers", "Paceline")
 MOST_SETTINGS = 6
@@ -32,7 +32,7 @@ def run_table(runs: Sequence[ShownRun]) -> Section | None:
         (Column("waiting", "%"), [100 * run.distribution.waiting_share if run.distribution else None for run in runs]),
         (Column("wall clock", "s"), [run.wall_s for run in runs]),
         (Column("status"), [run.status for run in runs]),
-        *((Column(key.replace("_", " ")), [_number(run.settings.get(key, "")) for run in runs]) for key in keys),
+        *((Column(key.replace("_", " ")), [as_number(run.settings.get(key, "")) for run in runs]) for key in keys),
         (Column("place"), [run.place for run in runs]),
     ]
     told = [(column, cells) for column, cells in columns if any(_is_told(cell) for cell in cells)]
@@ -44,17 +44,6 @@ def run_table(runs: Sequence[ShownRun]) -> Section | None:
 
 def _is_told(cell: Cell) -> bool:
     return cell not in (None, "") and not (isinstance(cell, float) and math.isnan(cell))
-
-
-def _number(text: str) -> Cell:
-    """Settings that are numbers are sorted as such."""
-    for kind in (int, float):
-        try:
-            value = kind(text)
-        except ValueError:
-            continue
-        return value if math.isfinite(value) else text
-    return text
 
 
 def _staleness(run: ShownRun) -> float | None:

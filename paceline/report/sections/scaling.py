@@ -7,112 +7,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.report.figure import Column, Figure, Section, Table, View, table
-from paceline.report.reaching import seconds_all_to, target_accuracy
-from paceline.report.shown_run import LOCAL, ONE_PROCESS, REPETITION, ShownRun, differing, name_by, telling_keys
+from paceline.report.figure import Cell, Column, Figure, Section, Table, View, table
+from paceline.report.given_rows import Published
+from paceline.report.reaching import seconds_all_to, seconds_all_to_loss, target_accuracy, target_loss
+from paceline.report.sections.doubling import doubling
+from paceline.report.sections.scaling_lines import Line, scaling_lines
+from paceline.report.shown_run import ShownRun
 from paceline.report.words import count, duration, listed, middle, percent, times
 
-OF_WORKERS = ("workers", "groups", REPETITION, "threads", "step")
-"""Settings that may change along a line."""
+Made = tuple[str, str, dict[str, str], dict[str, Any], str]
+"""A figure: id, title, columns by the names of its views, options, what it says."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """All repetitions with one number of workers."""
-
-    workers: int
-    runs: tuple[ShownRun, ...]
-
-    @property
-    def samples_per_s(self) -> float:
-        return middle(run.samples_per_s for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        return middle(run.seconds for run in self.runs)
-
-    @property
-    def accuracy(self) -> float:
-        return middle(run.accuracy for run in self.runs)
-
-
-@dataclass(frozen=True)
-class Line:
-    name: str
-    levels: tuple[Level, ...]
-    virtual: bool
-
-    def speed_up(self, level: Level) -> float:
-        base = self.levels[0].samples_per_s
-        return level.samples_per_s / base if base > 0 else math.nan
-
-    def efficiency(self, level: Level) -> float:
-        return self.speed_up(level) * self.levels[0].workers / level.workers
-
-    @property
-    def best(self) -> Level:
-        known = [level for level in self.levels if math.isfinite(level.samples_per_s)]
-        return max(known or self.levels, key=lambda level: level.samples_per_s)
-
-
-def scaling_lines(runs: Sequence[ShownRun]) -> list[Line]:
-    """Runs that differ in their workers alone, and in what must change with them."""
-    usable = [run for run in runs if run.samples_per_s > 0 and run.status in ("finished", "simulated")]
-    keys = [key for key in differing(usable) if key not in OF_WORKERS]
-    members: dict[tuple[str | None, ...], list[ShownRun]] = {}
-    for run in usable:
-        members.setdefault(tuple(run.settings.get(key) for key in keys), []).append(run)
-    alone = [run for run in usable if run.driver == ONE_PROCESS]
-    lines = []
-    for found in members.values():
-        if found[0].driver == LOCAL and not any(run.workers == 1 for run in found):
-            found = [*(run for run in alone if _same_work(run, found[0])), *found]
-        by_workers: dict[int, list[ShownRun]] = {}
-        for run in found:
-            by_workers.setdefault(run.workers, []).append(run)
-        if len(by_workers) > 1:
-            levels = tuple(Level(workers, tuple(by_workers[workers])) for workers in sorted(by_workers))
-            lines.append(Line("", levels, found[-1].virtual))
-    ends = [line.levels[-1].runs[-1] for line in lines]
-    telling = telling_keys(ends, OF_WORKERS)
-    named = [name_by(end, telling) if telling else end.settings.get("strategy", end.driver) for end in ends]
-    return [
-        replace(line, name=name if named.count(name) == 1 else f"{name} ({place})")
-        for place, (line, name) in enumerate(zip(lines, named, strict=True), 1)
-    ]
-
-
-def _same_work(alone: ShownRun, other: ShownRun) -> bool:
-    keys = [key for key in alone.settings if key not in (*OF_WORKERS, "driver")]
-    return all(alone.settings[key] == other.settings.get(key) for key in keys)
-
-
-def scaling(runs: Sequence[ShownRun]) -> Section | None:
+def scaling(runs: Sequence[ShownRun], published: Sequence[Published] = ()) -> Section | None:
     lines = scaling_lines(runs)
     if not lines:
         return None
-    target = target_accuracy([run for line in lines for level in line.levels for run in level.runs])
-    data = _table(lines, target)
-    made: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
-        ("throughput", "Samples a second", "samples a second", {"ideal": "ideal", "both": True}, _says(lines)),
-        ("efficiency", "Efficiency", "efficiency", {}, _says(lines)),
-        ("time-by-workers", "Time of the whole training", "time", {"both": True}, _says_time(lines)),
-    )
+    every = [run for line in lines for level in line.levels for run in level.runs]
+    target, loss = target_accuracy(every), target_loss(every)
+    data = _table(lines, target, loss)
+    both = {"both": True}
+    made: list[Made] = [
+        ("throughput", "Samples a second", {"": "samples a second"}, {"ideal": "ideal", **both}, _says(lines)),
+        ("efficiency", "Efficiency", {"": "efficiency"}, {}, _says(lines)),
+        ("time-by-workers", "Time", {"the whole training": "time", "an epoch": "epoch"}, both, _says_time(lines)),
+    ]
+    if _told(data, "test accuracy"):
+        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}, _says_accuracy(lines)))
+    if _told(data, "time to loss"):
+        title = f"Time to a test loss of {loss:.2g}"
+        made.insert(0, ("time-to-loss", title, {"": "time to loss"}, both, f"{title}, by number of workers."))
+    if _told(data, "time to accuracy"):
+        title = f"Time to {percent(target, 0)} test accuracy"
+        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both, _says_reached(lines, target)))
     figures = []
-    if sum(seconds is not None for seconds in data.values("time to accuracy")) > 1:
-        title, more = f"Time to {percent(target, 0)} test accuracy", {"both": True}
-        says = _says_reached(lines, target)
-        made = (("time-to-accuracy", title, "time to accuracy", more, says), *made)
-    for name, title, y, more, says in made:
-        options = {
-            "line": "runs", "group": "runs", "x": "workers", "y": y, "low": f"{y}, least", "high": f"{y}, greatest",
-            "whole": True, "zero": True, **more,
-        }  # fmt: skip
-        note = "No point: fewer than half of the repetitions get there." if name == "time-to-accuracy" else ""
-        figures.append(Figure(name, title, "lines", (View("", data, options),), says, note))
+    for name, title, columns, more, says in made:
+        told = {view: y for view, y in columns.items() if _told(data, y)} or columns
+        views = tuple(View(view, data, _options(y, more)) for view, y in told.items())
+        note = "No point: fewer than half of the repetitions get there." if name.startswith("time-to-") else ""
+        figures.append(Figure(name, title, "lines", views, says, note))
+    if saved := doubling(lines, loss, published):
+        figures.append(saved)
     least = listed(sorted({line.levels[0].workers for line in lines}))
     note = f"Efficiency is the speed-up over {least} worker{'s' * (least != '1')}, divided by how many times as many "
     note += "workers there are. Points are medians of the repetitions, whiskers their least and greatest."
@@ -122,6 +59,16 @@ def scaling(runs: Sequence[ShownRun]) -> Section | None:
     elif True in clocks:
         note += " Some lines are in simulated time, as their names say."
     return Section("scaling", "How it scales", (scaling_sentence(lines), note), blocks=tuple(figures))
+
+
+def _told(data: Table, column: str) -> bool:
+    """Whether there is more than one figure to draw."""
+    return sum(value is not None for value in data.values(column)) > 1
+
+
+def _options(y: str, more: dict[str, Any]) -> dict[str, Any]:
+    ends = {"low": f"{y}, least", "high": f"{y}, greatest"}
+    return {"line": "runs", "group": "runs", "x": "workers", "y": y, **ends, "whole": True, "zero": True, **more}
 
 
 def scaling_sentence(lines: Sequence[Line]) -> str:
@@ -162,26 +109,42 @@ def _says_time(lines: Sequence[Line]) -> str:
     return "Time at the most workers. " + "; ".join(said) + "."
 
 
-def _table(lines: Sequence[Line], target: float) -> Table:
+def _says_accuracy(lines: Sequence[Line]) -> str:
+    ends = [(line, line.levels[-1]) for line in lines[:6]]
+    said = [f"{line.name}: {percent(end.accuracy, 1)} with {end.workers}" for line, end in ends]
+    return "Test accuracy at the most workers. " + "; ".join(said) + "."
+
+
+def _spread(name: str, unit: str = "") -> tuple[Column, Column, Column]:
+    return Column(name, unit), Column(f"{name}, least", unit), Column(f"{name}, greatest", unit)
+
+
+def _table(lines: Sequence[Line], target: float, loss: float) -> Table:
     columns = (
-        "runs", "workers", "repetitions", Column("samples a second"), Column("samples a second, least"),
-        Column("samples a second, greatest"), Column("ideal"), Column("efficiency", "%"),
-        Column("efficiency, least", "%"), Column("efficiency, greatest", "%"), Column("time", "s"),
-        Column("time, least", "s"), Column("time, greatest", "s"), Column("test accuracy", "%"),
-        Column("time to accuracy", "s"), Column("time to accuracy, least", "s"),
-        Column("time to accuracy, greatest", "s"),
+        "runs", "workers", "repetitions", *_spread("samples a second"), Column("ideal"), *_spread("efficiency", "%"),
+        *_spread("time", "s"), *_spread("epoch", "s"), *_spread("test accuracy", "%"),
+        *_spread("time to accuracy", "s"), *_spread("time to loss", "s"),
     )  # fmt: skip
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for line in lines:
         base = line.levels[0]
         for level in line.levels:
             speeds = [run.samples_per_s for run in level.runs]
             ideal = base.samples_per_s * level.workers / base.workers
-            seconds = [run.seconds for run in level.runs]
-            reached = seconds_all_to(level.runs, target) or [math.nan]
+            figures = (
+                [run.seconds for run in level.runs],
+                [run.seconds / len(run.curve) for run in level.runs if run.curve],
+                [100 * run.accuracy for run in level.runs if run.labelled],
+                seconds_all_to(level.runs, target),
+                seconds_all_to_loss(level.runs, loss),
+            )
             rows.append((
-                line.name, level.workers, len(level.runs), level.samples_per_s, min(speeds), max(speeds), ideal,
-                100 * line.efficiency(level), 100 * min(speeds) / ideal, 100 * max(speeds) / ideal, level.seconds,
-                min(seconds), max(seconds), 100 * level.accuracy, middle(reached), min(reached), max(reached),
+                line.name, level.workers, len(level.runs), *_ends(speeds), ideal,
+                *(100 * speed / ideal for speed in _ends(speeds)), *(end for some in figures for end in _ends(some)),
             ))  # fmt: skip
     return table(columns, rows)
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, the least and the greatest."""
+    return (middle(values), min(values), max(values)) if values else (math.nan,) * 3

@@ -47,6 +47,8 @@ class Accounts:
         self.score_before: dict[int, Score] = {}
         self.scores = [Score() for _ in range(memory.sizes.workers)]
         """Of each worker's finished epochs, and of what it did before the run was resumed."""
+        self.accuracies: list[list[float]] = [[] for _ in self.scores]
+        """Of each worker in each epoch that was recorded since."""
         self.refusals = 0
         self._rate_s, self._rate_version, self._rate = 0.0, 0, 0.0
 
@@ -121,9 +123,10 @@ class Accounts:
     def epoch(self, epoch: int, test: Score) -> Epoch:
         self.look()
         score = self.score(epoch)
-        self.scores = [
-            total + score_of(rows, epoch) for total, rows in zip(self.scores, self.memory.scores, strict=True)
-        ]
+        told = [score_of(rows, epoch) for rows in self.memory.scores]
+        self.scores = [total + mine for total, mine in zip(self.scores, told, strict=True)]
+        for accuracies, mine in zip(self.accuracies, told, strict=True):
+            accuracies.append(mine.accuracy)
         self.recorded = epoch + 1
         index = epoch - self.first_epoch
         start_s = self.epoch_ends_s[index - 1] if index else self.began_s or self.epoch_ends_s[0]
@@ -187,4 +190,5 @@ class Accounts:
             communicating_s=before.communicating_s + communicating_s,
             waiting_s=before.waiting_s + waiting_s,
             lives=before.lives + self.crew.lives[number],
+            accuracies=(*before.accuracies, *self.accuracies[number]),
         )

@@ -23,11 +23,24 @@ _TASK, _UPDATE = 1, 2
 
 
 class EventLog:
-    """The server's side. Words: what it is, how many follow, and then these."""
+    """The side of who makes updates. Words: what it is, how many follow, and then these."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.end = int(memory.headers[memory.control[Control.VERSION] % 2, -1])
+        self.go_on()
+
+    def go_on(self) -> None:
+        """After what others wrote, as of the newest version."""
+        self.end = int(self._header[-1])
+
+    def keep(self) -> None:
+        """Also what is not part of an update yet."""
+        self._header[-1] = self.end
+
+    @property
+    def _header(self) -> npt.NDArray[Any]:
+        header: npt.NDArray[Any] = self.memory.headers[self.memory.control[Control.VERSION] % 2]
+        return header
 
     def task(self, task: Compute, life: int) -> None:
         """A task is done, whatever becomes of its payload."""

@@ -1,4 +1,4 @@
-"""How a task gets from the server to a worker: a few words in shared memory, two tasks at most."""
+"""How a task gets from the server to a worker: a few words in shared memory for each of the next few tasks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from paceline.train.local.words import SLOT_WORDS, TASK_WORDS, Of, Task
 
 
 def give(memory: Memory, task: Compute, life: int, steps_since_fetch: int) -> None:
-    """Lays a task into a worker's mailbox. The one that was there two tasks ago is done."""
-    entry = memory.mailboxes[task.worker, task.sequence % 2]
+    """Lays a task into a worker's mailbox. The one that was in its place is done."""
+    entry = memory.mailboxes[task.worker, task.sequence % memory.sizes.ahead]
     batches, fetches = len(task.batches), len(task.fetches)
     entry[Task.SEQUENCE] = 0
     entry[Task.LIFE] = life
@@ -32,19 +32,21 @@ def give(memory: Memory, task: Compute, life: int, steps_since_fetch: int) -> No
 
 def given(memory: Memory, worker: int, sequence: int) -> tuple[int, Compute] | None:
     """The task of that sequence if it is in the mailbox, and the life it was given to."""
-    entry = memory.mailboxes[worker, sequence % 2]
-    if entry[Task.SEQUENCE] != sequence:
+    entry = memory.mailboxes[worker, sequence % memory.sizes.ahead]
+    life, found, epoch, version, batches, fetches, *rest = entry[: TASK_WORDS + 2].tolist()
+    if found != sequence:
         return None
-    life, _, epoch, version, batches, fetches = entry[:TASK_WORDS].tolist()
-    rest = entry[TASK_WORDS : TASK_WORDS + batches + fetches].tolist()
+    if batches > 1:
+        rest = entry[TASK_WORDS : TASK_WORDS + batches + fetches].tolist()
     asked = None if version < 0 else version
-    return life, Compute(worker, sequence, epoch, tuple(rest[:batches]), tuple(rest[batches:]), asked)
+    task = Compute(worker, sequence, epoch, tuple(rest[:batches]), tuple(rest[batches : batches + fetches]), asked)
+    return life, task
 
 
 def next_task(memory: Memory, worker: int, life: int, done: int) -> Compute | None:
     """The first task given to this life after number `done`."""
     last = memory.slots[worker * SLOT_WORDS + Of.GIVEN]
-    for sequence in range(max(done + 1, last - 1), last + 1):
+    for sequence in range(max(done + 1, last - memory.sizes.ahead + 1), last + 1):
         found = given(memory, worker, sequence)
         if found is not None and found[0] == life:
             return found[1]

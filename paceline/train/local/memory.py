@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -84,6 +85,16 @@ class Sizes:
         return self.workers * self.ahead + 1 if self.own_updates else 0
 
 
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Where a process writes the version that it makes, where workers make updates themselves."""
+
+    parameters: Tensor
+    state: dict[str, Tensor]
+    kept: dict[str, Tensor]
+    """Of the correction, for the group whose payload it is."""
+
+
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
 
 
@@ -130,7 +141,7 @@ class Memory:
         self.mailboxes = self._integers(places, s.workers, s.ahead, s.task_words)
         self.fetched = self._integers(places, s.workers, 2, s.longest + 1)
         """The versions that a payload's fetches brought."""
-        self.made = self._integers(places, s.made, MADE_WORDS)
+        self.made = self._words(places, s.made * MADE_WORDS)
         """Who made each of the last versions, of what."""
         self.headers = self._integers(places, 2, s.header_words)
         self.marks = self._integers(places, 2, s.batches)
@@ -140,12 +151,13 @@ class Memory:
         self.messages = self._integers(places, s.workers + 1, MESSAGE_BYTES // 8)
         self.events = self._integers(places, s.events)
         self.spans = self._integers(places, s.workers + 1, SPANS_KEPT, 3)
-        self.parameters = [self._tensor(places, (s.numbers,), s.dtype) for _ in two]
-        self.states = [{t.name: self._tensor(places, t.shape, t.dtype) for t in s.state} for _ in two]
+        self.parameters = self._twice(lambda: self._tensor(places, (s.numbers,), s.dtype))
+        self.states = self._twice(lambda: self._tensors(places, s.state))
         self.corrections = [
-            [{t.name: self._tensor(places, t.shape, t.dtype) for t in s.corrections} for _ in two]
-            for _ in range(s.groups if s.corrections else 0)
+            self._twice(lambda: self._tensors(places, s.corrections)) for _ in range(s.groups if s.corrections else 0)
         ]
+        self.drafts = [self._draft(places) for _ in range(s.workers + 1 if s.own_updates else 0)]
+        """Of each worker, and of the server."""
         self.epoch_parameters = [self._tensor(places, (s.numbers,), s.dtype) for _ in two]
         self.snapshots = [self._tensor(places, (s.numbers,), s.dtype) for _ in range(s.groups if s.snapshots else 0)]
         self.snapshot_versions = self._words(places, s.groups)
@@ -155,6 +167,19 @@ class Memory:
             [self._tensor(places, (s.numbers,), s.dtype) for _ in two] for _ in range(s.workers if s.pulled else 0)
         ]
         return places.end
+
+    def _twice(self, make: Callable[[], Any]) -> list[Any]:
+        """For even and for odd versions, unless they are written elsewhere and carried over."""
+        first = make()
+        return [first, first if self.sizes.own_updates else make()]
+
+    def _draft(self, places: _Places) -> Draft:
+        s = self.sizes
+        parameters = self._tensor(places, (s.numbers,), s.dtype)
+        return Draft(parameters, self._tensors(places, s.state), self._tensors(places, s.corrections))
+
+    def _tensors(self, places: _Places, described: tuple[StateTensor, ...]) -> dict[str, Tensor]:
+        return {t.name: self._tensor(places, t.shape, t.dtype) for t in described}
 
     def _words(self, places: _Places, count: int) -> memoryview:
         start = places.take(8 * count)

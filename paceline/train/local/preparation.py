@@ -24,6 +24,10 @@ from paceline.strategy.strategy import Strategy
 from paceline.train.local.memory import Memory, Sizes, StateTensor
 from paceline.workload import Workload, with_settings
 
+SMALL = 1 << 20
+"""Numbers whose update takes about as long as it takes to wake a process."""
+AHEAD, SUPPLIES_AN_EPOCH = 32, 8
+
 
 @dataclass(frozen=True)
 class Share:
@@ -68,10 +72,12 @@ def launcher_parts(workload: Workload, dataset: Dataset, share: Share) -> Parts:
     return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
 
 
-def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events: bool) -> Sizes:
+def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events: bool, on_cpu: bool = True) -> Sizes:
     server = Server(strategy, layout, workers)
     groups = workers if strategy.groups is None else strategy.groups
     batches = layout.batches * (workers if strategy.own_pass else 1)
+    own_updates = on_cpu and _make_own_updates(server, workers)
+    supply = batches // strategy.push_every // (SUPPLIES_AN_EPOCH * workers)
     return Sizes(
         workers=workers,
         groups=groups,
@@ -85,7 +91,20 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
         epochs=layout.epochs,
         longest=min(strategy.push_every, batches),
         events=_event_words(strategy, batches * layout.epochs) if record_events else 0,
+        ahead=min(max(supply, 2), AHEAD) if own_updates else 2,
+        own_updates=own_updates,
     )
+
+
+def _make_own_updates(server: Server, workers: int) -> bool:
+    """Whether workers make updates themselves: where every payload is one, and takes less time than waking a server.
+
+    A larger network's update takes so long that it should be made beside the next gradient.
+    """
+    strategy, correction = server.strategy, server.correction
+    one_by_one = strategy.groups is None and strategy.payloads_an_update(workers) == 1 and strategy.bound is None
+    built_in = correction is None or correction.elementwise
+    return one_by_one and built_in and server.layout.size <= SMALL
 
 
 def lay_down(memory: Memory, strategy: Strategy, learner: Learner) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paceline.strategy.instructions import Compute
-from paceline.train.local import mailbox, marks
+from paceline.train.local import made, mailbox, marks
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
 from paceline.train.local.standing import position_of
@@ -19,19 +19,20 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
     """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
     coordinator, slots = loop.coordinator, memory.slots
     marks.forget_later(memory.marks, memory.control[Control.VERSION])
+    if memory.sizes.own_updates:
+        made.count(memory)
     coordinator.restore(position_of(memory))
     tasks, waiting = [], []
     for worker in range(settings.workers):
         slot = worker * SLOT_WORDS
         joined, last = slots[slot + Of.JOINED], slots[slot + Of.GIVEN]
         alive = joined if joined > slots[slot + Of.DEAD] else 0
-        adopted = set()
-        for sequence in (last - 1, last):
-            place = sequence % 2
-            ready = slots[slot + Of.PAYLOAD + place * LINE + Payload.READY]  # looked at once: its worker goes on
-            is_ready = ready == sequence
-            found = mailbox.given(memory, worker, sequence) if sequence > 0 else None
-            loop.seen[worker][place] = ready
+        first = slot + Of.PAYLOAD + Payload.READY
+        seen = loop.seen[worker] = [slots[first], slots[first + LINE]]  # looked at once: its worker goes on
+        adopted, kept = False, set()
+        for sequence in range(max(last - memory.sizes.ahead, 0) + 1, last + 1):
+            is_ready = seen[sequence % 2] == sequence
+            found = mailbox.given(memory, worker, sequence)
             if found is None:
                 continue
             life, task = found
@@ -41,17 +42,19 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
             if open_still and (is_ready or (alive and life == alive)):
                 tasks.append(task)
                 loop.tasks[worker, sequence] = task
-                adopted.add(place)
+                adopted = True
                 if is_ready:
-                    waiting.append((worker, place, sequence))
-        for place in {0, 1} - adopted:  # nobody will ask for it again
-            slots[slot + Of.ACKNOWLEDGED + place] = loop.seen[worker][place]
+                    kept.add(sequence % 2)
+                    waiting.append((worker, sequence % 2, sequence))
+        for place in {0, 1} - kept:  # nobody will ask for it again
+            slots[slot + Of.ACKNOWLEDGED + place] = seen[place]
             loop.bells[worker].ring()
         if adopted:
             loop.lives[worker] = alive
     coordinator.adopt(tasks, [worker for worker, life in enumerate(loop.lives) if life])
     for worker, place, sequence in waiting:
         loop.deal_with(worker, place, sequence)
+    loop.knows_all = True
 
 
 def _is_closed(memory: Memory, task: Compute) -> bool:

@@ -5,6 +5,7 @@ It is copied while the run goes on, like a worker's pull.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,8 +22,13 @@ KIND = "local"
 """The step of a checkpoint that only this driver can go on with."""
 
 
-def copy_state(memory: Memory, strategy: Strategy) -> tuple[int, Tensor, dict[str, Any]]:
-    """The version, its parameters, and everything else that going on from it needs."""
+def copy_state(
+    memory: Memory, strategy: Strategy, meanwhile: Callable[[], None] | None = None
+) -> tuple[int, Tensor, dict[str, Any]]:
+    """The version, its parameters, and everything else that going on from it needs.
+
+    `meanwhile` is done while others write.
+    """
     copied: dict[str, Any] = {}
 
     def copy(version: int) -> None:
@@ -45,9 +51,9 @@ def copy_state(memory: Memory, strategy: Strategy) -> tuple[int, Tensor, dict[st
         # The next version may be published meanwhile; if an epoch ended with it, marks and epochs are not of one.
         copied["whole"] = as_of_version and memory.control[Control.EPOCHS_DONE] == done
 
-    version, _ = read_version(memory, memory.sizes.workers, copy)
+    version, _ = read_version(memory, memory.sizes.workers, copy, meanwhile)
     while not copied["whole"]:
-        version, _ = read_version(memory, memory.sizes.workers, copy)
+        version, _ = read_version(memory, memory.sizes.workers, copy, meanwhile)
     del copied["whole"]
     workers = memory.sizes.workers
     copied |= {

@@ -1,7 +1,7 @@
 """The server: `python -m paceline.train.local.server_process SETTINGS`, started by the launcher.
 
-It runs the coordinator and is the only one to write parameters. All it knows is in shared memory, so that its
-successor goes on where it was: with the version it published last, and the payloads not acknowledged yet.
+It runs the coordinator, and makes the updates that workers do not make themselves. All it knows is in shared memory, so
+that its successor goes on where it was: with the version published last, and the payloads not acknowledged yet.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ import gc
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from paceline.errors import Diverged
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
 from paceline.strategy.refusals import TOO_OFTEN, is_finite
 from paceline.strategy.server import Server
-from paceline.train.local import mailbox, marks
+from paceline.train.local import made, mailbox, marks
 from paceline.train.local.child import as_child
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.event_log import EventLog
 from paceline.train.local.memory import REFUSALS_KEPT, Memory
+from paceline.train.local.pen import Pen
 from paceline.train.local.recovery import recovered
 from paceline.train.local.settings import Settings
+from paceline.train.local.span_log import SpanLog
 from paceline.train.local.updating import Updating
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
 
@@ -38,31 +42,39 @@ class ServerLoop:
         self.bells = [Doorbell(memory, number, settings.wake_workers[number]) for number in range(workers)]
         self.bell_of_launcher = Doorbell(memory, workers + 1, settings.wake_launcher)
         self.coordinator = Coordinator(
-            settings.strategy, workers, settings.layout.batches, settings.layout.epochs, ahead=2, places=2
-        )
+            settings.strategy, workers, settings.layout.batches, settings.layout.epochs,
+            ahead=2, places=memory.sizes.ahead,
+        )  # fmt: skip
         self.tasks: dict[tuple[int, int], Compute] = {}
         """Given and not closed yet."""
         self.log = EventLog(memory) if memory.sizes.events else None
         server = Server(settings.strategy, settings.layout, workers)
-        self.updating = Updating(memory, server, self.tasks, self.bells, self.log)
+        self.updating = Updating(memory, server, self.log, SpanLog(memory, workers), workers)
+        self.pen = Pen(memory, self.beat) if memory.sizes.own_updates else None
         self.lives = [0] * workers
         """Which life of each worker the coordinator knows as alive."""
         self.seen = [[0, 0] for _ in range(workers)]
         """The sequence of each payload that was dealt with."""
         self.todo: deque[Instruction] = deque()
+        self.knows_all = False
+        """Whether it has looked around, and from then on hears of every update."""
+
+    def beat(self) -> None:
+        self.control[Control.SERVER_BEAT] = time.monotonic_ns()
 
     def serve(self) -> None:
         """Until the launcher ends us."""
-        self.control[Control.SERVER_BEAT] = time.monotonic_ns()
-        self._finish_epochs()
-        recovered(self.memory, self.settings, self)
+        self.beat()
+        with self._as_writer():
+            self._finish_epochs()
+            recovered(self.memory, self.settings, self)
         self.control[Control.SERVER_READY] = self.settings.life
         self.bell_of_launcher.ring()
         while True:
             self.bell.lie_down()
             if not self._look():
                 self.bell.sleep(LOOK_UP_S)
-            self.control[Control.SERVER_BEAT] = time.monotonic_ns()
+            self.beat()
             if self.coordinator.finished and not self.control[Control.FINISHED]:
                 self.control[Control.FINISHED] = 1
                 self.bell_of_launcher.ring()
@@ -71,12 +83,13 @@ class ServerLoop:
         """Deals with what has happened since; whether anything has."""
         slots = self.slots
         arrived = []
-        happened = False
+        happened = self._catch_up()
         for worker in range(self.settings.workers):
             slot = worker * SLOT_WORDS
             dead = slots[slot + Of.DEAD]
             happened |= self._look_at_payloads(worker, slot)
             if self.lives[worker] and dead >= self.lives[worker]:
+                self._catch_up()
                 self.lives[worker] = 0
                 self.died(worker)
                 happened = True
@@ -89,6 +102,34 @@ class ServerLoop:
             self.carry_out(self.coordinator.joined(*(worker for worker, _ in arrived)))
             return True
         return happened
+
+    @contextmanager
+    def _as_writer(self) -> Iterator[None]:
+        """Nobody else makes updates meanwhile, and those that others made are known."""
+        if self.pen is None:
+            yield
+            return
+        with self.pen:
+            self._catch_up()
+            if self.log is not None:
+                self.log.go_on()
+            yield
+            if self.log is not None:
+                self.log.keep()
+
+    def _catch_up(self) -> bool:
+        """Tells the coordinator, in their order, of updates that workers made themselves; whether there were any."""
+        coordinator, version = self.coordinator, self.control[Control.VERSION]
+        if not self.knows_all or coordinator.version == version:
+            return False
+        self.bell.get_up()
+        while coordinator.version < version:
+            following = coordinator.version + 1
+            worker, sequence, pulled = made.read(self.memory, following)
+            coordinator.members[worker].ahead = self.slots[worker * SLOT_WORDS + Of.WANTED]
+            self.carry_out(coordinator.ready(worker, sequence, pulled))
+            assert coordinator.version == following, f"update {following} was made of a task that nobody had"
+        return True
 
     def _others_come_for_the_first_time(self) -> bool:
         """All begin together, so that the first rounds have all their members."""
@@ -104,7 +145,8 @@ class ServerLoop:
             if ready[place] > seen[place]:
                 self.bell.get_up()
                 seen[place] = ready[place]
-                self.deal_with(worker, place, ready[place])
+                with self._as_writer():
+                    self.deal_with(worker, place, ready[place])
                 happened = True
         return happened
 
@@ -143,11 +185,14 @@ class ServerLoop:
             raise Diverged(
                 f"{TOO_OFTEN} payloads in a row were not finite, the last of {where}: lower the learning rate"
             )
-        marks.mark(self.memory, task.epoch, task.batches, marks.REFUSED, self.control[Control.VERSION])
+        self._close(task, marks.REFUSED, self.control[Control.VERSION])
         self.carry_out(self.coordinator.refused(worker, sequence))
 
     def carry_out(self, instructions: list[Instruction]) -> None:
-        """One after another; what follows from one comes before the next."""
+        """One after another; what follows from an update comes before the next.
+
+        Where workers make updates themselves it comes last: tasks that were given before it have lower sequences.
+        """
         todo = self.todo
         todo.extend(instructions)
         while todo:
@@ -155,12 +200,25 @@ class ServerLoop:
             if isinstance(instruction, Compute):
                 self._give(instruction)
             elif isinstance(instruction, Apply):
-                self.updating.make(instruction, self.coordinator)
-                todo.extendleft(reversed(self.coordinator.applied(instruction.update)))
+                if instruction.update > self.control[Control.VERSION]:
+                    self._make(instruction)
+                self._acknowledge(instruction)
+                following = self.coordinator.applied(instruction.update)
+                if self.pen is None:
+                    todo.extendleft(reversed(following))
+                else:
+                    todo.extend(following)
             elif isinstance(instruction, Drop):
                 self._drop(instruction)
             elif isinstance(instruction, EpochDone):
                 self._finish_epoch(instruction.epoch)
+
+    def _make(self, order: Apply) -> None:
+        if self.pen is not None:
+            (contribution,) = order.contributions
+            task = self.tasks[contribution.payloads[0]]
+            made.write(self.memory, order.update, task, order.update - 1 - contribution.staleness)
+        self.updating.make(order, self.tasks, self.coordinator.groups)
 
     def _give(self, task: Compute) -> None:
         self.tasks[task.worker, task.sequence] = task
@@ -168,6 +226,8 @@ class ServerLoop:
         if self.memory.snapshots:
             assert task.version is not None
             self.updating.take_snapshot(member.group.number, task.version)
+        before = self.slots[task.worker * SLOT_WORDS + Of.GIVEN]
+        assert task.sequence == before + 1, f"task {task.sequence} of worker {task.worker} comes after {before}"
         mailbox.give(self.memory, task, self.lives[task.worker], member.steps)
         self.bells[task.worker].ring()
 
@@ -178,8 +238,21 @@ class ServerLoop:
             version = self.control[Control.VERSION]
             row = marks.closed(self.memory.marks, task.epoch, version)
             if not row[task.batches[0]]:
-                marks.mark(self.memory, task.epoch, task.batches, marks.DROPPED, version)
+                self._close(task, marks.DROPPED, version)
         self.acknowledge(drop.worker, drop.sequence)
+
+    def _close(self, task: Compute, kind: int, version: int) -> None:
+        """Its batches are done with, without an update."""
+        marks.mark(self.memory, task.epoch, task.batches, kind, version)
+        if self.pen is not None:
+            made.count(self.memory)
+
+    def _acknowledge(self, order: Apply) -> None:
+        """What an update was made of is done with."""
+        for contribution in order.contributions:
+            for worker, sequence in contribution.payloads:
+                del self.tasks[worker, sequence]
+                self.acknowledge(worker, sequence)
 
     def acknowledge(self, worker: int, sequence: int) -> None:
         place = sequence % 2
@@ -196,13 +269,15 @@ class ServerLoop:
             epoch += 1
 
     def _finish_epoch(self, epoch: int) -> None:
-        """The launcher gets the parameters as they are now, for a test."""
-        control, version = self.control, self.control[Control.VERSION]
+        """The launcher gets the parameters as they are now, for a test; workers may be a few updates further."""
+        control = self.control
         while control[Control.EPOCHS_TAKEN] < epoch - 1:  # it still has to take those of two epochs ago
             self.bell.lie_down()
             self.bell.sleep(LOOK_UP_S)
-            control[Control.SERVER_BEAT] = time.monotonic_ns()
-        self.memory.epoch_parameters[epoch % 2].copy_(self.memory.parameters[version % 2])
+            self.beat()
+        with self.pen or nullcontext():
+            version = control[Control.VERSION]
+            self.memory.epoch_parameters[epoch % 2].copy_(self.memory.parameters[version % 2])
         counts = marks.counts(self.memory.marks, epoch, version)
         assert sum(counts) == self.memory.sizes.batches, f"{counts} of {self.memory.sizes.batches} batches are marked"
         self.memory.totals[epoch] = counts

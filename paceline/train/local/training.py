@@ -42,6 +42,7 @@ from paceline.workload import Workload
 
 LOOK_UP_S = 0.05
 CHECKPOINT_SHARE = 0.02
+SHOW_EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ class LocalTraining:
             self.learner = Learner(parts, strategy, workers)
             opened.callback(self.learner.close)
             layout = self.learner.layout
-            sizes = sizes_of(strategy, layout, workers, record_events=options.record_events)
+            sizes = sizes_of(
+                strategy, layout, workers, record_events=options.record_events, on_cpu=parts.device.type == "cpu"
+            )
             self.memory = Memory(sizes)
             opened.callback(self.memory.close)
             self.bells = [self._bell(opened) for _ in range(workers + 2)]
@@ -108,7 +111,7 @@ class LocalTraining:
         self.tested: tuple[int, Score] | None = None
         """An epoch whose test is done, while its losses are still being told."""
         self.wall_before_s = 0.0
-        self.saved_at_s, self.saving_s = 0.0, 0.0
+        self.saved_at_s, self.saving_s, self.shown_at_s = 0.0, 0.0, 0.0
 
     @staticmethod
     def _bell(opened: ExitStack) -> int:
@@ -177,7 +180,9 @@ class LocalTraining:
             self.crew.look()
         self.accounts.look()
         self._look_at_tests()
-        self.watcher.advanced(self.accounts.progress())
+        if self.recorder.now() - self.shown_at_s >= SHOW_EVERY_S:
+            self.shown_at_s = self.recorder.now()
+            self.watcher.advanced(self.accounts.progress())
         self._save_now_and_then()
 
     def _look_at_tests(self, wait: bool = False) -> None:
@@ -215,8 +220,10 @@ class LocalTraining:
             test_top_accuracy=last.test_top_accuracy if last else math.nan,
             test_loss=last.test_loss if last else math.nan,
             distribution=self.accounts.distribution(),
-            trace=Trace((*self.recorder.spans, *spans_of(self.memory, self.recorder.origin_s or 0.0))),
         )
+        if status != "running":
+            spans = spans_of(self.memory, self.recorder.origin_s or 0.0)
+            self.run = replace(self.run, trace=Trace((*self.recorder.spans, *spans)))
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
 
@@ -229,13 +236,19 @@ class LocalTraining:
         if age_s >= pause_s and (tested or age_s >= 2 * pause_s):  # else it would have to wait for a test
             self._save()
 
+    def _wait_for_others(self) -> None:
+        """One of them writes, and may be dead, hang, or wait for an epoch's parameters to be taken."""
+        if not self.memory.control[Control.FINISHED]:
+            self.crew.look()
+        self._look_at_tests()
+
     def _save(self) -> None:
         """While the processes go on: what is saved is one version of everything."""
         if self.directory is None:
             return
         with self.recorder.span("checkpoint"):
             start_s = self.recorder.now()
-            version, parameters, state = copy_state(self.memory, self.options.strategy)
+            version, parameters, state = copy_state(self.memory, self.options.strategy, self._wait_for_others)
             done = state["epochs_done"]
             while len(self.run.epochs) < done:  # their parameters would be lost
                 self._look_at_tests(wait=True)

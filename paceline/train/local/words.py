@@ -1,7 +1,8 @@
 """The names of the shared words: 8 bytes each, aligned, so that every one is read and written in one go.
 
-Each word has one writer, or one at a time: who holds the pen. What it announces (a payload, a task, a version) is written before it; x86-64 keeps that
-order. The classes are plain, since an enumeration's members are slow to look up and these are, many times a step.
+Each word has one writer, or one at a time: who holds the pen. What it announces (a payload, a task, a version) is
+written before it; x86-64 keeps that order. The classes are plain, since an enumeration's members are slow to look up
+and these are, many times a step.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ class Control:
     """Counts the server's lives; written by the launcher, as are those below."""
     EPOCHS_TAKEN = 3 * LINE + 1
     """Epochs whose parameters the launcher has copied."""
+    DRAFT = 4 * LINE
+    """A version that was written into a draft, and whose: not carried over yet, if it is the newest; 0: it is."""
 
 
-CONTROL_WORDS = 4 * LINE
+CONTROL_WORDS = 5 * LINE
 
 
 class Of:

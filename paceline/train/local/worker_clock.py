@@ -59,6 +59,7 @@ class WorkerClock:
 
         for method in ("_carry_out", "_go_straight", "_fetch"):
             mark(worker, method, "communicate", after=("communicate", ""))
+        mark(worker, "_update", "update", after=("communicate", ""))
         mark(worker, "_awaited", "idle", "waiting for a task", ("communicate", ""))
         mark(worker, "_wait_for_room", "idle", "waiting for the server", ("communicate", ""))
         mark(learner, "step", "update", after=("communicate", ""))

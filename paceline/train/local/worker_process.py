@@ -28,6 +28,7 @@ from paceline.train.local import mailbox
 from paceline.train.local.child import as_child
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory
+from paceline.train.local.own_updates import OwnUpdates
 from paceline.train.local.pulling import read_version
 from paceline.train.local.settings import Settings
 from paceline.train.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
@@ -50,7 +51,10 @@ class Worker:
         self.bell = Doorbell(memory, self.number, settings.wake_workers[self.number], settings.parent)
         self.bell_of_server = Doorbell(memory, settings.workers, settings.wake_server)
         self.beat()
-        self.learner = Learner(_parts(settings), settings.strategy, settings.workers)
+        self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
+        own = memory.sizes.own_updates
+        self.own_updates = OwnUpdates(settings, memory, self.spans, self.beat) if own else None
+        self.learner = Learner(_parts(settings), settings.strategy, settings.workers, local=self._draft())
         self.beat()
         self.payloads, self.pulled = memory.payloads[self.number], memory.pulled
         for payload in self.payloads:
@@ -60,7 +64,9 @@ class Worker:
         self.score = WorkerScore(memory, self.number, settings.workload.top)
         self.fetched = memory.fetched[self.number]
         self.fetches = 0
-        self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
+        self.wanted, self.began_ns = 2, 0
+        self.task_ns = 1_000_000_000
+        """What a task takes; as long as that is not known the server gives few at a time."""
         self.faults = [fault for fault in settings.faults if fault.worker == self.number]
         self.slower_s = 0.0
         self.clock = self._clock()
@@ -71,6 +77,17 @@ class Worker:
         from paceline.train.local.worker_clock import WorkerClock
 
         return WorkerClock(self, Path(self.settings.measure))
+
+    def _draft(self) -> Tensor | None:
+        """Where the network's parameters lie, if the worker writes new versions straight there: what it computes on
+        next is mostly the version that it made itself."""
+        s = self.settings.strategy
+        if self.own_updates is None or self.memory.sizes.pulled:
+            return None
+        if s.exchange != "gradient" or s.fetch_every != 1 or s.push_every != 1:
+            return None
+        with self.own_updates.pen:  # what a former life had published in it is carried over
+            return self.own_updates.draft
 
     def _staging(self) -> Tensor | None:
         """Where fetched parameters go first; None: straight into the network."""
@@ -92,6 +109,7 @@ class Worker:
         self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
         if self.clock is not None:
             self.clock.begin()
+        words[Of.WANTED] = self.wanted
         words[Of.JOINED] = self.settings.life
         self.bell_of_server.ring()
         while True:
@@ -99,6 +117,7 @@ class Worker:
             if task is None:
                 task = self._awaited(done)
             self._wait_for_room(task.sequence % 2)
+            self.began_ns = time.monotonic_ns()
             if self.straight is None or self.faults or not self._go_straight(task):
                 with torch.inference_mode(False):
                     self._carry_out(task)
@@ -162,7 +181,7 @@ class Worker:
         return samples > 0
 
     def _hand_over(self, task: Compute, samples: int, pulled: int) -> None:
-        """The payload is whole; the word that says so comes last."""
+        """The payload is whole; the word that says so comes last, unless the worker itself makes an update of it."""
         words, line = self.words, Of.PAYLOAD + task.sequence % 2 * LINE
         words[line + Payload.SAMPLES] = samples
         words[line + Payload.PULLED] = pulled
@@ -172,9 +191,25 @@ class Worker:
         self.free_ns = now_ns
         words[Of.TASKS] += 1
         words[Of.STEPS] += len(task.batches)
-        words[line + Payload.READY] = task.sequence
-        self.bell_of_server.ring()
+        if self.own_updates is not None and self._update(self.own_updates, task, pulled):
+            if words[Of.GIVEN] - task.sequence <= self.wanted // 2:
+                self.bell_of_server.ring()
+        else:
+            words[line + Payload.READY] = task.sequence
+            self.bell_of_server.ring()
+            if self.own_updates is not None and not self.settings.strategy.overlap:
+                self._wait_for_room(task.sequence % 2)  # it has its next task, but is not to begin it yet
         self.score.write_now_and_then()
+
+    def _update(self, own: OwnUpdates, task: Compute, pulled: int) -> bool:
+        """Whether an update could be made of the payload here."""
+        made = own.make(task, pulled)
+        self.free_ns = time.monotonic_ns()
+        self.task_ns += (self.free_ns - self.began_ns - self.task_ns) // 8
+        wanted = own.wanted(self.task_ns)
+        if wanted != self.wanted:
+            self.wanted = self.words[Of.WANTED] = wanted
+        return made
 
     def _wait_for_room(self, place: int) -> None:
         """A payload, and what it was computed on, stay until they are acknowledged."""
@@ -207,6 +242,8 @@ class Worker:
         if version is not None and memory.snapshots and memory.snapshot_versions[self.group] == version + 1:
             into.copy_(memory.snapshots[self.group])
             found = version
+        elif self.own_updates is not None:
+            found = self.own_updates.copy(into)
         else:  # the round of that version is over if it is not the newest: what comes of it will be dropped
             self.into = into
             found, retries = read_version(memory, self.number, self._copy)

@@ -196,7 +196,7 @@ def test_what_is_saved_is_of_one_version_though_an_epoch_ends_meanwhile(memory, 
     memory.control[Control.VERSION] = memory.control[Control.WRITING] = 1
     copies = []
 
-    def overtaken(memory, reader, copy):
+    def overtaken(memory, reader, copy, meanwhile):
         def copy_slowly(version: int) -> None:
             if not copies:  # between the look at the version and the copy
                 marks.mark(memory, 0, (9,), marks.APPLIED, 2)

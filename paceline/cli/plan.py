@@ -1,0 +1,194 @@
+"""`paceline plan`: which machines, how many, and how to distribute, for a deadline, a budget or an accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from paceline.cli.distributed import StrategyOptions
+    from paceline.cost.prediction import Prediction
+    from paceline.plan.plan import Alternative, Plan
+    from paceline.plan.wish import Wish
+    from paceline.workload import Workload
+
+EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
+ROWS = 16
+FILE = "plan.json"
+
+
+def plan(
+    workload: Annotated[str, typer.Argument(help="As for train.")],
+    cluster: Annotated[
+        str, typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machines of the catalogue, or catalogue for all.")
+    ] = "catalogue",
+    epochs: Annotated[float | None, typer.Option(help="Passes over the training data; the workload's own.")] = None,
+    target_accuracy: Annotated[
+        str | None, typer.Option(metavar="A", help="Train until this test accuracy instead, as 0.97 or 97%.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(metavar="TIME", help="The cheapest in time: 90min, 24h, 2d.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="MONEY", help="The fastest for so much, as 500.")] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="Count spot prices.")] = False,
+    strategies: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Only these, as sync,downpour,local-sgd.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples a step; half, twice and four times are tried too.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help=f"Directory for {FILE}, to train with: train --plan FILE.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
+    from paceline.errors import PacelineError
+    from paceline.record import dump, save
+    from paceline.train.directory import check_new
+    from paceline.workload import parse_settings, resolve
+
+    check_json(json)
+    if out is not None:
+        check_new(out)
+    given: dict[str, Any] = {"data": data, "batch": batch}
+    given = {key: value for key, value in given.items() if value is not None}
+    resolved = resolve(workload, {**given, **parse_settings(settings or [])})
+    wish = _wish(resolved, epochs, target_accuracy, deadline, budget, spot)
+    console = console_for(json)
+    made = _made(resolved, cluster, wish, strategies, console)
+    _show(made, console)
+    if out is not None:
+        save(made, out / FILE)
+        console.print(f"kept in {out / FILE}; train so with: paceline train --plan {out / FILE}", markup=False)
+    hand_over(dump(made), json)
+    if not made.met:
+        raise PacelineError(made.reasons[0])
+
+
+def _wish(
+    workload: Workload, epochs: float | None, accuracy: str | None, deadline: str | None, budget: str | None, spot: bool
+) -> Wish:
+    from paceline.errors import InputError
+    from paceline.plan.wish import Wish, read_accuracy, read_budget, read_deadline
+
+    if epochs is not None and accuracy is not None:
+        raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
+    if epochs is None and accuracy is None:
+        epochs = workload.epochs
+    return Wish(
+        epochs,
+        None if accuracy is None else read_accuracy(accuracy),
+        None if deadline is None else read_deadline(deadline),
+        None if budget is None else read_budget(budget),
+        spot,
+    )
+
+
+def _made(workload: Workload, cluster: str, wish: Wish, strategies: str | None, console: Console) -> Plan:
+    from paceline.plan.candidates import STRATEGIES
+    from paceline.plan.planning import make_plan
+
+    names = STRATEGIES if strategies is None else tuple(name.strip() for name in strategies.split(","))
+    if not console.is_terminal:
+        return make_plan(workload, cluster, wish, strategies=names)
+    with console.status("planning"):
+        return make_plan(workload, cluster, wish, strategies=names)
+
+
+def _show(made: Plan, console: Console) -> None:
+    samples = made.prediction.samples
+    console.print(
+        f"{made.workload.network} on {made.workload.data}, {samples:,} samples an epoch; "
+        f"{made.candidates:,} candidates of {made.cluster}, {len(made.simulated):,} of them simulated",
+        markup=False,
+    )
+    console.print(_table(made), soft_wrap=False, markup=False)
+    if len(made.front) > ROWS:
+        console.print(f"… and {len(made.front) - ROWS} more, in the JSON", markup=False)
+    console.print(f"\npick: {made.pick}", markup=False)
+    for reason in made.reasons:
+        console.print(f"  - {reason}", markup=False)
+    for reason, number in made.excluded.items():
+        console.print(f"  left out: {number:,} {reason}", markup=False)
+    console.print(f"  prices of {made.conditions['prices of']}; predictions: {made.prediction.basis}", markup=False)
+
+
+def _table(made: Plan) -> Table:
+    """The front, the fastest first; the pick is marked."""
+    from rich.table import Table
+
+    learnt = made.wish.target_accuracy is not None
+    columns = ["", "machines", "workers", "strategy", "batch", "precision", *(["epochs"] if learnt else [])]
+    columns += ["time", made.currency, "batches under way", "computing"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("", "machines", "strategy", "precision") else "right")
+    for one in _rows(made):
+        table.add_row(*_row(one, made, learnt))
+    return table
+
+
+def _rows(made: Plan) -> list[Alternative]:
+    """The pick is among them, also where something gentler is as good."""
+    front = list(made.front)
+    if made.pick not in front:
+        front = sorted([*front, made.pick], key=lambda one: one.time_s)
+    if len(front) <= ROWS:
+        return front
+    kept = {round(i * (len(front) - 1) / (ROWS - 2)) for i in range(ROWS - 1)} | {front.index(made.pick)}
+    return [one for i, one in enumerate(front) if i in kept]
+
+
+def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
+    from paceline.plan.reasons import percent, time_words
+
+    candidate = one.candidate
+    strategy = "--" if candidate.workers == 1 else candidate.strategy.name
+    groups = candidate.strategy.groups
+    if groups is not None and groups > 1:
+        strategy += f" {groups}x{candidate.workers // groups}"
+    computing = max(0.0, 1 - one.waiting_share - one.communication_share)
+    return [
+        "*" if one == made.pick else "",
+        f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
+        f"{candidate.workers:,}", strategy, f"{candidate.batch:,}", candidate.precision,
+        *([f"{one.epochs:.3g}"] if learnt else []),
+        time_words(one.time_s), f"{one.money:,.2f}" if one.money >= 1 or not one.money else f"{one.money:.2g}",
+        f"{one.under_way:,.4g}", percent(computing),
+    ]  # fmt: skip
+
+
+def as_planned(
+    path: Path, workload: str | None, given: dict[str, Any], options: StrategyOptions
+) -> tuple[str, dict[str, Any], StrategyOptions, Prediction]:
+    """What `train` is to do: workload, settings, strategy, and the prediction to keep beside it. Options come first."""
+    import dataclasses
+
+    from paceline.errors import InputError
+    from paceline.plan.plan import Plan
+    from paceline.plan.running import planned_settings, strategy_settings, this_machine
+    from paceline.record import load
+
+    if workload is not None:
+        raise InputError(f"--plan {path} says what to train: leave {workload!r} out")
+    plan = load(path / FILE if path.is_dir() else path)
+    if not isinstance(plan, Plan):
+        raise InputError(f"--plan {path} holds a {type(plan).__name__.lower()}, not a plan")
+    if options.strategy is not None:
+        raise InputError("--strategy and --plan exclude each other: the plan has one")
+    workers = options.workers
+    settings, strategy, count = planned_settings(plan, this_machine(), device=given.get("device"), workers=workers)
+    if strategy is not None:
+        options = dataclasses.replace(
+            options, strategy=strategy.name, workers=count,
+            strategy_set=[*strategy_settings(strategy), *(options.strategy_set or [])],
+        )  # fmt: skip
+    else:
+        options = dataclasses.replace(options, workers=None)
+    return plan.workload.network, {**settings, **given}, options, plan.prediction

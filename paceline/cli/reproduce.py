@@ -1,0 +1,97 @@
+"""`paceline reproduce`: a published study made again, with its own figures beside ours, in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import InputError, PacelineError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from paceline.experiment.reproducing import Reproduced
+
+EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
+
+
+def reproduce(
+    study: Annotated[str | None, typer.Argument(metavar="NAME", help="A study; without one they are listed.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes on two cores.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Directory of the study; runs/NAME-N if not given.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the study in this directory.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
+    retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Make a published study again and report on it; it can be interrupted and resumed at any moment."""
+    check_json(json)
+    console = console_for(json)
+    if study is None and resume is None:
+        if quick or retry or out is not None:
+            raise InputError("name a study: paceline reproduce lists them")
+        _list(console, json)
+        return
+    from paceline.cli.experiment_progress import ExperimentProgress
+    from paceline.experiment.reproducing import reproduce as make
+
+    with ExperimentProgress(console) as watcher:
+        made = make(
+            study, quick=quick, out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir,
+            progress=watcher.downloads, watcher=watcher,
+        )  # fmt: skip
+    _show(made, console)
+    hand_over(_content(made), json)
+    failed = [row for row in made.found.rows if row["status"] == "failed"]
+    if failed:
+        raise PacelineError(
+            f"{len(failed)} of {len(made.found.rows)} runs failed, the first with: {failed[0]['error']}; what went "
+            f"wrong is in {made.directory / failed[0]['directory']}; once it is mended: "
+            f"paceline reproduce --resume {made.directory} --retry"
+        )
+
+
+def _list(console: Console, json: str | None) -> None:
+    from rich.table import Table
+
+    from paceline.experiment.studies import known_studies
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("study", "what it is"):
+        table.add_column(heading, no_wrap=heading == "study")
+    studies = known_studies()
+    for study in studies:
+        table.add_row(study.name, study.title)
+    console.print(table)
+    hand_over([{"name": study.name, "title": study.title} for study in studies], json)
+
+
+def _show(made: Reproduced, console: Console) -> None:
+    from paceline.cli.experiment_tables import summary_table
+
+    if not console.is_terminal:
+        console.width = 240  # a file has room for all columns
+    console.print(summary_table(made.found))
+    console.print()
+    for finding in made.findings:
+        console.print(finding, markup=False)
+    console.print(f"report: {made.written.path} ({made.written.size_bytes / 1e6:.1f} MB)", markup=False)
+
+
+def _content(made: Reproduced) -> Any:
+    from paceline.record import to_json
+
+    return {
+        "study": made.study.name,
+        "title": made.found.title,
+        "directory": str(made.directory),
+        "report": str(made.written.path),
+        "findings": made.findings,
+        "published": to_json(made.beside.published),
+        "rows": to_json(made.found.rows),
+        "summary": to_json(made.found.summary),
+    }

@@ -1,0 +1,88 @@
+"""`paceline verify`: was the prediction right? What was predicted beside what was measured."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from paceline.cost.verification import Comparison, Verification
+
+EXAMPLE = "Example: paceline verify runs/lenet"
+LEAST_SHARE = 0.005
+"""Of an iteration: layers that take less are not shown, but they are in the JSON."""
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a measurement.")],
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where no prediction was saved: predict with this calibration's file, or catalogue name."),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Compare what was predicted with what was measured, part by part."""
+    from paceline.record import dump
+    from paceline.report.verification import verify as compare
+
+    check_json(json)
+    made = compare(run, device=device)
+    show(made, console_for(json))
+    hand_over(dump(made), json)
+
+
+def show(made: Verification, console: Console) -> None:
+    p = made.prediction
+    threads = f", {p.threads} thread{'s' * (p.threads != 1)}" if p.threads else ""
+    lines = [
+        f"{made.name} at batch {made.batch} on {made.device}, step {made.step}, {p.precision}{threads} ({p.basis})"
+    ]
+    if not made.saved:
+        lines.append("no prediction was saved: made now, from the run's own workload, device and step")
+    lines += [f"note: {note}" for note in made.notes]
+    for line in lines:
+        console.print(line, markup=False)
+    console.print(_table(_shown(made)), markup=False, soft_wrap=False)
+    held, told = made.held
+    for row in made.of_kind("iteration")[:1]:
+        inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
+        console.print(f"{row.name}: {_signed(row.error)}, {inside}; {held} of {told} intervals held", markup=False)
+
+
+def _shown(made: Verification) -> list[Comparison]:
+    """Layers and parts that matter."""
+    whole = next((row.measured_s for row in made.rows if row.kind == "iteration"), 0.0)
+    small = ("layer", "part")
+    return [
+        row for row in made.rows
+        if row.kind not in small or max(row.predicted_s, row.measured_s) >= LEAST_SHARE * whole
+    ]  # fmt: skip
+
+
+def _table(rows: list[Comparison]) -> Table:
+    from rich.table import Table
+
+    from paceline.report.words import brief
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "kind", "predicted", "interval", "measured", "error", "held"):
+        table.add_column(column, justify="left" if column in ("", "kind", "held") else "right", no_wrap=True)
+    for row in rows:
+        interval = f"{brief(row.low_s)} to {brief(row.high_s)}" if math.isfinite(row.low_s) else "--"
+        table.add_row(
+            row.name, row.kind, brief(row.predicted_s), interval, brief(row.measured_s), _signed(row.error),
+            {True: "yes", False: "no", None: "--"}[row.within],
+        )  # fmt: skip
+    return table
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f} %" if math.isfinite(share) else "--"

@@ -1,0 +1,110 @@
+"""What of a plan can be done on this machine, and what would have to be given up to do it here anyway."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.cluster import find_device
+from paceline.cluster.checks import plain
+from paceline.errors import InputError
+from paceline.plan.plan import Plan
+from paceline.strategy.strategy import PRESETS, Strategy
+
+ALIKE = 0.12
+"""By how much the memory of two devices of one name may differ."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What this machine computes with."""
+
+    gpus: tuple[str, ...]
+    gpu_memory_bytes: tuple[int, ...]
+    processor: str
+
+
+def this_machine() -> Hardware:
+    import torch
+
+    from paceline.step.placement import processor_name
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    properties = [torch.cuda.get_device_properties(i) for i in range(count)]
+    return Hardware(tuple(p.name for p in properties), tuple(p.total_memory for p in properties), processor_name())
+
+
+def planned_settings(
+    plan: Plan, here: Hardware, *, device: str | None, workers: int | None
+) -> tuple[dict[str, Any], Strategy | None, int]:
+    """The workload's settings, the strategy and how many workers. A device or number that was given goes first."""
+    pick = plan.pick.candidate
+    _check(plan, here, device, workers)
+    count = workers if workers is not None else pick.workers
+    on_gpu = bool(_same_gpus(pick.device, here)) if device is None else device != "cpu"
+    settings: dict[str, Any] = {f.name: getattr(plan.workload, f.name) for f in dataclasses.fields(plan.workload)}
+    settings |= {
+        "batch": pick.batch,
+        "epochs": max(1, math.ceil(plan.pick.epochs)),
+        "device": device or ("cuda" if on_gpu else "cpu"),
+        "precision": pick.precision if on_gpu or pick.precision != "tf32" else "float32",
+    }
+    return settings, _fitted(pick.strategy, count) if count > 1 else None, count
+
+
+def _fitted(strategy: Strategy, workers: int) -> Strategy:
+    """The same for another number of workers: groups that divide it, and no more spares than there are."""
+    groups = strategy.groups
+    if groups is not None:
+        groups = next(number for number in range(min(groups, workers), 0, -1) if workers % number == 0)
+    softness = None if strategy.softness is None else min(strategy.softness, workers)
+    return dataclasses.replace(strategy, groups=groups, spares=min(strategy.spares, workers - 1), softness=softness)
+
+
+def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) -> None:
+    """Refuses what is not here, with the options that would do it here all the same."""
+    pick, missing, anyway = plan.pick.candidate, [], []
+    matching = _same_gpus(pick.device, here)
+    has = f"{len(here.gpus)} {here.gpus[0]}" if here.gpus else "no GPU"
+    is_here = matching > 0 or _same_processor(pick.device, here)
+    if device is None and not is_here:
+        missing.append(f"this machine has {has} and {here.processor}")
+        anyway.append(f"--device {'cuda' if here.gpus else 'cpu'}")
+    if workers is None and pick.machines > 1:
+        missing.append("train runs on one machine")
+        anyway.append(f"--workers {max(2, len(here.gpus))}")
+    elif workers is None and device is None and is_here and 0 < matching < pick.workers:
+        missing.append(f"this machine has {matching} of them")
+        anyway.append(f"--workers {matching}")
+    if missing:
+        number = f"{pick.workers} workers" if pick.workers > 1 else "one worker"
+        where = f"{plan.pick.machines} × {pick.machine}" if plan.pick.machines > 1 else pick.machine
+        raise InputError(
+            f"the plan is for {number} on {pick.device} ({where}), and {', and '.join(missing)}: "
+            f"run it there, or here anyway with {' '.join(anyway)}"
+        )
+
+
+def _same_gpus(name: str, here: Hardware) -> int:
+    """How many GPUs of this name there are, by its first word and about the memory that the catalogue has for it."""
+    try:
+        memory = find_device(name).memory_bytes
+    except InputError:
+        memory = None
+    word = plain(name.split()[0])
+    sizes = zip(here.gpus, here.gpu_memory_bytes, strict=True)
+    return sum(word in plain(gpu) and (not memory or abs(size / memory - 1) <= ALIKE) for gpu, size in sizes)
+
+
+def _same_processor(name: str, here: Hardware) -> bool:
+    words = plain(here.processor)
+    return all(plain(word) in words for word in name.split())
+
+
+def strategy_settings(strategy: Strategy) -> list[str]:
+    """What tells it from the published one of its name, as `--strategy-set` takes it."""
+    usual = PRESETS[strategy.name]
+    changed = [f.name for f in dataclasses.fields(strategy) if getattr(strategy, f.name) != getattr(usual, f.name)]
+    return [f"{name}={getattr(strategy, name)}" for name in changed]

@@ -1,0 +1,74 @@
+"""A run of several processes beside its prediction: a worker's step is predicted, many of them are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from paceline.cluster import Device, DeviceCount, Machine, find_link
+from paceline.cost.calibrations import kept_here
+from paceline.cost.prediction import Prediction
+from paceline.cost.verification import Comparison, compared
+from paceline.measure.measurement import Measurement
+from paceline.simulate.on_cluster import ClusterOutcome, simulate_on
+from paceline.strategy.strategy import PRESETS
+from paceline.train.run import Run
+
+USUAL_BUS = "PCIe 4.0 x16"
+
+
+def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
+    """A worker's step and its parts, then the epoch; with the layer clock's, forward and backward in the mean."""
+    found = run.distribution
+    assert found is not None
+    p, expected = prediction, simulated(run, prediction)
+    low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
+    parts_s = _parts(run, p, expected)
+    step_s = sum(parts_s.values())
+    if found.steps and found.seconds > 0:
+        measured_s = found.seconds * found.workers / found.steps
+        yield compared("a worker's step", "iteration", step_s, measured_s, low * step_s, high * step_s)
+    batches = sum(worker.batches for worker in found.by_worker)
+    for name, seconds in parts_s.items() if batches else ():
+        kinds = name.split(" and ")
+        measured_s = sum(getattr(worker, f"{kind}_s") for worker in found.by_worker for kind in kinds) / batches
+        interval = (low * seconds, high * seconds) if name == "computing" else ()
+        yield compared(name, "distribution", seconds, measured_s, *interval)
+    for part in ("forward", "backward") if workers else ():
+        measured_s = sum(worker.parts_s.get(part, 0.0) for worker in workers) / len(workers)
+        yield compared(part, "part", p.parts_s.get(part, 0.0), measured_s)
+    if run.epochs and p.samples:
+        measured_s = sum(epoch.wall_s for epoch in run.epochs) / len(run.epochs)
+        epoch_s = expected.epoch_s * step_s / expected.step_s
+        yield compared("epoch", "epoch", epoch_s, measured_s, low * epoch_s, high * epoch_s)
+
+
+def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[str, float]:
+    """Of a worker's step: as this machine's calibration found it for such workers, else as it was simulated."""
+    found, cores = run.distribution, run.conditions.cores
+    assert found is not None
+    usual = PRESETS.get(found.strategy.name) == found.strategy
+    for calibration in kept_here() if usual else ():
+        if calibration.device_name == prediction.conditions.get("calibrated on") == run.conditions.device_name:
+            for cost in calibration.exchange:
+                if (cost.strategy, cost.workers) == (found.strategy.name, found.workers):
+                    step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cores)
+                    computing_s = min(step_s, prediction.iteration_s * max(1.0, found.workers / cores))
+                    return {"computing": computing_s, "communicating and waiting": step_s - computing_s}
+    shares = {"communicating": expected.communication_share, "waiting": expected.waiting_share}
+    shares = {"computing": 1.0 - sum(shares.values()), **shares}
+    return {name: share * expected.step_s for name, share in shares.items()}
+
+
+def simulated(run: Run, prediction: Prediction) -> ClusterOutcome:
+    """All workers on the machine that the record tells of; how many GPUs it had is not among that: one."""
+    found, conditions = run.distribution, run.conditions
+    assert found is not None
+    on_cpu = conditions.device == "cpu"
+    device = Device(prediction.device, "cpu" if on_cpu else "gpu", cores=conditions.cores if on_cpu else None)
+    machine = Machine(
+        "this machine", (DeviceCount(device),), vcpus=conditions.cores,
+        host_device=None if on_cpu else find_link(USUAL_BUS),
+    )  # fmt: skip
+    return simulate_on(
+        prediction, machine, found.workers, found.strategy, network=None, workers_per_machine=found.workers
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""Sizes that a calibration tries: within limits, the same for the same seed, and of networks' kind."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from paceline.cost.calibrating import LIMITS
+from paceline.cost.drawing import TRIALS, Limits, draw
+from paceline.cost.families import FAMILIES
+
+SMALL = Limits(1e6, 2.0**14)
+
+
+@pytest.mark.parametrize("kind", TRIALS)
+@pytest.mark.parametrize("limits", [LIMITS["cpu"], LIMITS["cuda"], SMALL], ids=["cpu", "cuda", "small"])
+def test_sizes_are_within_limits(kind, limits):
+    chance = random.Random(0)
+    for _ in range(30):
+        sizes = draw(kind, chance, limits)
+        flops, elements = FAMILIES[kind].work_of(sizes)
+        assert len(sizes) == len(FAMILIES[kind].fields)
+        assert flops <= limits.flops and elements <= limits.elements
+        if kind == "matmul":
+            assert sizes[4] in (0, 1, 2) and sizes[5] in (0, 1)
+        elif kind == "convolution":
+            assert min(sizes[:-1]) >= 1 and sizes[-1] in (0, 1)
+        else:
+            assert min(sizes) >= 1
+
+
+@pytest.mark.parametrize("kind", TRIALS)
+def test_the_same_seed_draws_the_same_sizes(kind):
+    first, second, other = (
+        [draw(kind, chance, LIMITS["cpu"]) for _ in range(20)]
+        for chance in (random.Random(5), random.Random(5), random.Random(6))
+    )
+    assert first == second != other
+
+
+def test_convolutions_are_of_all_sorts():
+    chance = random.Random(0)
+    drawn = [
+        dict(zip(FAMILIES["convolution"].fields, draw("convolution", chance, LIMITS["cpu"]), strict=True))
+        for _ in range(400)
+    ]
+    assert {1, 3, 5, 7} <= {each["r"] for each in drawn}
+    assert {0, 1} == {each["bias"] for each in drawn}
+    assert any(each["groups"] > 1 for each in drawn) and any(each["h"] > each["p"] for each in drawn)
+    assert all(each["c"] % each["groups"] == 0 == each["k"] % each["groups"] for each in drawn)
+
+
+def test_sizes_span_what_networks_have():
+    chance = random.Random(0)
+    elements = [draw("add", chance, LIMITS["cuda"])[0] for _ in range(300)]
+    assert min(elements) < 100 and max(elements) > 1e7
+
+
+def test_limits_that_nothing_fits_are_a_mistake_of_ours():
+    with pytest.raises(AssertionError, match="no sizes of attention"):
+        draw("attention", random.Random(0), Limits(1.0, 1.0))

@@ -1,0 +1,97 @@
+"""What a step adds to its operations is found again in measurements that were made up with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from paceline.cost.habits import ENOUGH, RARELY_SEEN, Seen, learn
+from paceline.cost.model import Costed
+from paceline.cost.operation import Operation
+from paceline.measure.tape import SCORE
+from tests.cost.invented import layer, measurement
+
+FORWARD_S, BACKWARD_S = 7e-6, 11e-6
+FACTORS = {"matmul": 1.5, "convolution": 0.8}
+
+
+def costed(row: str, direction: str, family: str, seconds: float) -> Costed:
+    sizes = (1, 8, 8, 8, 0, 1) if family == "matmul" else (1, 3, 8, 8, 4, 3, 3, 8, 8, 1, 1)
+    sizes = sizes if family in FACTORS else (100,)
+    return Costed(Operation(family, sizes, row, direction, family), seconds, 0.1)
+
+
+def network(number: int, *, batch: int = 10, parts: dict[str, float] | None = None) -> Seen:
+    """A product, a convolution and an activation that does next to nothing, with all that a step adds."""
+    alone = {"product": ("matmul", 1e-3 * number), "convolution": ("convolution", 2e-3 * number), "small": ("relu", 0)}
+    layers, operations = [], []
+    for row, (family, seconds) in alone.items():
+        factor = FACTORS.get(family, 1.0)
+        layers.append(layer(row, factor * seconds + FORWARD_S, 2 * factor * seconds + BACKWARD_S))
+        operations.append(costed(row, "forward", family, seconds or 1e-9))
+        operations.append(costed(row, "backward", family, 2 * seconds or 1e-9))
+    found = measurement(layers, name=f"network {number}", batch=batch, parts=parts, data="synthetic:100/10")
+    return Seen(found, operations)
+
+
+def test_factors_and_overheads_are_found_again():
+    habits = learn([network(number) for number in range(1, 9)], on_gpu=False)
+    assert habits.forward_s == pytest.approx(FORWARD_S, rel=0.02)
+    assert habits.backward_s == pytest.approx(BACKWARD_S, rel=0.02)
+    for family, factor in FACTORS.items():
+        # Eight networks are believed to nine tenths: 1.5 becomes 1.5 ** 0.85.
+        assert habits.factors[family] == pytest.approx(factor ** (7.3 / 8.6), rel=0.02)
+        assert 0.05 <= habits.spreads[family] < RARELY_SEEN
+    assert habits.networks[0] == "network 1 at 10" and len(habits.networks) == 8
+
+
+def test_few_networks_are_believed_less_and_trusted_less():
+    many, few = learn([network(n) for n in range(1, 9)], False), learn([network(1)], False)
+    assert 1.0 < few.factors["matmul"] < many.factors["matmul"] < FACTORS["matmul"]
+    assert ENOUGH > 1 and few.spreads["matmul"] >= RARELY_SEEN > many.spreads["matmul"]
+
+
+def test_one_network_counts_once_however_many_batches_it_has():
+    usual = [network(number) for number in range(1, 6)]
+    odd = replace(network(9), costed=[replace(c, seconds=c.seconds / 3) for c in network(9).costed])
+    once, often = learn([*usual, odd], False), learn([*usual, *(odd for _ in range(20))], False)
+    assert often.factors == pytest.approx(once.factors)
+
+
+def test_loading_is_a_part_for_each_batch_and_one_for_each_number():
+    seen = [
+        network(n, batch=batch, parts={"load": 30e-6 + batch * 100 * 2e-9, "other": 5e-6})
+        for n, batch in ((1, 8), (2, 64), (3, 500))
+    ]
+    habits = learn(seen, on_gpu=False)
+    assert habits.load_s == pytest.approx(30e-6, rel=0.01)
+    assert habits.load_element_s == pytest.approx(2e-9, rel=0.01)
+    assert habits.loop_s == 5e-6
+
+
+def test_a_loop_of_one_s_own_says_nothing_about_loading():
+    found = network(1, parts={"load": 1e-4})
+    conditions = {key: value for key, value in found.measurement.conditions.items() if key != "data"}
+    habits = learn([replace(found, measurement=replace(found.measurement, conditions=conditions))], on_gpu=False)
+    assert (habits.load_s, habits.load_element_s) == (0.0, 0.0)
+
+
+def test_on_a_gpu_gaps_are_shared_by_operations_and_launches_come_from_idle_networks():
+    idle, busy = network(1, parts={"idle": 60e-3}), network(5, parts={"idle": 60e-6})
+    habits = learn([idle, busy], on_gpu=True)
+    assert (habits.forward_s, habits.backward_s) == (0.0, 0.0)
+    assert habits.launch_s == pytest.approx(idle.measurement.iteration_s.median_s / len(idle.costed))
+    assert habits.gap_s == pytest.approx((60e-3 + 60e-6) / 2 / len(idle.costed))
+    assert learn([busy], on_gpu=True).launch_s == 0.0
+
+
+def test_counting_loss_and_accuracy_is_no_layer_s():
+    found = network(1)
+    with_score = replace(found.measurement, layers=(*found.measurement.layers, layer(SCORE, 3e-6, 0.0)))
+    assert learn([replace(found, measurement=with_score)], on_gpu=False).score_s == 3e-6
+
+
+def test_nothing_measured_is_nothing_learnt():
+    habits = learn([], on_gpu=False)
+    assert habits.factors == {} and habits.forward_s == habits.load_s == habits.loop_s == 0.0

@@ -1,0 +1,59 @@
+"""The memory of a training step, from shapes: monotone, and about what a process really takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from paceline.cost.memory import KEPT, memory_bytes
+from paceline.cost.reading_workload import DataShape, data_shape_of, read_workload
+from paceline.workload import OPTIMIZERS, Workload, resolve
+
+DIGITS = DataShape("image", (1, 8, 8), 10, 1437)
+
+
+def needed(settings: dict[str, object], *, on_gpu: bool = True) -> int:
+    workload = resolve("lenet5", settings)
+    return memory_bytes(read_workload(workload, DIGITS), workload, on_gpu)
+
+
+def test_a_larger_batch_needs_more():
+    found = [needed({"batch": batch}) for batch in (1, 8, 64, 512)]
+    assert found == sorted(found) and len(set(found)) == 4
+
+
+def test_an_optimizer_needs_what_it_keeps():
+    assert set(KEPT) == set(OPTIMIZERS)
+    workload = resolve("lenet5")
+    parameters = read_workload(workload, DIGITS).parameter_bytes
+    more = needed({"optimizer": "adam"}) - needed({"optimizer": "sgd"})
+    assert more == pytest.approx(1.15 * 2 * parameters, rel=0.01)
+
+
+def test_half_precision_keeps_less():
+    assert needed({"batch": 4096, "precision": "bfloat16"}) < 0.95 * needed({"batch": 4096})
+
+
+MEASURED = """
+import resource
+from paceline.step.build import assemble, load_data
+from paceline.step.choose import make_step
+from paceline.step.placement import choose_device
+from paceline.step.tally import Tally
+from paceline.workload import Workload
+
+workload = Workload("lenet5", "synthetic:1x28x28/10:2048", batch=1024, device="cpu", threads=1)
+step, _ = make_step(assemble(workload, load_data(workload, None), choose_device("cpu")[0]), "flat")
+step.begin(0)
+step.advance(2, Tally(5))
+print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_it_is_about_what_a_process_takes():
+    workload = Workload("lenet5", "synthetic:1x28x28/10:2048", batch=1024)
+    predicted = memory_bytes(read_workload(workload, data_shape_of(workload)), workload, on_gpu=False)
+    run = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+    assert 0.5 < predicted / int(run.stdout) < 2.0

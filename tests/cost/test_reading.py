@@ -1,0 +1,265 @@
+"""A network is read without being run: its operations, whose they are, its memory; and what cannot be read."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+from paceline.cost.operation import Operation
+from paceline.cost.reading_workload import DataShape, read_workload
+from paceline.measure.module_marks import ModuleMarks
+from paceline.measure.shapes import ShapeWatch
+from paceline.measure.tape import Tape
+from paceline.networks import build
+from paceline.workload import BUILT_IN, Workload, resolve
+from tests.cost.invented import read
+
+SHAPES = {
+    "digits": DataShape("image", (1, 8, 8), 10, 1437),
+    "cifar10": DataShape("image", (3, 32, 32), 10, 50_000),
+    "text": DataShape("text", (64,), 96, 6_000, (64,)),
+    "synthetic:3x224x224/1000": DataShape("image", (3, 224, 224), 1000, 1024),
+}
+PRODUCTS = ("matmul", "convolution", "convolution_backward", "convolution_backward_weight")
+
+
+def products(operations: tuple[Operation, ...]) -> float:
+    return sum(o.flops for o in operations if o.family in PRODUCTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [*((name, "float32") for name in BUILT_IN), *((name, "bfloat16") for name in ("mlp", "lenet5", "resnet20")),
+     ("textlstm", "bfloat16"), ("transformer", "bfloat16")],
+)  # fmt: skip
+def test_every_built_in_network_is_read_with_nothing_unknown(name, precision):
+    workload = resolve(name, {"batch": 4, "precision": precision})
+    shape = read_workload(workload, SHAPES[workload.data])
+    assert not shape.unknown
+    assert {o.direction for o in shape.operations} == {"forward", "backward"}
+    assert 1.9 < shape.flops / sum(o.flops for o in shape.operations if o.direction == "forward") < 4.1
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "transformer"])
+def test_arithmetic_is_what_pytorch_counts_when_it_runs(name):
+    data = SHAPES[resolve(name).data]
+    shape = read_workload(resolve(name, {"batch": 3}), data)
+    network = build(name, shape=data.shape, classes=data.classes, kind=data.kind).train()
+    x = torch.randint(data.classes, (3, *data.shape)) if data.kind == "text" else torch.randn(3, *data.shape)
+    with FlopCounterMode(display=False) as counter:
+        loss = network(x).sum()
+        torch.autograd.grad(loss, list(network.parameters()))
+    counted = counter.get_flop_counts()["Global"]
+    ours = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
+    ours += (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
+    assert products(shape.operations) == sum(counted.get(each, 0) for each in ours) > 0
+
+
+def test_tensors_of_real_values_give_the_same_memory_for_the_backward_pass():
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1),
+        nn.Linear(8 * 7 * 7, 10),
+    )  # fmt: skip
+    x = torch.randn(4, 3, 16, 16)
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        network(x).sum()
+    own = {p.untyped_storage().data_ptr() for p in network.parameters()}
+    really = sum(storage.nbytes() for place, storage in storages.items() if place not in own)
+    assert read(network, x).activation_bytes == pytest.approx(really, rel=0.02)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x):
+        return self.head(self.embedding(x))
+
+
+def test_a_tied_weight_counts_once_and_is_its_first_owner_s():
+    shape = read(Tied, torch.empty(2, 5, dtype=torch.int64))
+    assert (shape.parameter_tensors, shape.parameter_bytes) == (1, 4 * 20 * 8)
+    assert (shape.rows["embedding"].parameters, shape.rows["head"].parameters) == (160, 0)
+    assert any(o.name == "add" and o.sizes == (160,) for o in shape.operations)  # its two gradients become one
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.frozen = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        return self.frozen(self.layer(self.layer(x)))
+
+
+def test_a_layer_called_twice_and_one_that_is_not_trained():
+    shape = read(Twice, torch.empty(2, 6))
+    assert shape.rows["layer"].calls == 2 and shape.rows["frozen"].parameters == 0
+    assert shape.parameter_bytes == 4 * (36 + 6)
+    forward = [o.row for o in shape.operations if o.family == "matmul" and o.direction == "forward"]
+    backward = [o.row for o in shape.operations if o.family == "matmul" and o.direction == "backward"]
+    assert forward == ["layer", "layer", "frozen"]
+    assert sorted(backward) == ["frozen", "layer", "layer", "layer"]  # two weights' gradients, one input's
+
+
+def test_dropout_counts_once_forward_and_once_backward():
+    shape = read(nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 2)), torch.empty(3, 6))
+    own = [(o.direction, o.family) for o in shape.operations if o.row == "1"]
+    assert own == [("forward", "dropout"), ("backward", "mul")]
+
+
+def test_no_dropout_takes_no_time():
+    shape = read(nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.0)), torch.empty(3, 6))
+    assert not [o for o in shape.operations if o.row == "1"]
+
+
+class Branches(nn.Module):
+    """In-place activations, a sum and a part of its own: where hooks on modules would go wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm, self.activation = nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+        self.scale = nn.Parameter(torch.ones(1))
+        self.output = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = self.activation(self.norm(self.first(x)))
+        x = (self.second(x) + x) * self.scale
+        return self.output(x.mean((2, 3)))
+
+
+def test_operations_belong_to_the_rows_that_a_measurement_has():
+    network, x, tape = Branches(), torch.randn(2, 3, 8, 8), Tape()
+    marks, shapes = ModuleMarks(network, lambda: tape), ShapeWatch(network)
+    with shapes.watching(), marks.installed():
+        network(x).sum().backward()
+    shape = read(Branches, x)
+    for direction in ("forward", "backward"):
+        measured = {row for _, (part, row), _, _ in tape.marks if part == direction}
+        mine = {o.row for o in shape.operations if o.direction == direction}
+        assert mine <= measured and {"Branches", "first", "norm", "activation", "second", "output"} <= mine
+    assert {name: layer.parameters for name, layer in shapes.layers.items()} == {
+        name: row.parameters for name, row in shape.rows.items()
+    }
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+
+    def forward(self, x):
+        return checkpoint(self.second, self.first(x), use_reentrant=False)
+
+
+def test_what_a_checkpoint_runs_again_has_a_row_of_its_own():
+    shape = read(Checkpointed, torch.empty(3, 6))
+    again = [(o.row, o.family, o.direction) for o in shape.operations if o.row.endswith("(recomputed)")]
+    assert again == [
+        ("second.0 (recomputed)", "matmul", "backward"),
+        ("second.1 (recomputed)", "tanh", "backward"),
+    ]
+
+
+def test_vgg16_at_batch_256_is_read_without_its_memory():
+    workload = resolve("vgg16", {"batch": 256})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shape = read_workload(workload, SHAPES[workload.data])
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert shape.activation_bytes > 15e9 and shape.parameter_bytes > 5e8
+    assert grown < 2e8
+
+
+class NeedsValues(nn.Module):
+    """Asks for values while it is built, and keeps a tensor that is no buffer, as many networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
+        self.mask = torch.ones(4)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x) * self.mask
+
+
+def test_a_network_that_wants_to_see_values_while_it_is_built():
+    shape = read(NeedsValues, torch.empty(3, 4))
+    assert next(o.family for o in shape.operations if o.row == "layer") == "matmul"
+
+
+def test_a_network_that_is_in_use_elsewhere_stays_as_it_is():
+    network = Tied().eval()
+    before = network.head.weight.detach().clone()
+    first, second = (read(network, torch.empty(2, 5, dtype=torch.int64)) for _ in range(2))
+    assert first == second and first.parameter_tensors == 1
+    assert torch.equal(network.head.weight, before) and network.head.weight is network.embedding.weight
+    assert not network.training and network(torch.zeros(1, 1, dtype=torch.int64)).abs().sum() > 0
+
+
+class Unheard(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.cumsum(self.layer(x), 0)
+
+
+def test_an_operation_of_no_family_is_named_and_taken_for_a_pass_over_its_elements():
+    shape = read(Unheard, torch.empty(3, 4))
+    assert shape.unknown == ("cumsum",)
+    (forward, *_) = [o for o in shape.operations if not o.known]
+    assert (forward.family, forward.sizes, forward.row) == ("add", (12,), "Unheard")
+
+
+@torch.library.custom_op("paceline_tests::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+doubled.register_fake(torch.empty_like)
+doubled.register_autograd(lambda context, gradient: 2 * gradient)
+
+
+class Custom(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return doubled(self.layer(x))
+
+
+def test_one_s_own_operation_is_named():
+    assert read(Custom, torch.empty(3, 4)).unknown == ("doubled",)
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "binary-cross-entropy", "squared", "hinge"])
+def test_every_loss_is_read(loss):
+    shape = read_workload(Workload("mlp", loss=loss, batch=4), SHAPES["digits"])
+    assert not shape.unknown
+    assert any(o.row == "(outside any module)" and o.direction == "backward" for o in shape.operations)
+
+
+def test_a_larger_batch_has_more_to_do_and_to_keep_but_the_same_operations():
+    small, large = (read_workload(resolve("lenet5", {"batch": b}), SHAPES["digits"]) for b in (8, 16))
+    assert [o.name for o in small.operations] == [o.name for o in large.operations]
+    assert products(large.operations) == 2 * products(small.operations)
+    assert large.activation_bytes > 1.9 * small.activation_bytes and large.parameter_bytes == small.parameter_bytes
