@@ -29,6 +29,8 @@ SMALL_S = 30e-6
 MOSTLY = 0.7
 """A layer tells about a family if this much of its time is that family's."""
 LEAST_SPREAD = 0.05
+MOST_FACTOR = 2.0
+"""Beyond this it is no habit: something else was timed, and the spread tells."""
 RARELY_SEEN = 0.3
 ENOUGH = 3
 """In fewer networks than this a family counts as rarely seen, and is trusted less."""
@@ -155,7 +157,8 @@ def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, f
     for family, networks in missed.items():
         found = [median(values) for values in networks.values()]
         # One network may be an exception, so few of them tell less.
-        factors[family] = exp(median(found) * (len(found) - 0.7) / (len(found) + 0.6))
+        told = median(found) * (len(found) - 0.7) / (len(found) + 0.6)
+        factors[family] = exp(max(-log(MOST_FACTOR), min(log(MOST_FACTOR), told)))
         left = [value - log(factors[family]) for values in networks.values() for value in values]
         least = LEAST_SPREAD if len(found) >= ENOUGH else RARELY_SEEN
         spreads[family] = max(least, sqrt(fmean(min(value * value, 1.0) for value in left)))

@@ -88,10 +88,10 @@ class Learning:
             self._results[way] = self._train(replace(self.workload, batch=way[2]), strategy, way[1], self.target)
 
     def _gentler(self, way: Way) -> list[Learned]:
-        """The same with fewer workers or a smaller batch; less than the workload's batch says nothing of more."""
+        """Fewer workers, a smaller batch, or one process; less than the workload's batch says nothing of more."""
         return [
             found for (name, workers, batch), found in self._results.items()
-            if name == way[0] and workers <= way[1] and self.workload.batch <= batch <= way[2]
+            if (name == way[0] or workers == 1) and workers <= way[1] and self.workload.batch <= batch <= way[2]
         ]  # fmt: skip
 
     def _baseline(self) -> Learned:

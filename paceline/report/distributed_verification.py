@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from statistics import mean, median
 
 from paceline.cluster import Device, DeviceCount, Machine, find_link
 from paceline.cost.calibrations import kept_here
@@ -18,28 +20,36 @@ USUAL_BUS = "PCIe 4.0 x16"
 
 def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
     """A worker's step and its parts, then the epoch; with the layer clock's, forward and backward in the mean."""
-    found = run.distribution
-    assert found is not None
     p, expected = prediction, simulated(run, prediction)
     low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
     parts_s = _parts(run, p, expected)
     step_s = sum(parts_s.values())
-    if found.steps and found.seconds > 0:
-        measured_s = found.seconds * found.workers / found.steps
+    epoch_s = expected.epoch_s * step_s / expected.step_s
+    measured_epoch_s = median(epoch.wall_s for epoch in run.epochs[1:] or run.epochs) if run.epochs else math.nan
+    if epoch_s and run.epochs:
+        measured_s = measured_epoch_s * step_s / epoch_s
         yield compared("a worker's step", "iteration", step_s, measured_s, low * step_s, high * step_s)
-    batches = sum(worker.batches for worker in found.by_worker)
-    for name, seconds in parts_s.items() if batches else ():
-        kinds = name.split(" and ")
-        measured_s = sum(getattr(worker, f"{kind}_s") for worker in found.by_worker for kind in kinds) / batches
+    found_s = _measured_parts(run, workers)
+    for name, seconds in parts_s.items() if found_s else ():
         interval = (low * seconds, high * seconds) if name == "computing" else ()
-        yield compared(name, "distribution", seconds, measured_s, *interval)
+        yield compared(name, "distribution", seconds, sum(found_s[one] for one in name.split(" and ")), *interval)
     for part in ("forward", "backward") if workers else ():
-        measured_s = sum(worker.parts_s.get(part, 0.0) for worker in workers) / len(workers)
-        yield compared(part, "part", p.parts_s.get(part, 0.0), measured_s)
-    if run.epochs and p.samples:
-        measured_s = sum(epoch.wall_s for epoch in run.epochs) / len(run.epochs)
-        epoch_s = expected.epoch_s * step_s / expected.step_s
-        yield compared("epoch", "epoch", epoch_s, measured_s, low * epoch_s, high * epoch_s)
+        yield compared(part, "part", p.parts_s.get(part, 0.0), mean(w.parts_s.get(part, 0.0) for w in workers))
+    if epoch_s and run.epochs:
+        yield compared("epoch", "epoch", epoch_s, measured_epoch_s, low * epoch_s, high * epoch_s)
+
+
+def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float]:
+    """Of a worker's step: by the layer clocks, else by the workers' own accounts, the first steps included."""
+    if workers:
+        communicating_s = mean(w.parts_s.get("communicate", 0.0) for w in workers)
+        waiting_s = mean(w.parts_s.get("idle", 0.0) for w in workers)
+        computing_s = mean(sum(w.parts_s.values()) for w in workers) - communicating_s - waiting_s
+        return {"computing": computing_s, "communicating": communicating_s, "waiting": waiting_s}
+    accounts = run.distribution.by_worker if run.distribution is not None else ()
+    batches = sum(worker.batches for worker in accounts)
+    names = ("computing", "communicating", "waiting") if batches else ()
+    return {name: sum(getattr(worker, f"{name}_s") for worker in accounts) / batches for name in names}
 
 
 def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[str, float]:

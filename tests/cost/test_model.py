@@ -94,6 +94,6 @@ def test_a_roofline_is_at_the_peak_of_the_precision_and_with_its_bytes():
     both = replace(single, sets=(*single.sets, half))
     product, sum_ = operation("matmul", 1, 2048, 2048, 2048, 0, 0), operation("add", 1 << 20)
     rates = [CostModel(both, precision).roofline_s([product]) for precision in ("float32", "bfloat16")]
-    assert rates[0] == pytest.approx(product.flops / slow.flops) and rates[1] < 0.05 * rates[0]
+    assert rates[0] == pytest.approx(product.flops / slow.flops) and rates[1] < 0.1 * rates[0]
     sums = [CostModel(both, precision).roofline_s([sum_]) for precision in ("float32", "bfloat16")]
     assert sums[0] == pytest.approx(2 * sums[1])

@@ -18,7 +18,7 @@ from paceline.report.sections.batch_model import FittedLine, fitted_lines
 from paceline.report.shown_run import shown_runs
 from paceline.report.words import duration, listed, percent
 
-QUICK = "This is the quick version: 3 epochs of 6,000 images instead of 20 of 50,000."
+QUICK = "This is the quick version: 3 epochs of 6,000 images instead of 20 of 50,000, and one thread a process."
 SOURCE = "Elgato, 2017"
 WHOLE = Samples(50_000, 10_000, 2)
 """What was gone through there, by two devices."""

@@ -1,0 +1,125 @@
+"""`paceline reproduce`: published studies by name, each made again by one command that may be interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.experiment.studies.study import NAMES
+
+# Stand-ins on a bus, a fraction of a second each.
+TINY = """
+import sys
+from dataclasses import replace
+from paceline.cli import entry
+from paceline.experiment.studies import study
+
+quick = study.Study.experiment
+
+def tiny(self, *, quick, cache=None, make=quick):
+    made = make(self, quick=quick, cache=cache)
+    return replace(made, grid=made.grid[:1], run={{**made.run, "refresh": {refresh}, "compute": {compute}}})
+
+study.Study.experiment = tiny
+entry()
+"""
+
+
+@pytest.fixture
+def tiny_study(monkeypatch):
+    """The study of transfers, without its networks and in no time."""
+    from dataclasses import replace
+
+    from paceline.experiment.studies.study import Study
+
+    whole = Study.experiment
+
+    def tiny(self, *, quick, cache=None):
+        made = whole(self, quick=quick, cache=cache)
+        return replace(made, grid=made.grid[:1], run={**made.run, "refresh": 0.001, "compute": 0.002})
+
+    monkeypatch.setattr(Study, "experiment", tiny)
+
+
+def test_studies_are_listed_with_a_line_each(paceline):
+    result = paceline("reproduce")
+    assert result.code == 0 and result.err == ""
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == list(NAMES)
+    listed = paceline("reproduce", "--json", "-").json
+    assert [study["name"] for study in listed] == list(NAMES) and all(study["title"] for study in listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["elgatto"], "no study 'elgatto': did you mean elgato?"),
+        (["downpour", "--out", "a", "--resume", "b"], "--out and --resume exclude each other"),
+        (["--resume", "none"], "--resume none: there is no such directory"),
+        (["--quick"], "name a study"),
+        (["transfer", "--jobs", "0"], "jobs=0 should be at least 1"),
+    ],
+)
+def test_what_cannot_be_done_as_asked(paceline, tmp_path, arguments, words):
+    assert words in paceline("reproduce", *arguments).refused()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, tmp_path):
+    result = paceline("reproduce", "transfer", "--quick", "--out", "study", "--json", "found.json")
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
+    assert lines[0] == "8 runs, in study" and lines[-1].startswith("report: study/report.html (")
+    assert any(line.startswith("Fetching ahead saves") for line in lines)
+    page = (tmp_path / "study" / "report.html").read_text()
+    assert "About this study" in page and "This is the quick version" in page and "PCIe 4.0 x16, published" in page
+
+    again = paceline("reproduce", "--resume", "study", "--json", "-")
+    assert again.code == 0 and "8 runs, 8 of them there already, in study" in again.err
+    assert again.json["study"] == "transfer" and len(again.json["rows"]) == 8
+    assert [row["published"] for row in again.json["published"]][:2] == [0.253968, 0.7619]
+    # The page can be made again from the directory alone, by the usual command.
+    assert paceline("report", "study", "--out", "again.html").code == 0
+    assert "Fetching ahead saves" in (tmp_path / "again.html").read_text()
+
+    assert paceline("reproduce", "elgato", "--resume", "study").refused() == "--resume study holds transfer, not elgato"
+    assert "holds this experiment already" in paceline("reproduce", "transfer", "--quick", "--out", "study").refused()
+
+
+def test_only_studies_are_gone_on_with(paceline, tmp_path):
+    (tmp_path / "mine.toml").write_text('[workload]\nnetwork = "dnn"\ndata = "digits:100"\nepochs = 1\n')
+    assert paceline("compare", "mine.toml", "--out", "mine").code == 0
+    line = paceline("reproduce", "--resume", "mine").refused()
+    assert line == "--resume mine holds mine, which is none of the studies: use paceline compare"
+
+
+def test_a_study_that_is_interrupted_says_how_to_go_on(tmp_path):
+    program = [sys.executable, "-c", TINY.format(refresh=0.02, compute=0.04), "reproduce", "transfer", "--quick"]
+    process = subprocess.Popen(
+        [*program, "--out", "study"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    until_s = time.monotonic() + 120
+    while not list(tmp_path.glob("study/runs/*")):
+        assert time.monotonic() < until_s and process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.strip().endswith("of 8 runs; go on with: paceline reproduce --resume study")
+    finished = {path.name for path in Path(tmp_path / "study" / "runs").iterdir()}
+    times = {name: (tmp_path / "study" / "runs" / name / "outcome.json").stat().st_mtime_ns for name in finished}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", "reproduce", "--resume", "study"], cwd=tmp_path, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "study" / "report.html").exists()
+    for name, changed in times.items():
+        assert (tmp_path / "study" / "runs" / name / "outcome.json").stat().st_mtime_ns == changed, "made once"

@@ -1,0 +1,207 @@
+"""Published studies: each can be made here, says what it is, and has its own figures beside ours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.errors import InputError
+from paceline.experiment import Collection, Experiment, execute
+from paceline.experiment.studies import Beside, find_study, known_studies
+from paceline.experiment.studies.study import FOLDER, NAMES, Study
+from paceline.report import report
+from paceline.report.given_rows import Cost, Finding, GivenTable, Prediction, Published
+from paceline.report.page import page_of
+from paceline.report.reading import read
+
+SMALL = {"data": "digits:200", "epochs": 2, "threads": 1}
+
+
+def tiny(name: str) -> Experiment:
+    """A study with its settings, each as small as can be."""
+    made = find_study(name).experiment(quick=True)
+    changes: dict[str, dict[str, Any]] = {
+        "elgato": {"network": ["mlp"], "batch": [10, 20, 50], "workers": [2]},
+        "downpour": {"workers": [3, 7, 11]},
+        "scaling": {},
+        "layers": {},
+        "threads": {"threads": [1, 2, 4, 8]},
+        "transfer": {},
+        "dropout": {"network": ["mlp", "dnn"]},
+        "text": {"options.hidden": [8, 12, 16]},
+    }
+    grid = [{**block, **{k: v for k, v in changes[name].items() if k in block}} for block in made.grid]
+    workload = {**made.workload, **SMALL}
+    run = dict(made.run)
+    if name == "elgato":
+        grid = [{**block, "network": ["mlp"]} for block in grid[:2]]
+    if name == "downpour":
+        grid = [block for block in grid if block["driver"] == ["virtual"]]
+    if name == "scaling":
+        grid = [block for block in grid if "8x8" not in block.get("groups", []) and 64 not in block.get("workers", [])]
+        workload["batch"] = 5
+    if name == "layers":
+        grid = [{"network": ["lenet5"], "batch": [5], "measure": [False, True]}]
+    if name == "threads":
+        workload |= {"options.hidden": [16], "data": "digits:200"}
+    if name == "transfer":
+        grid, run = grid[:1], {**run, "refresh": 0.004, "compute": 0.008}
+    if name == "text":
+        workload |= {"data": "text?first=60", "batch": 20, "epochs": 1}
+    return replace(made, grid=tuple(grid), workload=workload, run=run, repetitions=1, notes=made.notes)
+
+
+def executed(name: str, directory: Path) -> tuple[Collection, Beside]:
+    found = execute(tiny(name), out=directory)
+    assert {row["status"] for row in found.rows} == {"finished"}, [row["error"] for row in found.rows]
+    beside = find_study(name).beside(found, directory)
+    beside.write(directory / FOLDER)
+    return found, beside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_study_can_be_planned_whole_and_quick(name, tmp_path):
+    study = find_study(name)
+    assert study.title and "\n" not in study.title and len(study.title) < 100
+    whole, quick = study.experiment(quick=False), study.experiment(quick=True, cache=tmp_path)
+    assert whole.name == quick.name == name and quick.is_quick and not whole.is_quick
+    assert 0 < len(quick.runs()) <= len(whole.runs())
+    assert len(quick.notes) > len(whole.notes) >= 2 and "quick version" in " ".join(quick.notes)
+    assert all(note.endswith(".") for note in quick.notes)
+
+
+def test_without_mnist_a_quick_study_makes_up_images_and_says_so(tmp_path, monkeypatch):
+    for name in ("elgato", "downpour", "scaling", "dropout"):
+        quick = find_study(name).experiment(quick=True, cache=tmp_path)
+        assert quick.workload["data"].startswith("synthetic:1x28x28/10:")
+        assert "synthetic images" in quick.notes[-1] and "paceline data fetch mnist" in quick.notes[-1]
+        assert find_study(name).experiment(quick=False, cache=tmp_path).workload["data"].startswith("mnist:")
+    monkeypatch.setattr("paceline.data.path", lambda name, cache=None: tmp_path)
+    quick = find_study("elgato").experiment(quick=True)
+    assert quick.workload["data"] == "mnist:6000" and "6,000 training images of MNIST" in quick.notes[-1]
+
+
+def test_a_study_that_does_not_exist_is_named_with_its_nearest():
+    with pytest.raises(InputError, match="no study 'elgatto': did you mean elgato"):
+        find_study("elgatto")
+    assert [study.name for study in known_studies()] == list(NAMES)
+
+
+def test_what_stands_beside_is_found_again_by_a_report(tmp_path):
+    made = Beside(
+        findings=[Finding("It is so.", "published-lines")],
+        published=[Published("a, 4 threads", 0.5, 0.25, "s", "x", along="threads", at=4.0, line="a", our_line="b")],
+        predictions=[Prediction("p", 1.0, measured=1.1)],
+        costs=[Cost("c", 2.0)],
+        tables=[GivenTable("Some table", ("what", "how many"), (("a", "1"), ("b", "2.5")))],
+    )
+    made.write(tmp_path)
+    found = read([tmp_path])
+    assert (found.findings, found.published, found.costs) == (made.findings, made.published, made.costs)
+    assert found.predictions[0].measured == 1.1 and found.tables == made.tables and not found.skipped
+    page = page_of(found)
+    assert page.answer.sentence == "It is so." and page.hero is not None and page.hero.id == "published-lines"
+    (bad,) = [tmp_path / "bad.table.csv"]
+    bad.write_text("a,b\n1\n")
+    assert "should have 2 cells" in read([tmp_path]).skipped[0].reason
+
+
+def published(beside: Beside, unit: str) -> dict[str, float]:
+    return {row.name: row.published for row in beside.published if row.unit == unit}
+
+
+def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
+    _, beside = executed("elgato", tmp_path / "e")
+    seconds = published(beside, "s a pass")
+    assert seconds["mlp, time at batch 100, observed"] == 62.0
+    assert seconds["mlp, time at batch 500, predicted"] == 16.56
+    assert seconds["mlp, time at batch 500, solved exactly"] == pytest.approx(16.53, abs=0.005)
+    assert seconds["mlp, time at batch 1000, solved exactly"] == pytest.approx(10.84, abs=0.005)
+    assert published(beside, "ms") == pytest.approx({
+        "mlp, t_g, of a batch, as printed": 114.0, "mlp, t_g, of a batch, solved exactly": 113.68,
+        "lstm, t_g, of a batch, as printed": 610.0,
+    }, abs=0.01)  # fmt: skip
+    shares = published(beside, "% of the time")
+    assert shares["mlp, communication at batch 100, as printed"] == pytest.approx(92.7)
+    assert shares["mlp, communication at batch 100, solved exactly"] == pytest.approx(91.7, abs=0.05)
+    assert shares["lstm, communication at batch 2000, as printed"] == pytest.approx(13.9)
+    ours = [row.ours for row in beside.published if row.name.startswith("mlp")]
+    assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
+    figures = {figure.id: figure for figure in page_of(read([tmp_path / "e"])).figures}
+    assert {"batch-model-times", "batch-model-shares", "learnt-by-batch", "taken-by-batch", "towers"} <= figures.keys()
+    names = set(figures["towers"].views[0].table.values("line"))
+    assert any("tower 0" in name for name in names) and any("tower 1" in name for name in names)
+
+
+def test_downpour_has_epochs_by_nodes_accuracy_and_costs(tmp_path):
+    found, beside = executed("downpour", tmp_path / "d")
+    seconds = {row.name: (row.published, row.ours) for row in beside.published}
+    for nodes, theirs in ((4, (3.52, 3.59)), (8, (3.53, 3.61)), (12, (3.55, 3.64))):
+        for name, value in zip(("Downpour", "delay compensation"), theirs, strict=True):
+            expected, ours = seconds[f"{name}, {nodes} nodes, simulated"]
+            assert expected == value and ours == pytest.approx(value, rel=0.05)
+    assert [round(cost.amount, 2) for cost in beside.costs[:2]] == [1272.17, 12244.24] and len(beside.costs) == 6
+    assert "instead of" in beside.findings[1].sentence and len(found.rows) == 9
+    sections = {section.id for section in page_of(read([tmp_path / "d"])).sections}
+    assert {"about", "published", "scaling", "costs", "tables"} <= sections
+
+
+def test_scaling_shows_what_doubling_saves(tmp_path):
+    _, beside = executed("scaling", tmp_path / "s")
+    assert [row.published for row in beside.published] == [35.0, 28.0, 10.0]
+    assert all(0 < row.ours < 50 for row in beside.published)
+    figures = {figure.id: figure for figure in page_of(read([tmp_path / "s"])).figures}
+    lines = set(figures["doubling"].views[0].table.values("runs"))
+    assert {"sync", "downpour", "mixed", "Caffe, published"} <= lines
+    assert "time-to-loss" in figures
+
+
+def test_layers_compares_training_with_and_without_measuring(tmp_path):
+    _, beside = executed("layers", tmp_path / "l")
+    longer = {row.name.partition(":")[0]: row.published for row in beside.published if "longer" in row.unit}
+    assert longer == {"alexnet": 245.0, "vgg11": 235.0}
+    assert [row.published for row in beside.published if "missed" in row.unit] == [44.0, 54.0, 38.0, 44.0, 45.0, 49.0]
+    figures = {figure.id: figure for figure in page_of(read([tmp_path / "l"])).figures}
+    assert {"with-and-without", "layers", "layers-by-iteration"} <= figures.keys()
+    assert not list((tmp_path / "l").rglob("checkpoint.pt"))
+
+
+def test_threads_and_what_was_published_for_them(tmp_path):
+    _, beside = executed("threads", tmp_path / "t")
+    assert len(beside.published) == 11 and all(row.ours > 0 for row in beside.published)
+    caffe = [row.published for row in beside.published if row.line == "Caffe"]
+    assert caffe == [1.324, 0.790, 0.578, 15.444]
+    figures = {figure.id: figure for figure in page_of(read([tmp_path / "t"])).figures}
+    assert {"published-lines", "by-threads"} <= figures.keys()
+
+
+def test_transfer_arithmetic_is_what_devices_that_are_fed_take(tmp_path):
+    _, beside = executed("transfer", tmp_path / "b")
+    arithmetic = {row.name: (row.published, row.ours) for row in beside.published if "arithmetic" in row.name}
+    assert len(arithmetic) == 5
+    for theirs, ours in arithmetic.values():
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    assert len(beside.predictions) == 8 and all(row.error > -0.9 for row in beside.predictions)
+    assert "feeding-bus" in {figure.id for figure in page_of(read([tmp_path / "b"])).figures}
+
+
+def test_dropout_and_text_say_what_came_of_them(tmp_path):
+    _, beside = executed("dropout", tmp_path / "d")
+    assert [finding.figure for finding in beside.findings] == ["taken-by-dropout", "learnt-by-dropout"]
+    _, beside = executed("text", tmp_path / "t")
+    (perplexity, writing) = beside.tables
+    assert "perplexity" in beside.findings[0].sentence and len(perplexity.rows) == 3
+    assert all(text.startswith("The") and len(text) > 50 for _, text in writing.rows)
+    written = report([tmp_path / "t"], tmp_path / "t" / "report.html")
+    assert written.counts["runs"] == 3 and not written.skipped
+
+
+def test_a_study_is_a_file_that_compare_takes_too():
+    for name in NAMES:
+        assert isinstance(find_study(name), Study)
+        text = find_study(name).text
+        assert text.startswith("# A ") or text.startswith("# The "), name
