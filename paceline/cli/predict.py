@@ -170,7 +170,7 @@ def _of_local_workers(made: Prediction, workers: int, strategy: str, device: str
 
 
 def _time(seconds: float) -> str:
-    if not seconds:
+    if seconds < 5e-8:
         return ""
     if seconds < 1e-3:
         return f"{1e6 * seconds:.1f} µs"

@@ -16,7 +16,6 @@ from paceline.experiment.studies.study import FOLDER, NAMES
 from paceline.experiment.watching import Watcher
 from paceline.report import report
 from paceline.report.writing import Written
-from paceline.train.directory import next_directory
 
 COMMAND = "paceline reproduce"
 
@@ -70,11 +69,11 @@ def reproduce(
         raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
     before = None if resume is None else Path(resume)
     study, experiment = to_make(name, quick=quick, resume=before, cache=cache)
-    place = before or (Path(out) if out is not None else next_directory(study.name))
     found = execute(
-        experiment, out=None if before else place, resume=before, jobs=jobs, retry=retry, cache=cache,
-        progress=progress, watcher=watcher, text="" if before else study.text, command=COMMAND,
+        experiment, out=out, resume=before, jobs=jobs, retry=retry, cache=cache, progress=progress, watcher=watcher,
+        text="" if before else study.text, command=COMMAND,
     )  # fmt: skip
+    place = next(iter(found.directories.values())).parent.parent  # of all of them
     beside = study.beside(found, place)
     beside.write(place / FOLDER)
     written = report([place], place / "report.html")

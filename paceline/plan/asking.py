@@ -61,7 +61,8 @@ class Epochs(Protocol):
     def why_not(self, candidate: Candidate) -> str:
         """Why it will not do at all; nothing if it may."""
 
-    def find(self, candidate: Candidate) -> None: ...
+    def find(self, candidate: Candidate) -> None:
+        """Finds out more; several times, if need be, until it is known."""
 
 
 @dataclass(frozen=True)

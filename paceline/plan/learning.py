@@ -82,7 +82,11 @@ class Learning:
         return f"not trained: {MOST_TRAININGS} others were" if len(self._results) >= MOST_TRAININGS else ""
 
     def find(self, candidate: Candidate) -> None:
+        """Learns of a candidate, or first of one process with its batch: what that cannot, nobody can."""
         way = _way(candidate)
+        alone = ("sync", 1, candidate.batch)
+        if alone not in self._results and candidate.batch >= self.workload.batch:
+            way = alone
         if way not in self._results:
             strategy = PRESETS["sync"] if way[1] == 1 else candidate.strategy
             self._results[way] = self._train(replace(self.workload, batch=way[2]), strategy, way[1], self.target)

@@ -142,7 +142,7 @@ def _difference(pick: Alternative, other: Alternative) -> str:
 def _more(value: float, than: float, verb: str, more: str, less: str, times: str) -> str:
     if not than or abs(value / than - 1) < UNLIKE:
         return ""
-    if value > 2 * than:
+    if value > 1.95 * than:
         return f"{verb} {value / than:,.2g} times {times}"
     return f"{verb} {percent(abs(value / than - 1))} {more if value > than else less}"
 

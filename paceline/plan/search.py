@@ -1,8 +1,9 @@
 """Looks for the candidate with the least value, simulating few: the best by its bound goes first.
 
-Each candidate has a bound that its simulation will not fall below: computing without any exchange, and the closed form
-times the least that simulations of such candidates were found to be of theirs. The one with the lowest bound is made
-surer (predicted, simulated, trained) until the lowest is sure; then no other can be better.
+Each candidate has a bound that its simulation should not fall below: computing without any exchange, and the closed
+form times the least that simulations of such candidates were found to be of theirs. The one with the lowest bound is
+made surer (predicted, simulated, trained) until the lowest is sure. Bounds are learnt, not proven: tests compare with
+simulating everything.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class Search:
             if not self.epochs.known(candidate) and not self.sure[number]:
                 self.epochs.find(candidate)
                 self._count_epochs()
-            self.sure[number] = self.alive[number]
+            self.sure[number] = self.alive[number] and self.epochs.known(candidate)
         return bool(self.alive[number])
 
     def settle(self, number: int) -> bool:

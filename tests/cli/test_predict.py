@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_a_workload_on_a_gpu_that_is_not_here(paceline, arguments, words):
     assert result.code == 0, result.err
     for word in [*words, "an iteration: ", "nine times in ten", "samples/s", "memory: ", "plain roofline would say"]:
         assert word in result.out
-    assert result.err == "" and not any(word in result.out for word in ("nan", "inf", "0.0 µs", "never tried"))
+    assert result.err == "" and not re.search(r"\b(nan|inf|0\.0 µs|never tried)\b", result.out)
 
 
 def test_no_more_layers_than_fit_a_screen_and_their_shares_are_all(paceline):
@@ -103,7 +104,7 @@ def test_an_operation_that_was_never_tried(paceline):
 @pytest.fixture
 def measured() -> Path:
     """Of an H200, at batch 16, twice as slow as predicted."""
-    modelled = predict(resolve("lenet5", {"batch": 16}), "H200")
+    modelled = predict(resolve("lenet5", {"batch": 16, "optimizer": "sgd"}), "H200")
     rows = [layer(x.name, 2 * x.forward_s, 2 * x.backward_s, x.kind) for x in modelled.layers if x.total_s]
     parts = {name: 2 * took for name, took in modelled.parts_s.items() if name not in ("forward", "backward")}
     found = measurement(rows, name="lenet5", batch=16, step="graph", device="cuda", parts=parts)
@@ -125,10 +126,14 @@ def test_a_measurement_is_carried(paceline, measured):
 
 def test_workers_over_a_link(paceline):
     result = paceline(
-        "predict", "resnet18", "--device", "H200", "--workers", "4", "--strategy", "sync", "--link", "10GbE"
+        "predict", "resnet18", "--device", "H200", "--workers", "4", "--strategy", "sync", "--link", "10 Gb/s Ethernet"
     )
     line = result.out.splitlines()[-1]
-    assert line.startswith("4 workers, sync, over 10GbE: a step ") and "efficiency" in line and "bound by" in line
+    assert (
+        line.startswith("4 workers, sync, over 10 Gb/s Ethernet: a step ")
+        and "efficiency" in line
+        and "bound by" in line
+    )
 
 
 def test_local_workers_by_what_was_calibrated(paceline):
@@ -144,7 +149,6 @@ def test_local_workers_by_what_was_calibrated(paceline):
     [
         (["mlp", "--device", "H201"], "no device 'H201': did you mean H200 or GH200?"),
         (["mlp", "--device", "zzz"], "no device 'zzz': see paceline catalogue devices"),
-        (["mlp", "--device", "EPYC 7763"], "no CPU was calibrated that EPYC 7763 could be compared with"),
         (["mlp", "--device", "missing.json"], "missing.json"),
         (["mlp", "--device", "notes.json"], "notes.json"),
         (["mlp", "--device", "cut.json"], "cut.json"),
@@ -162,7 +166,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
             ["mlp", "--device", "H200", "--workers", "4", "--strategy", "sync"],
             "workers on several H200 need a --link between them: see paceline catalogue links",
         ),
-        (["mlp", "--device", "H200", "--workers", "4", "--strategy", "snyc", "--link", "10GbE"], "'snyc'"),
+        (["mlp", "--device", "H200", "--workers", "4", "--strategy", "snyc", "--link", "NVLink 4"], "'snyc'"),
         (["mlp", "--device", "H200", "--workers", "4", "--strategy", "sync", "--link", "rope"], "no link 'rope'"),
         (["mlp", "--device", "H200", "--step", "compiled"], "a compiled step cannot be predicted from its operations"),
         (["mlp", "--device", "H200", "--step", "fast"], "step 'fast' is unknown: "),

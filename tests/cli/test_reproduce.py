@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from paceline.experiment.studies.study import NAMES
+from paceline.experiment.studies.study import NAMES, Study
+from paceline.measure.links import LinkMeasurement, LinkSpeed
 
 # Stand-ins on a bus, a fraction of a second each.
 TINY = """
@@ -34,10 +36,6 @@ entry()
 @pytest.fixture
 def tiny_study(monkeypatch):
     """The study of transfers, without its networks and in no time."""
-    from dataclasses import replace
-
-    from paceline.experiment.studies.study import Study
-
     whole = Study.experiment
 
     def tiny(self, *, quick, cache=None):
@@ -45,6 +43,8 @@ def tiny_study(monkeypatch):
         return replace(made, grid=made.grid[:1], run={**made.run, "refresh": 0.001, "compute": 0.002})
 
     monkeypatch.setattr(Study, "experiment", tiny)
+    links = LinkMeasurement((LinkSpeed("disk to host", 1e-4, 2e9),), {})
+    monkeypatch.setattr("paceline.experiment.studies.transfer.measure_links", lambda *_: links)
 
 
 def test_studies_are_listed_with_a_line_each(paceline):

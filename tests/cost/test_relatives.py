@@ -7,6 +7,7 @@ from math import log
 
 import pytest
 
+import paceline.cost.relatives as room
 from paceline import record
 from paceline.cluster import Device, Peak, find_device, known_devices
 from paceline.cost.calibration import Calibration, Habits, TrialSet
@@ -182,12 +183,23 @@ def test_a_calibration_knows_its_data_sheet():
 LAW = Law(fixed_s=1e-7, flops=1e11, bytes=2e10)
 
 
-def test_without_any_calibrated_cpu_one_is_told_to_calibrate():
+@pytest.fixture
+def no_cpu_came_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "bundled", lambda: {"H200": bundled()["H200"]})
+
+
+def test_a_cpu_is_compared_with_a_cpu():
+    larger, smaller = (on(name, "alexnet", batch=8) for name in ("EPYC 9654", "i7-3820"))
+    assert larger.iteration_s < smaller.iteration_s and (larger.threads, smaller.threads) == (96, 4)
+    assert "vCPU, its nearest calibrated relative" in larger.basis and larger.step == "flat"
+
+
+def test_without_any_calibrated_cpu_one_is_told_to_calibrate(no_cpu_came_along):
     with pytest.raises(InputError, match="no CPU was calibrated that EPYC 7763 could be compared with: run paceline"):
         calibration_for(find_device("EPYC 7763"))
 
 
-def test_a_cpu_is_compared_with_the_one_that_was_calibrated_here():
+def test_a_cpu_is_compared_with_the_one_that_was_calibrated_here(no_cpu_came_along):
     here = calibration("cpu", LAW, habits={"flat": Habits()})
     record.save(here, place_of(here.device_name))
     target = Device("a larger one", "cpu", Peak(float32=8e11 / 0.8), memory_bandwidth=8e10 / 0.85, cores=8)

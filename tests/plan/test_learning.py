@@ -82,9 +82,23 @@ def test_a_synchronous_group_is_trained_as_one_process_with_the_joined_batch():
     joined = [c for c in candidates if c.workers * c.batch == 256 and c.precision == "float32"]
     assert len(joined) > 2
     for candidate in joined:
-        learning.find(candidate)
-        assert learning.why_not(candidate) == ""
-    assert training.trained == [("sync", 1, 256)]
+        while not learning.known(candidate):
+            learning.find(candidate)
+        assert learning.why_not(candidate) == "" and learning.result(candidate).batch == 256
+    assert {(name, workers) for name, workers, _ in training.trained} == {("sync", 1)}
+
+
+def test_one_process_with_the_batch_is_learnt_first():
+    training = InventedTraining()
+    learning = Learning(WORKLOAD, 0.97, SAMPLES, training)
+    candidates = list_candidates(WORKLOAD, find_places("p4d.24xlarge"), SAMPLES, ("downpour",)).candidates
+    eight = next(c for c in candidates if (c.workers, c.batch) == (8, 256))
+    sixteen = next(c for c in candidates if (c.workers, c.batch) == (16, 256))
+    learning.find(eight)
+    assert training.trained == [("sync", 1, 256)] and not learning.known(eight)
+    learning.find(eight)
+    assert training.trained[1:] == [("downpour", 8, 256)]
+    assert learning.why_not(sixteen) == "" and learning.least(sixteen) == pytest.approx(0.9 * learning.least(eight))
 
 
 def test_what_is_not_reached_by_the_workload_itself_is_an_error():

@@ -15,6 +15,7 @@ from paceline.errors import InputError, PacelineError
 from paceline.plan.places import places_of
 from paceline.plan.planning import make_plan
 from paceline.plan.wish import Wish
+from paceline.workload import resolve
 from tests.plan.invented import WORKLOAD, InventedPredictions, invented_cluster, invented_predictions
 
 IMAGES = InventedPredictions(samples=1_281_167, parameter_bytes=100_000_000, flops=12e9)
@@ -221,3 +222,13 @@ def test_the_same_question_has_the_same_answer():
     ]
     first, second = (record.to_json(replace(plan, conditions={})) for plan in plans)
     assert first == second and np.isfinite(plans[0].pick.time_s)
+
+
+@pytest.mark.slow
+def test_with_real_predictions():
+    """Nothing invented: the cost model's predictions and the simulation that others use."""
+    workload = resolve("mlp", {})
+    plan = make_plan(workload, "g5.xlarge,p5.4xlarge", Wish(epochs=5, deadline_s=3600))
+    assert plan.met and plan.pick.time_s > 0 and plan.prediction.name == "mlp" and plan.prediction.samples == 1437
+    assert plan.prediction.batch == plan.pick.candidate.batch
+    assert len(plan.reasons) >= 3

@@ -43,11 +43,8 @@ def given(memory: Memory, worker: int, sequence: int) -> tuple[int, Compute] | N
     return life, task
 
 
-def next_task(memory: Memory, worker: int, life: int, done: int) -> Compute | None:
-    """The first task given to this life after number `done`."""
+def next_tasks(memory: Memory, worker: int, life: int, done: int) -> list[Compute]:
+    """The tasks given to this life after number `done`, in their order."""
     last = memory.slots[worker * SLOT_WORDS + Of.GIVEN]
-    for sequence in range(max(done + 1, last - memory.sizes.ahead + 1), last + 1):
-        found = given(memory, worker, sequence)
-        if found is not None and found[0] == life:
-            return found[1]
-    return None
+    found = (given(memory, worker, s) for s in range(max(done + 1, last - memory.sizes.ahead + 1), last + 1))
+    return [one[1] for one in found if one is not None and one[0] == life]

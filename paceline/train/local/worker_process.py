@@ -10,6 +10,7 @@ import gc
 import math
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,10 +113,11 @@ class Worker:
         words[Of.WANTED] = self.wanted
         words[Of.JOINED] = self.settings.life
         self.bell_of_server.ring()
+        tasks: deque[Compute] = deque()
         while True:
-            task = mailbox.next_task(self.memory, self.number, self.settings.life, done)
-            if task is None:
-                task = self._awaited(done)
+            if not tasks:
+                tasks.extend(mailbox.next_tasks(self.memory, self.number, self.settings.life, done))
+            task = tasks.popleft() if tasks else self._awaited(done)
             self._wait_for_room(task.sequence % 2)
             self.began_ns = time.monotonic_ns()
             if self.straight is None or self.faults or not self._go_straight(task):
@@ -130,11 +132,11 @@ class Worker:
         patience_s = SHORT_S
         while True:
             self.bell.lie_down()
-            task = mailbox.next_task(self.memory, self.number, self.settings.life, done)
-            if task is not None:
+            tasks = mailbox.next_tasks(self.memory, self.number, self.settings.life, done)
+            if tasks:
                 self.bell.get_up()
                 self._waited(start_ns)
-                return task
+                return tasks[0]
             if not self.bell.sleep(patience_s):
                 patience_s = LOOK_UP_S
                 if self.clock is not None:

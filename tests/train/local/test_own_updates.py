@@ -197,9 +197,10 @@ class Workplace:
     def step(self, worker: int, *, itself: bool = True, value: float = 0.01) -> bool:
         """The worker does its next task, if it has one and room for the payload."""
         memory, slot = self.memory, worker * SLOT_WORDS
-        task = mailbox.next_task(memory, worker, self.lives[worker], self.done[worker])
-        if task is None:
+        tasks = mailbox.next_tasks(memory, worker, self.lives[worker], self.done[worker])
+        if not tasks:
             return False
+        task = tasks[0]
         place = task.sequence % 2
         line = slot + Of.PAYLOAD + place * LINE
         if memory.slots[slot + Of.ACKNOWLEDGED + place] != memory.slots[line + Payload.READY]:

@@ -142,11 +142,11 @@ def test_a_task_arrives_as_it_was_given(memory):
     tasks = [Compute(1, 7, 2, (3, 1, 9), (0, 2), None), Compute(1, 8, 2, (4,), (0,), 31)]
     for task in tasks:
         mailbox.give(memory, task, life=2, steps_since_fetch=0)
-    assert mailbox.next_task(memory, 1, 2, 6) == tasks[0]
-    assert mailbox.next_task(memory, 1, 2, 7) == tasks[1]
-    assert mailbox.next_task(memory, 1, 2, 8) is None
-    assert mailbox.next_task(memory, 1, 3, 6) is None, "they were given to a former life"
-    assert mailbox.next_task(memory, 0, 2, 0) is None
+    assert mailbox.next_tasks(memory, 1, 2, 6) == tasks
+    assert mailbox.next_tasks(memory, 1, 2, 7) == tasks[1:]
+    assert mailbox.next_tasks(memory, 1, 2, 8) == []
+    assert mailbox.next_tasks(memory, 1, 3, 6) == [], "they were given to a former life"
+    assert mailbox.next_tasks(memory, 0, 2, 0) == []
 
 
 def test_marks_of_an_unpublished_version_do_not_count(memory):

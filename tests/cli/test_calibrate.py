@@ -1,0 +1,90 @@
+"""`paceline calibrate` with a handful of trials: the whole way into a file, and from there into a prediction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import paceline.cost.calibrating as room
+from paceline import record
+from paceline.cost.calibrations import load_calibration, place_of
+from paceline.cost.drawing import Limits
+from paceline.measure.links import LinkMeasurement, LinkSpeed
+from paceline.step.placement import available_cores, processor_name
+
+KINDS = ("matmul", "convolution", "add", "copy", "softmax", "reduce")
+LINK = LinkSpeed("disk to host", 1e-4, 1e9)
+
+
+@pytest.fixture(autouse=True)
+def little_to_try(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(room, "TRIALS", dict.fromkeys(KINDS, 6))
+    monkeypatch.setattr(room, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
+    monkeypatch.setattr(room, "BATCHES", {"perceptron": (8, 16), "convolutional": (2, 4)})
+    monkeypatch.setattr(room, "REFERENCE_ITERATIONS", 20)
+    monkeypatch.setattr(room, "measure_links", lambda device: LinkMeasurement((LINK,), {}))
+
+
+def test_the_whole_way_into_a_file_and_a_prediction(paceline):
+    result = paceline("calibrate", "--device", "cpu", "--out", "mine.json", "--json", "-")
+    assert result.code == 0, result.err
+    made = load_calibration(Path("mine.json"))
+    assert result.json == record.dump(made)
+    assert (made.device, made.device_name, made.cores) == ("cpu", processor_name(), available_cores())
+    assert {(each.precision, each.threads) for each in made.sets} == {("float32", t) for t in {1, available_cores()}}
+    for each in made.sets:
+        tried = {trial.family for trial in each.trials}
+        assert set(KINDS) <= tried and "convolution_backward_weight" in tried
+        assert set(each.shapes) == tried and all(trial.seconds > 0 for trial in each.trials)
+    assert made.peak_flops > 0 and made.peak_bytes > 0 and made.links == (LINK,)
+    assert set(made.habits) == {"flat", "flat chain"}
+    assert made.habits["flat"].networks == tuple(
+        f"paceline.cost.reference_networks:convolutional at {batch}" for batch in (2, 4)
+    )
+    assert int(made.conditions["trials"]) == sum(len(each.trials) for each in made.sets)
+
+    for word in ("matrix products", "convolutions, backward", "best FLOP/s", "trials", "unsteadiness", "mine.json"):
+        assert word in result.err
+    predicted = paceline("predict", "mlp", "--device", "mine.json")
+    assert predicted.code == 0 and f"on {processor_name()} (calibrated (mine.json)), step flat" in predicted.out
+
+
+def test_without_a_place_it_is_kept_for_later_predictions(paceline):
+    result = paceline("calibrate", "--device", "cpu", "--quick")
+    path = place_of(processor_name())
+    assert result.code == 0 and f"calibration: {path}" in result.out
+    assert load_calibration(path).conditions["quick"] == "true"
+    assert "(calibrated here)" in paceline("predict", "lenet5", "--set", "device=cpu").out
+
+
+def test_another_precision_is_tried_beside_float32(paceline, monkeypatch):
+    asked: list[tuple[str, ...]] = []
+
+    def run(device: str, *, precisions: tuple[str, ...], **others: object) -> None:
+        asked.append(precisions)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, "calibrate", run)
+    paceline("calibrate", "--device", "cpu", "--precision", "bfloat16")
+    paceline("calibrate", "--device", "cpu")
+    assert asked == [("float32", "bfloat16"), ("float32",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--precision", "float46"], "precision 'float46' cannot be calibrated: did you mean "),
+        (["--precision", "float64"], "precision 'float64' cannot be calibrated: "),
+        (["--device", "cpu", "--precision", "tf32"], "precision 'tf32' needs a GPU; calibrate float32 on the CPU"),
+        (["--device", "cuda:93"], "device 'cuda:93' is not there"),
+        (["--out", "."], "--out . is a directory; name a file"),
+        (["--out", "a-file/mine.json"], "--out a-file/mine.json cannot be written: a-file is not a writable directory"),
+        (["--json", "."], "--json . is a directory; name a file"),
+    ],
+)
+def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments, expected):
+    monkeypatch.setattr(room, "draw", lambda *given: pytest.fail("it went to work"))
+    Path("a-file").touch()
+    assert expected in paceline("calibrate", *arguments).refused()
