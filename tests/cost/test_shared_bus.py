@@ -32,6 +32,13 @@ def test_who_computes_long_enough_never_idles():
     assert bus(4).useful_share(0.0) == 0.0 and bus(1).useful_share(0.0) == 0.0
 
 
+def test_fetching_ahead_hides_the_bus_until_it_is_always_busy():
+    assert [round(bus(n).iteration_s(0.5), 4) for n in (1, 2, 3, 4)] == [0.754, 0.754, 0.7619, 1.0159]
+    assert [round(bus(n).iteration_s(0.5, ahead=True), 4) for n in (1, 2, 3, 4)] == [0.5, 0.5079, 0.7619, 1.0159]
+    # What the guide calls idle is what is left of it after a refresh and computing.
+    assert bus(4).iteration_s(0.5) - bus(4).refresh_s - 0.5 == pytest.approx(bus(4).idle_s(0.5))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [((0, 1.0, 1), "memory_bytes=0"), ((1.0, -1.0, 1), "bandwidth=-1"), ((1.0, 1.0, 0), "devices=0")],

@@ -14,7 +14,7 @@ from paceline.experiment.experiment import Experiment
 from paceline.experiment.studies.study import Beside
 from paceline.report.given_rows import Finding, GivenTable, Published
 from paceline.report.reading import read
-from paceline.report.sections.batch_model import FittedLine, fitted_lines
+from paceline.report.sections.batch_model import fitted_lines
 from paceline.report.shown_run import shown_runs
 from paceline.report.words import duration, listed, percent
 
@@ -47,7 +47,7 @@ def beside(found: Collection, directory: Path) -> Beside:
     ours = {f.line.first.settings["network"]: f for f in lines}
     models = {name: TwoParameters(f.model.batch_s, f.model.sample_s, WHOLE) for name, f in ours.items()}
     made = Beside(published=[row for name in PUBLISHED for row in _published(name, models.get(name))])
-    made.findings = [Finding(said, figure) for said, figure in _findings(found, ours, models)]
+    made.findings = [Finding(said, figure) for said, figure in _findings(found, models)]
     made.tables = [_table(models)]
     return made
 
@@ -103,18 +103,17 @@ def _value(model: TwoParameters, what: str, batch: int) -> float:
     return 1e3 * model.batch_s if what == "t_g" else 1e6 * model.sample_s
 
 
-def _findings(
-    found: Collection, ours: dict[str, FittedLine], models: dict[str, TwoParameters]
-) -> list[tuple[str, str]]:
+def _findings(found: Collection, models: dict[str, TwoParameters]) -> list[tuple[str, str]]:
     said = []
-    for network, model in models.items():
-        printed = PUBLISHED[network]
-        theirs = printed.communication_share
-        shares = [f"{percent(model.communication_share(b), 1)} ({percent(theirs[b], 1)})" for b in theirs]
-        at = listed(f"{share} at batch {batch}" for share, batch in zip(shares, theirs, strict=True))
+    for network in [name for name in PUBLISHED if name in models]:
+        model, printed = models[network], PUBLISHED[network]
+        shares = listed(
+            f"{percent(model.communication_share(batch), 1)} at batch {batch} ({percent(share, 1)} published)"
+            for batch, share in printed.communication_share.items()
+        )
         said.append((
-            f"With two towers, every batch of {network} costs {duration(model.batch_s)} here, besides its samples "
-            f"({duration(printed.batch_s)} published): that is {at} of the time, published in brackets.",
+            f"Of the time of {network} with two towers, what each batch costs besides its samples is {shares}: "
+            f"{duration(model.batch_s)} a batch ({duration(printed.batch_s)} published).",
             "batch-model-shares",
         ))  # fmt: skip
     if accuracy := _accuracies(found):

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.measure.measurement import Measurement
 from paceline.report.figure import Column, Figure, Section, Table, View, table
-from paceline.report.shown_run import REPETITION, ShownRun, differing, name_by, telling_keys
+from paceline.report.shown_run import LOCAL, ONE_PROCESS, REPETITION, ShownRun, differing, name_by, telling_keys
 from paceline.report.words import as_number, count, duration, middle, percent
 
 FOLLOWING = ("threads", "step", "processor", REPETITION)
@@ -113,8 +113,15 @@ def _figures(lines: Sequence[Line], key: str) -> list[Figure]:
 
 
 def epoch_s(run: ShownRun) -> float:
-    """Of training alone, on the driver's own clock."""
-    return run.seconds / len(run.curve) if run.curve else math.nan
+    """Of training alone, on the driver's own clock: the median, where each epoch was timed by itself."""
+    if run.run is None or not run.curve:
+        return math.nan
+    timed: list[float] = []
+    if run.driver == ONE_PROCESS:
+        timed = [span.duration_s for span in run.trace.spans if span.what == "train"]
+    elif run.driver == LOCAL:
+        timed = [epoch.wall_s for epoch in run.run.epochs]
+    return middle(timed) if timed else run.seconds / len(run.curve)
 
 
 def _view(
@@ -134,7 +141,7 @@ def _view(
 
 def _options(x: str, y: str, *, zero: bool) -> dict[str, Any]:
     marks = {"line": "runs", "group": "runs", "low": "least", "high": "greatest", "whole": True}
-    return {**marks, "x": x, "y": y, "zero": zero, "both": False}
+    return {**marks, "x": x, "y": y, "zero": zero, "both": zero}
 
 
 def _sentence(lines: Sequence[Line], key: str) -> str:

@@ -99,7 +99,7 @@ def published_lines(rows: Sequence[Published]) -> Figure | None:
     for (along, unit), some in _along(rows).items():
         theirs = [(f"{row.line or row.source}, published", row.at, row.published) for row in some]
         ours = dict.fromkeys((row.our_line, row.at, row.ours) for row in some if math.isfinite(row.ours))
-        cells = [*theirs, *ours]
+        cells = [*sorted(theirs, key=lambda cell: cell[1]), *sorted(ours, key=lambda cell: cell[1])]
         lines = list(dict.fromkeys(name for name, _, _ in cells))
         dashed = {name for name, _, _ in theirs}
         styles = {name: [place, int(name in dashed)] for place, name in enumerate(lines)}

@@ -36,7 +36,7 @@ def scaling(runs: Sequence[ShownRun], published: Sequence[Published] = ()) -> Se
     ]
     if _told(data, "test accuracy"):
         made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}, _says_accuracy(lines)))
-    if _told(data, "time to loss"):
+    if _told(data, "time to loss") and _comparable(lines, loss):
         title = f"Time to a test loss of {loss:.2g}"
         made.insert(0, ("time-to-loss", title, {"": "time to loss"}, both, f"{title}, by number of workers."))
     if _told(data, "time to accuracy"):
@@ -64,6 +64,12 @@ def scaling(runs: Sequence[ShownRun], published: Sequence[Published] = ()) -> Se
 def _told(data: Table, column: str) -> bool:
     """Whether there is more than one figure to draw."""
     return sum(value is not None for value in data.values(column)) > 1
+
+
+def _comparable(lines: Sequence[Line], loss: float) -> bool:
+    """Whether a loss means the same to all: the runs end near each other, and there are several numbers of workers."""
+    losses = [run.loss for line in lines for level in line.levels for run in level.runs if math.isfinite(run.loss)]
+    return max(len(line.levels) for line in lines) > 2 and loss <= 3 * min(losses, default=0.0)
 
 
 def _options(y: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from paceline.report.figure import Cell, Column, Figure, View, table
-from paceline.report.shown_run import ONE_PROCESS, REPETITION, ShownRun, differing, name_by
+from paceline.report.shown_run import ONE_PROCESS, REPETITION, ShownRun, differing, name_by, telling_keys
 from paceline.report.words import count
 from paceline.workload import Workload
 
 MOST_WORKERS = 8
+OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
@@ -20,8 +21,9 @@ def towers(runs: Sequence[ShownRun]) -> Figure | None:
     told = [run for run in runs if _lines(run)]
     if not any(run.workers > 1 and run.driver != ONE_PROCESS for run in told):
         return None
-    keys = [key for key in differing(told) if key in OF_A_WORKLOAD]
-    ways = [key for key in ("strategy", "workers", "groups", "driver", "device") if key in differing(told)]
+    unequal = differing(told)
+    keys = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WORKLOAD))
+    ways = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WAY))
     members: dict[str, dict[str, ShownRun]] = {}
     for run in told:
         members.setdefault(name_by(run, keys) if keys else "", {}).setdefault(name_by(run, ways), run)

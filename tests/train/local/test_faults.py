@@ -13,7 +13,7 @@ from paceline.train.local import training
 from tests.train.local.small import assert_nothing_is_left, workload
 
 BATCHES = 23
-SLOW = tuple(Fault("slow", 0, worker, seconds=0.005) for worker in range(4))
+SLOW = tuple(Fault("slow", 0, worker, seconds=0.005) for worker in range(2))
 """So that the run is not over before a killed process is replaced."""
 
 
@@ -50,7 +50,7 @@ def test_mixed_groups_survive_a_death():
 @pytest.mark.slow
 def test_payloads_that_wait_for_others_survive_the_server():
     """With softsync they lie in their slots until there are enough, and the server may die meanwhile."""
-    slow = tuple(Fault("slow", 0, worker, seconds=0.01 + 0.03 * worker) for worker in range(4))
+    slow = tuple(Fault("slow", 0, worker, seconds=0.01 + 0.03 * worker) for worker in range(2))
     kills = tuple(Fault("kill", at) for at in range(8, 28, 4))
     run = local.run(workload(epochs=8), preset("softsync"), workers=4, faults=(*kills, *slow))
     assert run.distribution.ledger.applied_by_epoch == (BATCHES,) * 8
