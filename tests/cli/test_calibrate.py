@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import paceline.cost.calibrating as room
 from paceline import record
+from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration, place_of
 from paceline.cost.drawing import Limits
 from paceline.measure.links import LinkMeasurement, LinkSpeed
 from paceline.step.placement import available_cores, processor_name
+from tests.cost.invented import calibration
 
-KINDS = ("matmul", "convolution", "add", "copy", "softmax", "reduce")
+KINDS = ("matmul", "convolution", "add", "softmax")
 LINK = LinkSpeed("disk to host", 1e-4, 1e9)
 
 
@@ -22,7 +25,7 @@ def little_to_try(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(room, "TRIALS", dict.fromkeys(KINDS, 6))
     monkeypatch.setattr(room, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
-    monkeypatch.setattr(room, "BATCHES", {"perceptron": (8, 16), "convolutional": (2, 4)})
+    monkeypatch.setattr(room, "BATCHES", {"perceptron": (8,), "convolutional": (4,)})
     monkeypatch.setattr(room, "REFERENCE_ITERATIONS", 20)
     monkeypatch.setattr(room, "measure_links", lambda device: LinkMeasurement((LINK,), {}))
 
@@ -40,9 +43,7 @@ def test_the_whole_way_into_a_file_and_a_prediction(paceline):
         assert set(each.shapes) == tried and all(trial.seconds > 0 for trial in each.trials)
     assert made.peak_flops > 0 and made.peak_bytes > 0 and made.links == (LINK,)
     assert set(made.habits) == {"flat", "flat chain"}
-    assert made.habits["flat"].networks == tuple(
-        f"paceline.cost.reference_networks:convolutional at {batch}" for batch in (2, 4)
-    )
+    assert made.habits["flat"].networks == ("paceline.cost.reference_networks:convolutional at 4",)
     assert int(made.conditions["trials"]) == sum(len(each.trials) for each in made.sets)
 
     for word in ("matrix products", "convolutions, backward", "best FLOP/s", "trials", "unsteadiness", "mine.json"):
@@ -51,12 +52,27 @@ def test_the_whole_way_into_a_file_and_a_prediction(paceline):
     assert predicted.code == 0 and f"on {processor_name()} (calibrated (mine.json)), step flat" in predicted.out
 
 
-def test_without_a_place_it_is_kept_for_later_predictions(paceline):
-    result = paceline("calibrate", "--device", "cpu", "--quick")
+def test_without_a_place_it_is_kept_for_later_predictions(paceline, monkeypatch):
+    made = replace(calibration(), device_name=processor_name())
+    asked: dict[str, object] = {}
+
+    def run(device: str, **given: object) -> Calibration:
+        asked.update(given)
+        return made
+
+    monkeypatch.setattr(room, "calibrate", run)
+    result = paceline("calibrate", "--device", "cpu", "--quick", "--seed", "7")
     path = place_of(processor_name())
-    assert result.code == 0 and f"calibration: {path}" in result.out
-    assert load_calibration(path).conditions["quick"] == "true"
+    assert result.code == 0 and f"calibration: {path}" in result.out and "typically off by 10%" in result.out
+    assert load_calibration(path) == made and (asked["quick"], asked["seed"]) == (True, 7)
     assert "(calibrated here)" in paceline("predict", "lenet5", "--set", "device=cpu").out
+
+
+def test_too_few_trials_to_tell_how_far_it_is_off(paceline, monkeypatch):
+    made = calibration(count=2)
+    monkeypatch.setattr(room, "calibrate", lambda *given, **others: replace(made, conditions={"trials": "22"}))
+    result = paceline("calibrate", "--device", "cpu", "--out", "mine.json")
+    assert "22 trials; the machine's own unsteadiness was 10%" in result.out and "nan" not in result.out
 
 
 def test_another_precision_is_tried_beside_float32(paceline, monkeypatch):

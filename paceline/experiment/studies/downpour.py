@@ -21,6 +21,7 @@ NODES = (4, 8, 12)
 EPOCH_S = {"downpour": (3.52, 3.53, 3.55), "delay-compensated": (3.59, 3.61, 3.64)}
 NAMES = {"downpour": "Downpour", "delay-compensated": "delay compensation"}
 CLOCKS = {"virtual": "simulated", "local": "processes here"}
+UNITS = {"virtual": "s an epoch, simulated", "local": "s an epoch, by processes"}
 STEPS = math.ceil(55_000 / 64)
 """Of each worker, in a whole epoch."""
 EPOCHS = 20
@@ -33,7 +34,7 @@ def beside(found: Collection, directory: Path) -> Beside:
             for nodes, theirs in zip(NODES, published, strict=True):
                 ours = _epoch_s(found, strategy, driver, nodes - 1)
                 made.published.append(Published(
-                    f"{NAMES[strategy]}, {nodes} nodes, {clock}", theirs, ours, "s an epoch", SOURCE, along="nodes",
+                    f"{NAMES[strategy]}, {nodes} nodes, {clock}", theirs, ours, UNITS[driver], SOURCE, along="nodes",
                     at=nodes, line=NAMES[strategy], our_line=f"{NAMES[strategy]}, {clock}",
                 ))  # fmt: skip
     made.findings = [Finding(_times_sentence(found), "published-lines"), Finding(_accuracy_sentence(found))]
@@ -63,11 +64,10 @@ def _times_sentence(found: Collection) -> str:
         if any(map(math.isnan, ours)):
             return ""
         said.append(
-            f"{NAMES[strategy]} takes {listed(f'{s:.2f}' for s in ours)} s an epoch on {listed(NODES)} nodes "
-            f"(published: {listed(f'{s:.2f}' for s in published)} s)"
+            f"{listed(f'{s:.2f}' for s in ours)} s with {NAMES[strategy]} "
+            f"({listed(f'{s:.2f}' for s in published)} published)"
         )
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}, in simulated time."
+    return f"On {listed(NODES)} simulated nodes an epoch takes {' and '.join(said)}."
 
 
 def _accuracy_sentence(found: Collection) -> str:
@@ -109,7 +109,7 @@ def _prices() -> GivenTable:
     rows = tuple(
         (
             f"{row.instances} × {row.machine.name}", str(row.vcpus), f"{row.memory_bytes / 2**30:g}",
-            f"{row.gpu_memory_bytes / 2**30:g}", f"{row.printed_per_year:.2f}", f"{row.per_year:.2f}",
+            f"{row.gpu_memory_bytes / 2**30:g}", f"{row.printed_per_year:,.2f}", f"{row.per_year:,.2f}",
         )
         for row in price_table()
     )  # fmt: skip

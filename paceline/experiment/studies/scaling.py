@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from paceline.experiment.collecting import Collection
@@ -45,18 +46,16 @@ def beside(found: Collection, directory: Path) -> Beside:
 
 
 def _soonest(lines: list[Line], loss: float) -> str:
-    """Who is first at the loss, with few devices and with many."""
+    """Who is first at the loss, with many devices and with few."""
     said = []
-    numbers = sorted({level.workers for line in lines for level in line.levels})
-    for workers in [number for number in numbers if number in (8, numbers[-1])]:
+    numbers = sorted({level.workers for line in lines for level in line.levels}, reverse=True)
+    for workers in [number for number in numbers if number in (8, numbers[0])]:
         times = {line.name: to_loss(loss)(level) for line in lines for level in line.levels if level.workers == workers}
-        reached = sorted((seconds, name) for name, seconds in times.items() if seconds == seconds)
-        if not reached:
-            continue
-        order = listed(f"{name} after {duration(seconds)}" for seconds, name in reached)
-        never = [name for name in times if name not in [other for _, other in reached]]
-        said.append(f"with {workers} devices {order}" + (f" ({listed(never)} not at all)" if never else ""))
-    return f"A test loss of {loss:.2g} is reached " + "; ".join(said) + ", in simulated time." if said else ""
+        reached = sorted((seconds, name) for name, seconds in times.items() if math.isfinite(seconds))
+        never = [name for name, seconds in times.items() if not math.isfinite(seconds)]
+        order = [f"{name} takes {duration(seconds)}" for seconds, name in reached] + [f"{n} never comes" for n in never]
+        said.append(f"with {workers} {listed(order)}")
+    return f"To a test loss of {loss:.2g} on simulated devices: {'; '.join(said)}." if said else ""
 
 
 def _doubling(lines: list[Line], few: float) -> str:

@@ -104,6 +104,6 @@ def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment
     made = f"synthetic:1x28x28/10:{mnist.group(1)}"
     note = (
         f"MNIST is not in the cache, so its data are {int(mnist.group(1)):,} synthetic images of the same shape: times "
-        "are comparable, accuracies are not. `paceline data fetch mnist` fetches it."
+        "are comparable, accuracies are not. paceline data fetch mnist fetches it."
     )
     return replace(experiment, workload={**experiment.workload, "data": made}, notes=(*experiment.notes, note))

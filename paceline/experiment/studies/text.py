@@ -15,7 +15,7 @@ from paceline.report.words import percent
 from paceline.step.build import load_data, placed_network
 from paceline.train.checkpoint import load_checkpoint, load_parameters
 
-QUICK = "This is the quick version: 4 epochs of 1,200 windows of 64 characters instead of 8 of all of them."
+QUICK = "This is the quick version: 6 epochs of 3,000 windows of 64 characters instead of 8 of all of them."
 PROMPT = "The "
 CHARACTERS = 160
 

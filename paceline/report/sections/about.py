@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.report.figure import Cell, Listing, Section, table
+from paceline.report.figure import Cell, Listing, Section, Table, table
 from paceline.report.given_rows import GivenTable
-from paceline.report.words import as_number
+from paceline.report.words import as_number, number
 
 
 def about(notes: Sequence[str]) -> Section | None:
@@ -16,12 +16,19 @@ def about(notes: Sequence[str]) -> Section | None:
 def given_tables(tables: Sequence[GivenTable]) -> Section | None:
     if not tables:
         return None
-    blocks = tuple(
-        Listing(f"given-{place}", given.title, table(given.header, [tuple(map(_cell, row)) for row in given.rows]))
-        for place, given in enumerate(tables)
-    )
+    blocks = tuple(Listing(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
     return Section("tables", "Tables beside it", blocks=blocks)
 
 
-def _cell(text: str) -> Cell:
-    return as_number(text) if text else None
+def _table(given: GivenTable) -> Table:
+    columns = [_column([row[place] for row in given.rows]) for place in range(len(given.header))]
+    return table(given.header, list(zip(*columns, strict=True)))
+
+
+def _column(texts: list[str]) -> list[Cell]:
+    """Numbers, unless that would show fewer digits than were given."""
+    cells: list[Cell] = [as_number(text) if text else None for text in texts]
+    known = [cell for cell in cells if cell is not None]
+    if all(not isinstance(cell, str) and float(number(cell).replace(",", "")) == cell for cell in known):
+        return cells
+    return [text or None for text in texts]

@@ -87,7 +87,7 @@ def by_setting(runs: Sequence[ShownRun], measured: Sequence[tuple[str, Measureme
 
 
 def _word(key: str) -> str:
-    return {"batch": "batch size", "lr": "learning rate"}.get(key, key.replace("_", " "))
+    return {"batch": "batch size", "lr": "learning rate", "hidden": "hidden units"}.get(key, key.replace("_", " "))
 
 
 def _figures(lines: Sequence[Line], key: str) -> list[Figure]:

@@ -103,13 +103,13 @@ def published_lines(rows: Sequence[Published]) -> Figure | None:
         lines = list(dict.fromkeys(name for name, _, _ in cells))
         dashed = {name for name, _, _ in theirs}
         styles = {name: [place, int(name in dashed)] for place, name in enumerate(lines)}
-        what = some[0].name.partition(",")[0] if len(_along(rows)) > 1 else ""
+        known = [value for _, _, value in cells if value > 0]
         options = {
-            "line": "line", "group": "line", "x": along, "y": "value", "whole": True, "zero": True, "both": True,
-            "styles": styles,
+            "line": "line", "group": "line", "x": along, "y": "value", "whole": True, "both": True,
+            "zero": max(known, default=0.0) > 1.5 * min(known, default=0.0), "styles": styles,
         }  # fmt: skip
         data = table(("line", Column(along), Column("value", unit)), cells)
-        views.append(View(f"{what}, {unit}, against {along}" if what else f"{unit} against {along}", data, options))
+        views.append(View(f"{unit} against {along}", data, options))
     if not views:
         return None
     title = "Published and ours, along the way" if len(views) > 1 else f"Published and ours against {_first(rows)}"

@@ -1,4 +1,4 @@
-"""Training accuracy epoch by epoch, with a line for each worker: towers that see different batches differ."""
+"""Training accuracy epoch by epoch, with a line for each tower: they see different batches."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from paceline.report.figure import Cell, Column, Figure, View, table
-from paceline.report.shown_run import ONE_PROCESS, REPETITION, ShownRun, differing, name_by, telling_keys
+from paceline.report.shown_run import REPETITION, ShownRun, differing, name_by, telling_keys
 from paceline.report.words import count
 from paceline.workload import Workload
 
 MOST_WORKERS = 8
+MOST_LINES = 12
+"""Of a view; runs with more workers are left out first."""
+TOWERS = "towers"
+"""The strategy whose workers' accuracies are to be told apart."""
 OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
 def towers(runs: Sequence[ShownRun]) -> Figure | None:
-    """A view for each workload; of repetitions, the first."""
+    """A view for each workload, if some were trained by towers; of repetitions, the first."""
     told = [run for run in runs if _lines(run)]
-    if not any(run.workers > 1 and run.driver != ONE_PROCESS for run in told):
+    if not any(run.workers > 1 for run in told):
         return None
     unequal = differing(told)
     keys = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WORKLOAD))
@@ -29,7 +33,11 @@ def towers(runs: Sequence[ShownRun]) -> Figure | None:
         members.setdefault(name_by(run, keys) if keys else "", {}).setdefault(name_by(run, ways), run)
     rows: dict[str, list[tuple[Cell, ...]]] = {}
     for view, by_way in members.items():
-        for way, run in by_way.items():
+        drawn = 0
+        for way, run in sorted(by_way.items(), key=lambda entry: entry[1].workers):
+            if drawn and drawn + run.workers > MOST_LINES:
+                continue
+            drawn += run.workers
             for worker, accuracies in _lines(run):
                 name = f"{way}, {worker}" if worker else way
                 shown = [(e, 100 * a) for e, a in enumerate(accuracies, 1) if math.isfinite(a)]
@@ -37,29 +45,27 @@ def towers(runs: Sequence[ShownRun]) -> Figure | None:
     columns = ("line", Column("epoch"), Column("training accuracy", "%"))
     options = {"line": "line", "group": "line", "x": "epoch", "y": "training accuracy"}
     views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
-    says = f"The accuracy of every worker's own steps in {count(len(views), 'workload')}. {_apart(told)}"
-    note = "Accuracy of the steps as they were taken, on the batches that each worker had. Of repetitions, the first."
-    return Figure("towers", "Training accuracy of every worker", "lines", views, says, note, choice="of", wide=True)
+    says = f"The accuracy of every tower's own steps in {count(len(views), 'workload')}. {_apart(told)}"
+    note = "Accuracy of the steps as they were taken, on the batches that each tower had. Of repetitions, the first."
+    return Figure("towers", "Training accuracy of every tower", "lines", views, says, note, choice="of", wide=True)
 
 
 def _lines(run: ShownRun) -> list[tuple[str, Sequence[float]]]:
     """Names and accuracies: of one process, or of each worker."""
-    if run.run is None or run.workers > MOST_WORKERS:
+    d = run.distribution
+    if run.run is None or run.workers > MOST_WORKERS or (d is not None and d.strategy.name != TOWERS):
         return []
-    if run.driver == ONE_PROCESS:
+    if d is None:
         found: list[tuple[str, Sequence[float]]] = [("", [epoch.train_accuracy for epoch in run.run.epochs])]
     else:
-        d = run.distribution
-        word = "tower" if d is not None and d.strategy.name == "towers" else "worker"
-        by_worker = d.by_worker if d is not None else ()
-        found = [(f"{word} {w.worker}" if len(by_worker) > 1 else "", w.accuracies) for w in by_worker]
+        found = [(f"tower {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
     return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]
 
 
 def _apart(runs: Sequence[ShownRun]) -> str:
-    """How far workers of one run are from each other at its end."""
+    """How far towers of one run are from each other at its end."""
     ends = [[values[-1] for _, values in _lines(run)] for run in runs if run.workers > 1]
     apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)
     if not math.isfinite(apart):
         return ""
-    return f"In the last epoch the workers of a run are at most {100 * apart:.1f} percentage points apart."
+    return f"In the last epoch the towers of a run are at most {100 * apart:.1f} percentage points apart."

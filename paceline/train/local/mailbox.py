@@ -11,19 +11,10 @@ def give(memory: Memory, task: Compute, life: int, steps_since_fetch: int) -> No
     """Lays a task into a worker's mailbox. The one that was in its place is done."""
     entry = memory.mailboxes[task.worker, task.sequence % memory.sizes.ahead]
     batches, fetches = len(task.batches), len(task.fetches)
+    version = -1 if task.version is None else task.version
+    words = (life, 0, task.epoch, version, batches, fetches, *task.batches, *task.fetches)  # in the order of `Task`
     entry[Task.SEQUENCE] = 0
-    entry[Task.LIFE] = life
-    entry[Task.EPOCH] = task.epoch
-    entry[Task.VERSION] = -1 if task.version is None else task.version
-    entry[Task.BATCHES] = batches
-    entry[Task.FETCHES] = fetches
-    if batches == 1:
-        entry[TASK_WORDS] = task.batches[0]
-        if fetches:
-            entry[TASK_WORDS + 1] = task.fetches[0]
-    else:
-        entry[TASK_WORDS : TASK_WORDS + batches] = task.batches
-        entry[TASK_WORDS + batches : TASK_WORDS + batches + fetches] = task.fetches
+    entry[: len(words)] = words
     entry[Task.SEQUENCE] = task.sequence
     slot = task.worker * SLOT_WORDS
     memory.slots[slot + Of.STEPS_SINCE_FETCH] = steps_since_fetch

@@ -62,7 +62,7 @@ class Updating:
         start_ns = time.monotonic_ns()
         memory, new, draft = self.memory, version % 2, self.draft
         assert draft is not None
-        begin_writing(memory, version)
+        memory.control[Control.WRITING] = version
         header = self.headers[new]
         header[:] = self.headers[1 - new]
         payload = memory.payloads[task.worker][task.sequence % 2]

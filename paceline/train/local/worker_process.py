@@ -208,9 +208,8 @@ class Worker:
         made = own.make(task, pulled)
         self.free_ns = time.monotonic_ns()
         self.task_ns += (self.free_ns - self.began_ns - self.task_ns) // 8
-        wanted = own.wanted(self.task_ns)
-        if wanted != self.wanted:
-            self.wanted = self.words[Of.WANTED] = wanted
+        if task.sequence % 4 == 0:
+            self.wanted = self.words[Of.WANTED] = own.wanted(self.task_ns)
         return made
 
     def _wait_for_room(self, place: int) -> None:
