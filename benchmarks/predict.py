@@ -84,13 +84,14 @@ def measured(options: Options, calibration: Calibration) -> list[Case]:
     for _ in range(options.rounds or ROUNDS[device.type]):
         for workload, found in zip(jobs, rounds, strict=True):
             found.append(_measured(workload, probe, calibration))
-    cases = []
-    for workload, found in zip(jobs, rounds, strict=True):
-        case = sorted(found, key=lambda case: case.measurement.iteration_s.median_s / case.drift)[len(found) // 2]
-        cases.append(case)
-        if options.keep is not None:
-            record.save(case.measurement, options.keep / f"{workload.network.replace(':', '-')}-{workload.batch}.json")
-    return cases
+            if options.keep is not None:
+                place = options.keep / f"{workload.network.replace(':', '-')}-{workload.batch}.json"
+                record.save(_middle(found).measurement, place)
+    return [_middle(found) for found in rounds]
+
+
+def _middle(found: list[Case]) -> Case:
+    return sorted(found, key=lambda case: case.measurement.iteration_s.median_s / case.drift)[len(found) // 2]
 
 
 def _measured(workload: Workload, probe: Probe, calibration: Calibration) -> Case:

@@ -51,8 +51,8 @@ def _matmul(chance: random.Random) -> Sizes:
 
 
 def _convolution(chance: random.Random) -> Sizes:
-    size = chance.choice((1, 1, 1, 3, 3, 3, 3, 5, 7, 11))
-    stride = chance.choice((1, 1, 1, 1, 2, 2, 4)) if size > 1 else chance.choice((1, 1, 1, 2))
+    size = chance.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0]
+    stride = chance.choices((1, 2, 4), _STRIDES[size])[0]
     h = _between(chance, max(4, size, 2 * stride), 256)
     c, k = _channels_at(chance, h), max(4, _channels_at(chance, h))
     groups = 1
@@ -60,6 +60,10 @@ def _convolution(chance: random.Random) -> Sizes:
         groups, k = c, c
     p = (h + 2 * (size // 2) - size) // stride + 1
     return _between(chance, 1, 256), c, h, h, k, size, size, p, p, groups, chance.randrange(2)
+
+
+# Of a window, how often it moves by 1, 2 and 4 pixels: the larger ones stand at a network's entrance.
+_STRIDES = {1: (3, 1, 0), 3: (5, 2, 0), 5: (5, 2, 0), 7: (2, 3, 1), 11: (1, 1, 2)}
 
 
 def _channels_at(chance: random.Random, side: int) -> int:
@@ -132,7 +136,7 @@ _DRAWN: dict[str, Callable[[random.Random], Sizes]] = {
 
 # How many sizes of each a calibration tries. Those that most of the time goes to, and that depend on most, get most.
 TRIALS = {
-    "convolution": 400, "matmul": 300, "batch_norm": 50, "layer_norm": 40, "softmax": 30, "max_pool": 50,
+    "convolution": 450, "matmul": 300, "batch_norm": 50, "layer_norm": 40, "softmax": 30, "max_pool": 50,
     "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 40,
     **dict.fromkeys(POINTWISE, 16),
 }  # fmt: skip
