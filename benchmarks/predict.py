@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from benchmarks.options import Options
 from benchmarks.table import show as write
 from paceline import record
-from paceline.cost.calibrating import calibrate, costed_as_run
+from paceline.cost.calibrating import as_seen, calibrate
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration
 from paceline.cost.carried import carry
@@ -51,7 +51,9 @@ SUITES: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
     },
 }  # fmt: skip
 ITERATIONS = {"cpu": 24, "cuda": 100}
-PROBES = 100
+PROBES = 30
+"""Of each kind, before and after a network."""
+DRIFT = "drift of "
 ROUNDS = {"cpu": 3, "cuda": 1}
 """A shared CPU is slow for seconds at a time: all are measured in turn, several times, and the middle one counts."""
 LARGE_LAYER = 0.05
@@ -59,15 +61,20 @@ LARGE_LAYER = 0.05
 
 @dataclass(frozen=True)
 class Case:
-    """One network at one batch, measured; `drift` is what the probe beside it said."""
+    """One network at one batch, measured; `drift` is what the probes beside it said."""
 
     measurement: Measurement
-    drift: float
+    drift: dict[str, float]
 
     @property
     def workload(self) -> Workload:
         m = self.measurement
         return Workload(m.name, m.conditions["data"], batch=m.batch, optimizer=m.conditions["optimizer"])
+
+    @property
+    def steady_s(self) -> float:
+        """An iteration on a machine that does not drift, roughly."""
+        return self.measurement.iteration_s.median_s / geometric_mean(self.drift.values() or [1.0])
 
 
 def measured(options: Options, calibration: Calibration) -> list[Case]:
@@ -79,11 +86,11 @@ def measured(options: Options, calibration: Calibration) -> list[Case]:
     jobs = [
         Workload(name, data, batch=b, device=str(device)) for name, (data, batches) in suite.items() for b in batches
     ]
-    probe = Probe(device)
+    probes = Probes(device, calibration)
     rounds: list[list[Case]] = [[] for _ in jobs]
     for _ in range(options.rounds or ROUNDS[device.type]):
         for workload, found in zip(jobs, rounds, strict=True):
-            found.append(_measured(workload, probe, calibration))
+            found.append(_measured(workload, probes))
             if options.keep is not None:
                 place = options.keep / f"{workload.network.replace(':', '-')}-{workload.batch}.json"
                 record.save(_middle(found).measurement, place)
@@ -91,26 +98,50 @@ def measured(options: Options, calibration: Calibration) -> list[Case]:
 
 
 def _middle(found: list[Case]) -> Case:
-    return sorted(found, key=lambda case: case.measurement.iteration_s.median_s / case.drift)[len(found) // 2]
+    return sorted(found, key=lambda case: case.steady_s)[len(found) // 2]
 
 
-def _measured(workload: Workload, probe: Probe, calibration: Calibration) -> Case:
-    cpu = probe.device.type == "cpu"
-    found = measure(workload, iterations=ITERATIONS[probe.device.type], step="flat" if cpu else "auto")
-    # The probe takes as many threads as the network just had.
-    threads = int(found.conditions["threads"]) if cpu else 0
-    usual = next(each.probe_s for each in calibration.sets if each.threads == threads)
-    drift = median(probe.seconds() for _ in range(PROBES)) / usual
-    write(f"{workload.network} at {workload.batch}: {1e3 * found.iteration_s.median_s:.2f} ms, probe {drift:.2f}")
-    if not cpu:
+class Probes:
+    """The calibration's probes again, with as many threads as the network beside them."""
+
+    def __init__(self, device: torch.device, calibration: Calibration) -> None:
+        self.probe, self.on_cpu = Probe(device), device.type == "cpu"
+        self.usual = {each.threads: each.probes_s for each in calibration.sets}
+        self.threads = max(self.usual)
+
+    def drift(self) -> dict[str, float]:
+        if self.on_cpu:
+            torch.set_num_threads(self.threads)
+        return {
+            kind: median(self.probe.seconds(kind) for _ in range(PROBES)) / usual
+            for kind, usual in self.usual[self.threads].items()
+        }
+
+
+def _measured(workload: Workload, probes: Probes) -> Case:
+    before = probes.drift()
+    found = measure(workload, iterations=ITERATIONS[probes.probe.device.type], step="flat" if probes.on_cpu else "auto")
+    if probes.on_cpu and int(found.conditions["threads"]) != probes.threads:
+        probes.threads = int(found.conditions["threads"])
+        before = probes.drift()
+    after = probes.drift()
+    drift = {kind: (seconds + after[kind]) / 2 for kind, seconds in before.items()}
+    said = ", ".join(f"{kind} {value:.2f}" for kind, value in drift.items())
+    write(f"{workload.network} at {workload.batch}: {1e3 * found.iteration_s.median_s:.2f} ms, drift {said}")
+    if not probes.on_cpu:
         torch.cuda.empty_cache()
-    conditions = {**found.conditions, "drift": f"{drift}"}
+    conditions = {**found.conditions, **{f"{DRIFT}{kind}": f"{value}" for kind, value in drift.items()}}
     return Case(replace(found, trace=Trace(), samples=(), kept=(), conditions=conditions), drift)
 
 
 def loaded(folder: Path) -> list[Case]:
     found = [record.load(path) for path in sorted(folder.glob("*.json"))]
-    return [Case(m, float(m.conditions.get("drift", 1.0))) for m in found if isinstance(m, Measurement)]
+    return [Case(m, _drift_of(m)) for m in found if isinstance(m, Measurement)]
+
+
+def _drift_of(measurement: Measurement) -> dict[str, float]:
+    said = measurement.conditions.items()
+    return {name.removeprefix(DRIFT): float(value) for name, value in said if name.startswith(DRIFT)}
 
 
 def shape_of(case: Case, known: dict[str, DataShape]) -> DataShape:
@@ -122,12 +153,7 @@ def shape_of(case: Case, known: dict[str, DataShape]) -> DataShape:
 
 def seen_by_all(cases: list[Case], calibration: Calibration, known: dict[str, DataShape]) -> list[tuple[str, Seen]]:
     """Each case as habits are learnt from it: under which name, and what its operations would take alone."""
-    seen = []
-    for case in cases:
-        costed, habit = costed_as_run(calibration, case.workload, shape_of(case, known), case.measurement.step)
-        slower = [replace(each, seconds=each.seconds * case.drift) for each in costed]
-        seen.append((habit, Seen(case.measurement, slower)))
-    return seen
+    return [as_seen(calibration, c.workload, shape_of(c, known), c.measurement, c.drift) for c in cases]
 
 
 def left_out(name: str, seen: list[tuple[str, Seen]], calibration: Calibration) -> Calibration:

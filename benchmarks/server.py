@@ -13,6 +13,7 @@ from torch import Tensor
 from benchmarks.options import Options, digits_of_28
 from benchmarks.ray_server import ray_updates_per_s
 from benchmarks.rounds import Spread, how_many, interleave, ratios
+from benchmarks.shards import WAYS, update_times
 from benchmarks.table import show, show_table, verdict
 from paceline import data
 from paceline.data.dataset import Arrays, Dataset
@@ -31,6 +32,7 @@ from paceline.workload import Workload, resolve
 BAR_ONE_PROCESS, BAR_RAY, BAR_COPY = 1.5, 20.0, 0.5
 WORKERS = 2
 ALEXNET = 61_100_840
+SHARDS = (1, 2)
 
 
 def few_tests() -> Dataset:
@@ -54,7 +56,7 @@ class _Steady(Silent):
     def begun(self, run: Run, notes: list[str]) -> None:
         self.times: list[float] = []
 
-    def finished_epoch(self, epoch: Any) -> None:
+    def finished_epoch(self, epoch: Any, run: Run) -> None:
         self.times.append(epoch.wall_s)
 
     @property
@@ -152,7 +154,8 @@ def run(options: Options) -> dict[str, Any]:
     )
     if "ray" not in found:
         show("Ray is not installed: pip install 'paceline[ray]' to compare with its parameter-server pattern.")
-    rates = exchange_rates(1_000_000 if options.quick else ALEXNET, 9)
+    numbers = 1_000_000 if options.quick else ALEXNET
+    rates = exchange_rates(numbers, 9)
     rows = [
         [
             name,
@@ -163,4 +166,17 @@ def run(options: Options) -> dict[str, Any]:
         for name, rate in rates.items()
     ]
     show_table("Exchange of AlexNet's parameters, 1 thread", ["", "GB/s", "of a copy", f"bar {BAR_COPY:g}"], rows)
-    return {"steps_per_s": found, "exchange_gb_per_s": rates}
+    return {"steps_per_s": found, "exchange_gb_per_s": rates, "update_s": _show_updates(numbers)}
+
+
+def _show_updates(numbers: int) -> dict[str, dict[int, list[float]]]:
+    found = {way: update_times(way, numbers, SHARDS, 9) for way in WAYS}
+    rows = []
+    for way, times in found.items():
+        for shards, took_s in times.items():
+            against = Spread.of(ratios(times[1], took_s))
+            row = [way, str(shards), Spread.of([1e3 * s for s in took_s]).text(1)]
+            rows.append([*row, against.text() if shards > 1 else ""])
+    title = f"An update of AlexNet's parameters, 1 thread a shard, {len(os.sched_getaffinity(0))} cores"
+    show_table(title, ["", "shards", "ms", "times as fast as one"], rows)
+    return found

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import math
 import os
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,47 +57,104 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
     """The value a field of type `kind` had before `to_json`; `where` names it in errors."""
+    return _reader(kind)(value, where)
+
+
+Reader = Callable[[Any, str], Any]
+"""From a JSON value, and where it stands, to the value of a field."""
+
+
+@functools.cache
+def _reader(kind: Any) -> Reader:
+    """Made once for each type: annotations take long to look into, and a trace has thousands of spans."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
-        return value
+        return lambda value, where: value
     if origin is types.UnionType or origin is typing.Union:
-        if value is None and type(None) in arguments:
-            return None
-        return from_json(next(a for a in arguments if a is not type(None)), value, where)
+        return _union_reader(arguments)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _dataclass_from_json(kind, value, where)
+        return _dataclass_reader(kind)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise RecordError(f"{where} should be a list, not {value!r:.60}")
-        kinds = arguments[:1] * len(value) if arguments[1:] == (Ellipsis,) else arguments
-        if len(kinds) != len(value):
-            raise RecordError(f"{where} should have {len(kinds)} values, not {len(value)}")
-        return tuple(from_json(kinds[i], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return _tuple_reader(arguments)
     if origin is dict:
+        return _table_reader(_reader(arguments[1]))
+    if kind is float:
+        return _read_float
+    return _plain_reader(kind)
+
+
+def _union_reader(arguments: tuple[Any, ...]) -> Reader:
+    """Of a type and None, as records have them; of several types the first is taken."""
+    read_one = _reader(next(a for a in arguments if a is not type(None)))
+    if type(None) not in arguments:
+        return read_one
+    return lambda value, where: None if value is None else read_one(value, where)
+
+
+def _dataclass_reader(kind: type) -> Reader:
+    hints = typing.get_type_hints(kind)
+    nothing = dataclasses.MISSING
+    fields = [
+        (f.name, _reader(hints[f.name]), f.default is nothing and f.default_factory is nothing)
+        for f in dataclasses.fields(kind)
+    ]
+
+    def read(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise RecordError(f"{where} should be a table, not {value!r:.60}")
-        return {k: from_json(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
-    if kind is float and value is None:
+        given = {}
+        for name, read_field, needed in fields:
+            if name in value:
+                given[name] = read_field(value[name], f"{where}.{name}")
+            elif needed:
+                raise RecordError(f"{where}.{name} is missing")
+        return kind(**given)
+
+    return read
+
+
+def _tuple_reader(arguments: tuple[Any, ...]) -> Reader:
+    alike = _reader(arguments[0]) if arguments[1:] == (Ellipsis,) else None
+    each = [] if alike else [_reader(argument) for argument in arguments]
+
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, list):
+            raise RecordError(f"{where} should be a list, not {value!r:.60}")
+        readers = [alike] * len(value) if alike else each
+        if len(readers) != len(value):
+            raise RecordError(f"{where} should have {len(readers)} values, not {len(value)}")
+        return tuple(readers[i](item, f"{where}[{i}]") for i, item in enumerate(value))
+
+    return read
+
+
+def _table_reader(read_item: Reader) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise RecordError(f"{where} should be a table, not {value!r:.60}")
+        return {key: read_item(item, f"{where}.{key}") for key, item in value.items()}
+
+    return read
+
+
+def _read_float(value: Any, where: str) -> float:
+    if isinstance(value, float):
+        return value
+    if value is None:
         return math.nan
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(kind, type) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise RecordError(f"{where} should be {kind.__name__}, not {value!r:.60}")
-    return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    raise RecordError(f"{where} should be float, not {value!r:.60}")
 
 
-def _dataclass_from_json(kind: type, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise RecordError(f"{where} should be a table, not {value!r:.60}")
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    given = {}
-    for name, field in fields.items():
-        if name in value:
-            given[name] = from_json(hints[name], value[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise RecordError(f"{where}.{name} is missing")
-    return kind(**given)
+def _plain_reader(kind: Any) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        if isinstance(kind, type) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise RecordError(f"{where} should be {kind.__name__}, not {value!r:.60}")
+        return value
+
+    return read
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -136,7 +195,7 @@ def load(path: str | Path) -> Any:
         raise RecordError(f"no record at {path}") from None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, not text, or numbers and depths that nobody writes
         raise RecordError(f"{path} is not a whole record ({error}); it may have been cut short") from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise RecordError(f"{path} is JSON, but not a record of Paceline: it has no schema number")
@@ -146,4 +205,4 @@ def load(path: str | Path) -> Any:
     if not isinstance(kind, str) or kind not in KINDS:
         raise RecordError(f"{path} holds a {kind!r:.60}; known kinds: {', '.join(KINDS)}")
     module, name = KINDS[kind].split(":")
-    return _dataclass_from_json(getattr(importlib.import_module(module), name), content, path.name)
+    return from_json(getattr(importlib.import_module(module), name), content, path.name)

@@ -127,6 +127,7 @@ def _prices(console: Console) -> list[Any]:
 def _cluster(path: str, console: Console) -> dict[str, Any]:
     from paceline.cluster import read_cluster
     from paceline.record import to_json
+    from paceline.report.words import count
 
     cluster = read_cluster(path)
     console.print(
@@ -138,10 +139,8 @@ def _cluster(path: str, console: Console) -> dict[str, Any]:
         if cluster.price_per_hour is not None
         else ""
     )
-    machines = "machine" if cluster.machine_count == 1 else "machines"
-    console.print(
-        f"{cluster.name}: {cluster.machine_count} {machines}, {cluster.count('gpu')} GPUs{network}{price}", markup=False
-    )
+    machines, gpus = count(cluster.machine_count, "machine"), count(cluster.count("gpu"), "GPU")
+    console.print(f"{cluster.name}: {machines}, {gpus}{network}{price}", markup=False)
     made: dict[str, Any] = to_json(cluster)
     return made
 
@@ -149,16 +148,16 @@ def _cluster(path: str, console: Console) -> dict[str, Any]:
 def _skypilot(path: str, console: Console) -> dict[str, Any]:
     from paceline.cluster import machines_of, read_skypilot
     from paceline.record import to_json
+    from paceline.report.words import count
 
     found = read_skypilot(path)
     machines = machines_of(found.offers)
     console.print(_machine_table((machine, None) for machine in machines[:ROWS]), soft_wrap=False, markup=False)
     shown = f", {ROWS} of them shown" if len(machines) > ROWS else ""
-    console.print(
-        f"{len(found.offers):,} rows; {len(machines):,} machines with devices of the catalogue{shown}", markup=False
-    )
+    rows, known = count(len(found.offers), "row"), count(len(machines), "machine")
+    console.print(f"{rows}; {known} with devices of the catalogue{shown}", markup=False)
     if found.refused_count:
-        console.print(f"{found.refused_count:,} rows could not be read:", markup=False)
+        console.print(f"{count(found.refused_count, 'row')} could not be read:", markup=False)
         for line in found.refused:
             console.print(f"  {line}", markup=False)
     return {

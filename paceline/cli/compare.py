@@ -30,13 +30,16 @@ def compare(
     list_runs: Annotated[bool, typer.Option("--list", help="List the runs without making them.")] = False,
     collect: Annotated[bool, typer.Option("--collect", help="Only read what directories hold.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, a folder of DIR for each run.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Run an experiment: settings from grids, repeated; it can be interrupted and resumed at any moment."""
     check_json(json)
     console, places = console_for(json), experiment or []
     if collect:
-        if resume is not None or quick or retry or list_runs:
+        if resume is not None or quick or retry or list_runs or tensorboard is not None:
             raise InputError("--collect only reads what is there: it goes with --out and --json alone")
         _collect(places, out, json, console)
         return
@@ -44,7 +47,10 @@ def compare(
     if list_runs:
         _list(study, json, console)
         return
-    _execute(study, console, json, out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir, text=text)
+    _execute(
+        study, console, json,
+        out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir, text=text, tensorboard=tensorboard,
+    )  # fmt: skip
 
 
 def _study(places: list[Path], resume: Path | None, quick: bool) -> tuple[Experiment, str]:

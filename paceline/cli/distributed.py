@@ -91,6 +91,8 @@ class DriverOptions:
     on_bad_gradient: Annotated[str | None, typer.Option(help="stop, or skip what is no number.")] = None
     record_events: Annotated[bool, typer.Option("--record-events", help="Keep what a replay needs.")] = False
     worker_timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker counts as hung.")] = None
+    collective: Annotated[str | None, typer.Option(help="Of a group: auto, shared, nccl or gloo.")] = None
+    shards: Annotated[int | None, typer.Option(help="Processes of the server that share every update.")] = None
 
     def given(self) -> list[str]:
         changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
@@ -114,6 +116,7 @@ class Distributed:
         """Says what is wrong before anything is loaded."""
         if measuring and (resuming or self.driver.driver == "virtual"):
             raise StrategyError("--measure looks at real workers, from the beginning of a run: it needs --driver local")
+        from paceline.strategy.pieces import check_shards
         from paceline.strategy.refusals import check_policy
         from paceline.train.distributing import check_driver
 
@@ -131,11 +134,17 @@ class Distributed:
         if self.strategy.strategy is None:
             given = [*self.strategy.given(), *(f"--{w}" for w in self.cluster.words()), *self.driver.given()]
             raise StrategyError(f"{given[0]} needs a --strategy, as --strategy downpour")
-        _, workers = self.strategy.build()
+        strategy, workers = self.strategy.build()
         self.cluster.build().check(workers)
+        if self.driver.shards is not None:
+            if driver == "virtual":
+                raise StrategyError("--shards are processes of a real server: they need --driver local")
+            check_shards(self.driver.shards, strategy)
         if driver == "local" and self.cluster.words():
             option = next(iter(self.cluster.words()))
             raise StrategyError(f"--{option} is simulated: it needs --driver virtual")
+        if driver == "virtual" and self.driver.collective is not None:
+            raise StrategyError("--collective is for real workers: it needs --driver local")
         if driver == "virtual" and self.driver.worker_timeout is not None:
             raise StrategyError("--worker-timeout is for real workers: it needs --driver local")
 
@@ -143,7 +152,12 @@ class Distributed:
         """Whether a run to be resumed is one of several processes."""
         from paceline.train.local import launcher
 
-        return launcher.is_distributed(directory)
+        found = launcher.is_distributed(directory)
+        if not found and self.driver.shards is not None:
+            raise StrategyError(f"--shards are processes of a server, which the run in {directory} does not have")
+        if not found and self.driver.collective is not None:
+            raise StrategyError(f"--collective is for groups of workers, and {directory} is of a run in one process")
+        return found
 
     def resume(self, directory: Path, changes: dict[str, Any], watcher: Watcher, **options: Any) -> Run:
         from paceline.train.local import launcher
@@ -152,6 +166,10 @@ class Distributed:
         kept: dict[str, Any] = {key: value for key, value in options.items() if key in shared}
         if self.driver.worker_timeout is not None:
             kept["worker_timeout_s"] = self.driver.worker_timeout
+        if self.driver.shards is not None:
+            kept["shards"] = self.driver.shards
+        if self.driver.collective is not None:
+            kept["collective"] = self.driver.collective
         bad = self.driver.on_bad_gradient or "stop"
         return launcher.resume(directory, changes=changes, watcher=watcher, on_bad_gradient=bad, **kept)
 
@@ -172,6 +190,10 @@ class Distributed:
 
         if self.driver.worker_timeout is not None:
             shared["worker_timeout_s"] = self.driver.worker_timeout
+        if self.driver.shards is not None:
+            shared["shards"] = self.driver.shards
+        if self.driver.collective is not None:
+            shared["collective"] = self.driver.collective
         if "checkpoint_every_s" in options:
             shared["checkpoint_every_s"] = options["checkpoint_every_s"]
         if options.get("measuring"):

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
 ROWS = 16
-FILE = "plan.json"
+FILE, PAGE = "plan.json", "summary.html"
 
 
 def plan(
     workload: Annotated[str, typer.Argument(help="As for train.")],
     cluster: Annotated[
-        str, typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machines of the catalogue, or catalogue for all.")
+        str, typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machines of the catalogue, catalogue, or here.")
     ] = "catalogue",
     epochs: Annotated[float | None, typer.Option(help="Passes over the training data; the workload's own.")] = None,
     target_accuracy: Annotated[
@@ -44,12 +44,16 @@ def plan(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help=f"Directory for {FILE}, to train with: train --plan FILE.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"Directory for {FILE}, to train with (train --plan), and {PAGE}.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
     from paceline.errors import PacelineError
     from paceline.record import dump, save
+    from paceline.report.reading import Records
+    from paceline.report.writing import write_records
     from paceline.train.directory import check_new
     from paceline.workload import parse_settings, resolve
 
@@ -65,7 +69,9 @@ def plan(
     _show(made, console)
     if out is not None:
         save(made, out / FILE)
+        page = write_records(Records(plans=[(out.resolve().name, made)]), out / PAGE).path
         console.print(f"kept in {out / FILE}; train so with: paceline train --plan {out / FILE}", markup=False)
+        console.print(f"page: {page}", markup=False)
     hand_over(dump(made), json)
     if not made.met:
         raise PacelineError(made.reasons[0])
@@ -102,10 +108,12 @@ def _made(workload: Workload, cluster: str, wish: Wish, strategies: str | None, 
 
 
 def _show(made: Plan, console: Console) -> None:
+    from paceline.plan.places import MACHINE_HOURS
+
     samples = made.prediction.samples
     console.print(
         f"{made.workload.network} on {made.workload.data}, {samples:,} samples an epoch; "
-        f"{made.candidates:,} candidates of {made.cluster}, {len(made.simulated):,} of them simulated",
+        f"{made.candidates:,} candidates of {made.cluster}, {made.conditions['simulated']} of them simulated",
         markup=False,
     )
     console.print(_table(made), soft_wrap=False, markup=False)
@@ -116,7 +124,8 @@ def _show(made: Plan, console: Console) -> None:
         console.print(f"  - {reason}", markup=False)
     for reason, number in made.excluded.items():
         console.print(f"  left out: {number:,} {reason}", markup=False)
-    console.print(f"  prices of {made.conditions['prices of']}; predictions: {made.prediction.basis}", markup=False)
+    prices = "" if made.currency == MACHINE_HOURS else f"prices of {made.conditions['prices of']}; "
+    console.print(f"  {prices}predictions: {made.prediction.basis}", markup=False)
 
 
 def _table(made: Plan) -> Table:
@@ -146,7 +155,7 @@ def _rows(made: Plan) -> list[Alternative]:
 
 
 def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
-    from paceline.plan.reasons import percent, time_words
+    from paceline.plan.reasons import amount_words, batches_words, percent, time_words
 
     candidate = one.candidate
     strategy = "--" if candidate.workers == 1 else candidate.strategy.name
@@ -159,8 +168,7 @@ def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
         f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
         f"{candidate.workers:,}", strategy, f"{candidate.batch:,}", candidate.precision,
         *([f"{one.epochs:.3g}"] if learnt else []),
-        time_words(one.time_s), f"{one.money:,.2f}" if one.money >= 1 or not one.money else f"{one.money:.2g}",
-        f"{one.under_way:,.4g}", percent(computing),
+        time_words(one.time_s), amount_words(one.money), batches_words(one.under_way), percent(computing),
     ]  # fmt: skip
 
 

@@ -14,7 +14,9 @@ from paceline.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from paceline.cost.calibration import Calibration
     from paceline.cost.prediction import Prediction
+    from paceline.simulate.on_cluster import ClusterOutcome
 
 EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
 
@@ -47,6 +49,7 @@ def predict(
     check_json(json)
     if workers > 1 and strategy is None:
         raise InputError(f"--workers {workers} needs a --strategy, as --strategy sync")
+    local = _calibrated(device) if workers > 1 and link is None else None
     console = console_for(json)
     flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
     given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings or [])
@@ -56,7 +59,9 @@ def predict(
         from paceline.cost.predicting import predict as run
 
         made = run(resolve(workload, given), device, step=step)
-    together = _of_workers(made, workers, strategy, link, device) if strategy is not None and workers > 1 else ""
+        if local is not None and made.threads > (most := max(1, local.cores // workers)):
+            made = run(resolve(workload, {**given, "threads": most}), device, step=step)
+    together = _of_workers(made, workers, strategy, link, local) if strategy is not None and workers > 1 else ""
     show(made, console)
     if together:
         console.print(together, markup=False, highlight=False)
@@ -124,49 +129,46 @@ def show(made: Prediction, console: Console) -> None:
         console.print(line, markup=False, highlight=False)
 
 
-def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, device: str | None) -> str:
-    from paceline.cluster import Device, DeviceCount, Machine, find_link
-    from paceline.simulate.on_cluster import simulate_on
-    from paceline.strategy.strategy import preset
-
-    chosen = preset(strategy)
-    if link is None:
-        return _of_local_workers(made, workers, strategy, device)
-    network = find_link(link)
-    one = Device(made.device, "cpu" if made.threads else "gpu")
-    machine = Machine(f"one {made.device}", (DeviceCount(one),), network=network)
-    found = simulate_on(made, machine, workers, chosen, network=network)
-    return (
-        f"{workers} workers, {strategy}, over {network.name}: a step {_time(found.step_s)}, an epoch "
-        f"{_time(found.epoch_s)}, {found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; "
-        f"bound by {found.bound}"
-    )
-
-
-def _of_local_workers(made: Prediction, workers: int, strategy: str, device: str | None) -> str:
-    """Without a link the workers are processes of one machine, whose cores and memory they share."""
+def _calibrated(device: str | None) -> Calibration:
+    """Of the machine whose processes the workers are, since no link between them was given."""
     from paceline.cost.calibrations import calibration_here, load_calibration
     from paceline.cost.predicting import HERE
 
     if device is not None and Path(device).is_file():
-        known = load_calibration(Path(device))
-    elif device is None or HERE.fullmatch(device):
-        known = calibration_here(device or "auto")
+        return load_calibration(Path(device))
+    if device is None or HERE.fullmatch(device):
+        return calibration_here(device or "auto")
+    raise InputError(f"workers on several {device} need a --link between them: see paceline catalogue links")
+
+
+def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:
+    """Machines with one worker each and a link between them, or processes of one machine."""
+    from paceline.cluster import Device, DeviceCount, Machine, find_link
+    from paceline.simulate.on_cluster import simulate_on
+    from paceline.simulate.this_machine import machine_of
+    from paceline.strategy.strategy import preset
+
+    chosen, network = preset(strategy), None if link is None else find_link(link)
+    if local is not None:
+        machine, each = machine_of(local), workers
     else:
-        raise InputError(f"workers on several {made.device} need a --link between them: see paceline catalogue links")
-    cost = next((c for c in known.exchange if c.strategy == strategy and c.workers == workers), None)
-    if cost is None:
-        tried = ", ".join(f"{c.strategy} with {c.workers}" for c in known.exchange) or "none"
-        raise InputError(
-            f"{strategy} with {workers} local workers was not calibrated (only {tried}): run paceline calibrate "
-            "--workers, or give the --link between machines"
-        )
-    step_s = cost.step_s(made.iteration_s, made.parameter_bytes, known.cores)
-    epoch_s = -(-made.samples // (made.batch * workers)) * step_s
+        one = Device(made.device, "cpu" if made.threads else "gpu")
+        machine, each = Machine(f"one {made.device}", (DeviceCount(one),), network=network), 1
+    found = simulate_on(made, machine, workers, chosen, network=network, workers_per_machine=each)
+    where = f"workers, {strategy}, over {network.name}" if network is not None else f"local workers, {strategy}"
     return (
-        f"{workers} local workers, {strategy}: a worker's step {_time(step_s)}, an epoch {_time(epoch_s)}, "
-        f"{workers * made.batch / step_s:,.0f} samples/s"
+        f"{workers} {where}: a worker's step {_time(found.step_s)}, an epoch {_time(found.epoch_s)}, "
+        f"{found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; bound by {found.bound}"
+        f"{'' if local is None else _how_known(found, strategy, local)}"
     )
+
+
+def _how_known(found: ClusterOutcome, strategy: str, local: Calibration) -> str:
+    if found.calibrated:
+        return "; exchange as calibrated"
+    if tried := [str(cost.workers) for cost in local.exchange if cost.strategy == strategy]:
+        return f"; exchange simulated ({strategy} was calibrated with {', '.join(tried)})"
+    return f"; exchange simulated ({strategy} was not calibrated: run paceline calibrate --workers)"
 
 
 def _time(seconds: float) -> str:

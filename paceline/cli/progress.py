@@ -81,9 +81,8 @@ class TerminalWatcher:
             left=_crew(progress.crew) if progress.crew else f"{duration(left_s)} left",
         )
 
-    def finished_epoch(self, epoch: Epoch) -> None:
-        assert self.run is not None
-        w = self.run.workload
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        w = run.workload
         self.console.print(
             f"epoch {epoch.epoch}/{w.epochs}  loss {epoch.loss:.4f}  "
             f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}  "
@@ -135,6 +134,9 @@ def _add_distribution(table: Table, found: Distribution) -> None:
         table.add_row("virtual time", f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates a second")
     else:
         table.add_row("updates", f"{found.updates_per_s:,.0f} a second")
+    if found.collective != "shared":
+        given_up = f", {found.sums_given_up:,} given up" if found.sums_given_up else ""
+        table.add_row("sums", f"{found.sums:,} by groups with {found.collective}{given_up}")
     if math.isfinite(found.waiting_share):
         table.add_row("waiting", f"{found.waiting_share:.1%} of the workers' time")
     table.add_row("staleness", f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}")

@@ -61,10 +61,15 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Every random number follows from it.")] = 0,
     cluster: Annotated[
-        str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, or a machine of the catalogue.")
+        str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine of the catalogue, or here.")
     ] = None,
     per_machine: Annotated[int | None, typer.Option(help="Workers a machine; one a device if not given.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --cluster: directory for the curve and the record.")] = None,
+    overlap_backward: Annotated[
+        bool, typer.Option("--overlap-backward", help="With --cluster: all-reduces begin during the backward pass.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the record and the trace; with --cluster also the curve.")
+    ] = None,
     json: JsonOption = None,
     *,
     strategy: SimulatedOptions,
@@ -73,9 +78,12 @@ def simulate(
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.record import dump
     from paceline.simulate.timing import time_workload
+    from paceline.train.directory import check_new
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
+    if out is not None:
+        check_new(out)
     if strategy.strategy is None:
         raise StrategyError("name a --strategy to simulate, as --strategy downpour")
     rule, workers = strategy.build_all()
@@ -90,10 +98,11 @@ def simulate(
             raise StrategyError("--epochs and --steps exclude each other")
         simulate_cluster(
             workload, given, rule, workers, cluster,
-            per_machine=per_machine, steps=steps, epochs=epochs, out=out, json=json,
+            per_machine=per_machine, steps=steps, epochs=epochs, overlap_backward=overlap_backward, out=out, json=json,
         )  # fmt: skip
         return
-    for option, value in (("--epochs", epochs), ("--per-machine", per_machine), ("--out", out)):
+    overlap = overlap_backward or None
+    for option, value in (("--epochs", epochs), ("--per-machine", per_machine), ("--overlap-backward", overlap)):
         if value is not None:
             raise StrategyError(f"{option} needs a --cluster, as --cluster g2-standard-8")
     if len(workers) > 1:
@@ -103,8 +112,22 @@ def simulate(
     made = time_workload(
         resolve(workload, given), rule, workers[0], STEPS if steps is None else steps, simulated, virtual.words()
     )  # fmt: skip
-    console_for(json).print(_table(made))
+    console = console_for(json)
+    console.print(_table(made))
+    if out is not None:
+        _keep(made, out)
+        console.print(f"record and trace: {out}", markup=False)
     hand_over(dump(made), json)
+
+
+def _keep(made: TimeRecord, out: Path) -> None:
+    from paceline.record import save, write_atomically
+    from paceline.report.chrome_trace import TRACE, chrome_trace
+    from paceline.train.directory import new_directory
+
+    directory = new_directory(out)
+    save(made, directory / "record.json")
+    write_atomically(directory / TRACE, chrome_trace(made.trace, directory.resolve().name))
 
 
 def _table(made: TimeRecord) -> Table:

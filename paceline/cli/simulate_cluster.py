@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from paceline.cluster import Cluster, Machine
     from paceline.simulate.on_cluster import ClusterOutcome
-    from paceline.simulate.scaling import MachineScaling
+    from paceline.simulate.scaling import MachineScaling, Scaling
     from paceline.strategy.strategy import Strategy
 
 SIMULATED = "scaling.json"
@@ -30,61 +30,82 @@ def simulate_cluster(
     per_machine: int | None = None,
     steps: int | None = None,
     epochs: int | None = None,
+    overlap_backward: bool = False,
     out: Path | None = None,
     json: str | None = None,
 ) -> None:
-    from paceline.record import dump, save
+    from paceline.record import dump, save, write_atomically
+    from paceline.report.chrome_trace import TRACE, chrome_traces
     from paceline.report.scaling_curve import write_curve
-    from paceline.simulate.scaling import scale
-    from paceline.train.directory import check_new, new_directory
+    from paceline.simulate.scaling import scale, traces
+    from paceline.simulate.this_machine import HERE
+    from paceline.train.directory import new_directory
     from paceline.workload import resolve
 
     for name, value in (("--per-machine", per_machine), ("--steps", steps), ("--epochs", epochs)):
         if value is not None and value < 1:
             raise InputError(f"{name} {value} should be at least 1")
-    if out is not None:
-        check_new(out)
     machines = _machines(cluster)
-    made = scale(resolve(place, given), machines, strategy, workers, per_machine=per_machine)
+    if cluster == HERE:  # all workers are its processes
+        per_machine = per_machine or max(workers)
+    made = scale(
+        resolve(place, given), machines, strategy, workers,
+        per_machine=per_machine, overlap_backward=overlap_backward,
+    )  # fmt: skip
     console = console_for(json)
     if not console.is_terminal:
         console.width = 200  # a file has room for all columns
     for number, each in enumerate(made.machines):
         if number:
             console.print()
-        console.print(_headline(each, made.own_pass, strategy), markup=False)
+        console.print(_headline(each, made), markup=False)
         if each.outcomes:
             console.print(_table(each.outcomes, steps, epochs), soft_wrap=False, markup=False)
-        for line in each.left_out:
+        for line in (*_calibrated(each.outcomes), *each.left_out):
             console.print(line, markup=False)
     if out is not None:
         directory = new_directory(out)
         save(made, directory / SIMULATED)
+        write_atomically(directory / TRACE, chrome_traces(traces(made, machines)))
         curve, *_ = write_curve(made, directory)
-        console.print(f"curve: {curve}   record: {directory / SIMULATED}", markup=False)
+        said = f"curve: {curve}   record: {directory / SIMULATED}   trace: {directory / TRACE}"
+        console.print(said, markup=False)
     hand_over(dump(made), json)
 
 
 def _machines(cluster: str) -> Cluster | Machine:
-    from paceline.cluster import find_machine, read_cluster
+    from paceline.cluster import Cluster, MachineCount, find_machine, read_cluster
+    from paceline.cluster.cluster_file import is_file_name
+    from paceline.simulate.this_machine import HERE, this_machine
 
-    if cluster.endswith(".toml") or Path(cluster).is_file():
+    if cluster == HERE:
+        return Cluster(HERE, (MachineCount(this_machine()),))
+    if is_file_name(cluster):
         return read_cluster(cluster)
     try:
         return find_machine(cluster)
     except InputError as error:
-        raise InputError(f"--cluster: {error} (or name a cluster.toml)") from error
+        raise InputError(f"--cluster: {error} (or name a cluster.toml, or here for this machine)") from error
 
 
-def _headline(each: MachineScaling, own_pass: bool, strategy: Strategy) -> str:
+def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
+    """Which rows are more than simulated."""
+    from paceline.report.words import listed
+
+    numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
+    return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
+
+
+def _headline(each: MachineScaling, made: Scaling) -> str:
     from paceline.report.words import brief, count
 
     p = each.prediction
     step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
     said = [f"{each.machine}: {p.name} at batch {p.batch} on {p.device}, {step}"]
-    said.append(f"{strategy.name}, {count(each.workers_per_machine, 'worker')} a machine")
+    said.append(f"{made.strategy.name}, {count(each.workers_per_machine, 'worker')} a machine")
     said += [f"{each.network} between machines"] if each.network else []
-    said += ["an epoch is every worker's own pass over all data"] if own_pass else []
+    said += ["all-reduces begin during the backward pass"] if made.overlap_backward else []
+    said += ["an epoch is every worker's own pass over all data"] if made.own_pass else []
     said += [f"prices of {each.price_date}"] if each.price_date else []
     return "; ".join(said)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from paceline.measure.measurement import Measurement
     from paceline.train.measured_training import TrainingClock
     from paceline.train.run import Run
+    from paceline.train.watcher import Watcher
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=0.2 --out runs/lenet"
@@ -57,6 +59,9 @@ def train(
     measure: Annotated[bool, typer.Option("--measure", help="Measure every layer as it trains.")] = False,
     log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
     checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 20.0,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, into a folder of DIR.")
+    ] = None,
     json: JsonOption = None,
     *,
     strategy: StrategyOptions,
@@ -91,7 +96,7 @@ def train(
         options |= {"step": step, "log_placement": log_placement}
     start(
         workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed,
-        prediction=prediction,
+        prediction=prediction, tensorboard=tensorboard,
     )  # fmt: skip
 
 
@@ -107,6 +112,7 @@ def start(
     json: str | None = None,
     distributed: Distributed | None = None,
     prediction: Prediction | None = None,
+    tensorboard: Path | None = None,
 ) -> Path:
     """Trains or goes on training with progress on the terminal, and writes the summary page.
 
@@ -115,7 +121,7 @@ def start(
     """
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump, load, save
-    from paceline.report.page import write_summary
+    from paceline.report.run_files import write_run_files
     from paceline.train.directory import next_directory, remove_if_empty
     from paceline.workload import resolve
 
@@ -123,7 +129,8 @@ def start(
     console = console_for(json)
     several = distributed is not None and distributed.asked_for
     clock = _new_clock() if measure and not several else None
-    options = {**(options or {}), "clock": clock}
+    watcher = TerminalWatcher(console)
+    options = {**(options or {}), "clock": clock, "progress": watcher.downloads}
     if distributed is not None and several:
         distributed.check(resuming=resume is not None, measuring=measure)
         options["measuring"] = measure
@@ -135,16 +142,15 @@ def start(
         workload = resolve(place, given)
         directory = out or next_directory(name or f"{workload.network}-{workload.data}")
         work = partial(_run, workload, directory, options, distributed if several else None)
-    watcher = TerminalWatcher(console)
     try:
-        with watcher:
-            run = work(watcher)
+        with watcher, _followed(watcher, tensorboard, directory, resume is None) as followed:
+            run = work(followed)
     except BaseException:
         if watcher.run is not None:
             with suppress(PacelineError):  # what ended the run is what is to be said
                 if prediction is not None:
                     save(prediction, directory / "prediction.json")
-                write_summary(load(directory), directory)
+                write_run_files(load(directory), directory)
                 if clock is not None:
                     _write_measurement(clock, load(directory), directory)
         elif resume is None and out is None:
@@ -152,7 +158,7 @@ def start(
         raise
     if prediction is not None:
         save(prediction, directory / "prediction.json")
-    page = write_summary(run, directory)
+    page = write_run_files(run, directory)
     console.print(closing_table(run))
     console.print(f"run: {directory}   summary: {page}", markup=False)
     if clock is not None:
@@ -160,9 +166,26 @@ def start(
     elif measure:
         _show_workers(run, directory, console)
     if measure:
-        write_summary(run, directory)  # once more, with the layers
+        write_run_files(run, directory)  # once more, with the layers
     hand_over(dump(run), json)
     return page
+
+
+@contextmanager
+def _followed(watcher: TerminalWatcher, tensorboard: Path | None, directory: Path, new: bool) -> Iterator[Watcher]:
+    """The watcher, and beside it one for TensorBoard, where the run has the name of its directory."""
+    if tensorboard is None:
+        yield watcher
+        return
+    from paceline.report.tensorboard import TensorBoard, check_unused, check_writable
+    from paceline.train.watcher import Several
+
+    place = tensorboard / directory.resolve().name
+    check_writable(place)
+    if new:
+        check_unused(place)
+    with TensorBoard(place) as board:
+        yield Several(watcher, board)
 
 
 def _new_clock() -> TrainingClock:
@@ -212,13 +235,13 @@ def _write_measurement(clock: TrainingClock, run: Run, directory: Path) -> tuple
 
 
 def _run(
-    workload: Workload, out: Path, options: dict[str, Any], distributed: Distributed | None, watcher: TerminalWatcher
+    workload: Workload, out: Path, options: dict[str, Any], distributed: Distributed | None, watcher: Watcher
 ) -> Run:
     from paceline.train import trainer
 
     if distributed is not None:
-        return distributed.run(workload, out, watcher, progress=watcher.downloads, **options)
-    return trainer.run(workload, out=out, watcher=watcher, progress=watcher.downloads, **options)
+        return distributed.run(workload, out, watcher, **options)
+    return trainer.run(workload, out=out, watcher=watcher, **options)
 
 
 def _resume(
@@ -227,7 +250,7 @@ def _resume(
     given: dict[str, Any],
     options: dict[str, Any],
     distributed: Distributed | None,
-    watcher: TerminalWatcher,
+    watcher: Watcher,
 ) -> Run:
     from paceline.train import trainer
     from paceline.workload import given_by, resolve
@@ -237,5 +260,5 @@ def _resume(
     if distributed is not None and distributed.goes_on(directory):
         if options.get("clock") is not None:
             raise WorkloadError("--measure looks at workers from the beginning of a run: this one goes on without it")
-        return distributed.resume(directory, given, watcher, progress=watcher.downloads, **options)
-    return trainer.resume(directory, changes=given, watcher=watcher, progress=watcher.downloads, **options)
+        return distributed.resume(directory, given, watcher, **options)
+    return trainer.resume(directory, changes=given, watcher=watcher, **options)

@@ -18,9 +18,19 @@ from paceline.errors import InputError
 Named = TypeVar("Named", Device, Link)
 
 
+def is_file_name(cluster: str) -> bool:
+    """Whether a word for a cluster is meant as a file, be it there or not, and not as the name of a machine."""
+    return cluster.endswith((".toml", ".csv")) or "/" in cluster or Path(cluster).is_file()
+
+
 def read_cluster(path: str | Path) -> Cluster:
     """The cluster that a file describes. Every error names the file and the key."""
     path = Path(path)
+    if path.suffix == ".csv":
+        raise InputError(
+            f"{path} is no cluster.toml; SkyPilot's files have no links, so write the machines you mean into one "
+            f"(paceline catalogue {path} shows them)"
+        )
     try:
         return cluster_from_table(_read(path), path.stem)
     except InputError as error:

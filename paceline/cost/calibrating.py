@@ -15,20 +15,23 @@ from paceline.cost.calibration import Calibration, Habits, TrialSet, habit_of
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.drawing import TRIALS, Limits, draw
 from paceline.cost.habits import Seen, learn
-from paceline.cost.model import Costed, CostModel, model_for
+from paceline.cost.iteration import Drift, update_alone_s
+from paceline.cost.model import CostModel, model_for
 from paceline.cost.reading_workload import DataShape, as_written_out, is_chain, read_workload
 from paceline.cost.reference_networks import BATCHES, DATA
-from paceline.cost.timing import Stopwatch, Timed
+from paceline.cost.timing import ELEMENTWISE, Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
 from paceline.measure.links import measure_links
+from paceline.measure.measurement import Measurement
 from paceline.measure.measuring import measure
 from paceline.measure.rates import device_rates
 from paceline.step.placement import available_cores, choose_device, device_name, free_memory_bytes, set_number_formats
 from paceline.workload import Workload
 
-LIMITS = {"cpu": Limits(3e9, 2.0**24), "cuda": Limits(1e12, 2.0**28)}
+LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28)}
 QUICK_SHARE = 0.15
-ONE_THREAD_SHARE = 0.5
+QUICK_SMALLER = 4
+ONE_THREAD_SHARE = 0.6
 """One thread is for small work, of which there are fewer sizes."""
 REFERENCE_ITERATIONS = 40
 QUICK_ITERATIONS = 24
@@ -55,13 +58,13 @@ def calibrate(
             told = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
             found, probes = _trials(place, precision, count, quick, seed, told)
             sets.append(found)
-            tenths = quantiles(probes, n=10)
-            spreads.append((tenths[8] - tenths[0]) / found.probe_s)
+            tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
+            spreads += [(each[8] - each[0]) / each[4] for each in tenths]
     finally:
         torch.set_num_threads(before)
     rates = device_rates(place)
     made = Calibration(
-        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads),
+        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads, default=0.0),
         cores=available_cores(),
         memory_bytes=free_memory_bytes(place),
     )  # fmt: skip
@@ -85,7 +88,7 @@ def _share(watch: Watch | None, start: float, width: float) -> Watch:
 
 def _trials(
     place: torch.device, precision: str, threads: int, quick: bool, seed: int, watch: Watch
-) -> tuple[TrialSet, list[float]]:
+) -> tuple[TrialSet, dict[str, list[float]]]:
     if threads:
         torch.set_num_threads(threads)
     set_number_formats(Workload(precision=precision), place)
@@ -94,10 +97,12 @@ def _trials(
     share = (QUICK_SHARE if quick else 1.0) * (ONE_THREAD_SHARE if threads == 1 else 1.0)
     plan = [kind for kind, count in TRIALS.items() for _ in range(max(6, round(share * count)))]
     chance.shuffle(plan)
-    stopwatch = Stopwatch(place)
+    stopwatch, limits = Stopwatch(place), LIMITS[place.type]
+    if quick:
+        limits = Limits(limits.flops / QUICK_SMALLER, limits.elements / QUICK_SMALLER)
     timed: list[tuple[str, tuple[int, ...], Timed]] = []
     for number, kind in enumerate(plan):
-        sizes = draw(kind, chance, LIMITS[place.type])
+        sizes = draw(kind, chance, limits)
         with torch.cuda.stream(stopwatch.stream) if stopwatch.stream is not None else nullcontext():
             try:
                 calls = calls_of(kind, sizes, place, dtype)
@@ -105,19 +110,19 @@ def _trials(
                 continue  # this device has no such operation in this precision, or no room for it
         for family, call in calls.items():
             try:
-                timed.append((family, sizes, stopwatch.time(call)))
+                timed.append((family, sizes, stopwatch.time(call, probe_of(family))))
             except (RuntimeError, NotImplementedError):
                 continue
         del calls
         if place.type == "cuda" and number % 20 == 0:
             torch.cuda.empty_cache()
         watch(number / len(plan))
-    usual, called_s = median(stopwatch.probe.seen), _cost_of_calling_backward_s(stopwatch)
+    usual, called_s = stopwatch.probe.usual(), _cost_of_calling_backward_s(stopwatch)
     trials = [
-        Trial(family, sizes, _own_s(family, time, called_s) * usual / time.probe_s, time.host_s)
+        Trial(family, sizes, _own_s(family, time, called_s) * usual[probe_of(family)] / time.probe_s, time.host_s)
         for family, sizes, time in timed
     ]
-    return TrialSet(precision, threads, tuple(trials), probe_s=usual), stopwatch.probe.seen
+    return TrialSet(precision, threads, tuple(trials), probes_s=usual), stopwatch.probe.seen
 
 
 def _cost_of_calling_backward_s(stopwatch: Stopwatch) -> float:
@@ -163,15 +168,23 @@ def _habits(calibration: Calibration, place: torch.device, quick: bool, watch: W
     for number, (name, batch, step) in enumerate(jobs):
         workload = Workload(f"paceline.cost.reference_networks:{name}", DATA, batch=batch, device=str(place))
         found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
-        costed, kind = costed_as_run(calibration, workload, DataShape("image", (3, 40, 40), 10, 2048), found.step)
-        seen.setdefault(kind, []).append(Seen(found, costed))
+        kind, network = as_seen(calibration, workload, DataShape("image", (3, 40, 40), 10, 2048), found)
+        seen.setdefault(kind, []).append(network)
         watch(number / len(jobs))
     return {kind: learn(networks, place.type == "cuda") for kind, networks in seen.items()}
 
 
-def costed_as_run(calibration: Calibration, workload: Workload, data: DataShape, step: str) -> tuple[list[Costed], str]:
-    """The operations that `step` makes of a workload, with what they take alone, and its habits' name."""
-    shape = read_workload(workload, data)
-    chain = step in ("flat", "graph") and is_chain(shape)
+def as_seen(
+    calibration: Calibration, workload: Workload, data: DataShape, found: Measurement, drift: Drift | None = None
+) -> tuple[str, Seen]:
+    """A measured network beside what its operations take alone, in a step of its kind, and that kind's name."""
+    shape, slower = read_workload(workload, data), drift or {}
+    chain = found.step in ("flat", "graph") and is_chain(shape)
     operations = as_written_out(shape.operations, calibration.device == "cuda") if chain else list(shape.operations)
-    return model_for(calibration, workload, shape).cost(operations), habit_of(step, chain)
+    model = model_for(calibration, workload, shape)
+    costed = [
+        replace(each, seconds=each.seconds * slower.get(probe_of(each.operation.family), 1.0))
+        for each in model.cost(operations)
+    ]
+    update_s = update_alone_s(model, shape, workload.optimizer) * slower.get(ELEMENTWISE, 1.0)
+    return habit_of(found.step, chain), Seen(found, costed, update_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paceline.cost.curve import Trial
+from paceline.cost.exchange import ExchangeCost
 from paceline.measure.links import LinkSpeed
 
 
@@ -18,8 +19,8 @@ class TrialSet:
     trials: tuple[Trial, ...]
     shapes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """By family: what a fit to these trials found, so that it need not be found again."""
-    probe_s: float = 0.0
-    """The median of the probe beside them, with as many threads; another time's over it is how the machine drifted."""
+    probes_s: dict[str, float] = field(default_factory=dict)
+    """Medians of the probes beside them, with as many threads; another time's over these is how the machine drifted."""
 
 
 @dataclass(frozen=True)
@@ -41,31 +42,14 @@ class Habits:
     """Each iteration: asking for a batch."""
     load_element_s: float = 0.0
     """Each number of a batch: gathering and preparing it."""
+    update_factor: float = 1.0
+    """How much longer the update of the parameters takes than passes over as many numbers alone."""
     score_s: float = 0.0
     """Each iteration: counting loss and accuracy."""
     loop_s: float = 0.0
     """Each iteration: what else the loop does."""
     networks: tuple[str, ...] = ()
     """What this was learnt from."""
-
-
-@dataclass(frozen=True)
-class ExchangeCost:
-    """What exchanging through a local server adds to a worker's step, with so many workers on this machine's cores.
-
-    Two networks of different size were trained for it: a part is the same for both, another grows with parameters.
-    """
-
-    strategy: str
-    workers: int
-    fixed_s: float
-    byte_s: float
-    """For each byte of parameters."""
-
-    def step_s(self, alone_s: float, parameter_bytes: int, cores: int) -> float:
-        """A worker's step, from what it takes one process alone; more workers than cores share them."""
-        crowd = max(1.0, self.workers / cores)
-        return crowd * alone_s + self.fixed_s + self.byte_s * parameter_bytes
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ b: bytes of a message; α: latency; B: bandwidth; n: members or workers. A messa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from paceline.cluster.link import Link
@@ -32,6 +33,22 @@ def all_reduce_s(size_bytes: float, members: int, link: Link) -> float:
 def nested_all_reduce_s(size_bytes: float, machines: int, devices: int, inside: Link, between: Link) -> float:
     """Over the devices of a machine first, then between machines: all_reduce(devices) + all_reduce(machines)."""
     return all_reduce_s(size_bytes, devices, inside) + all_reduce_s(size_bytes, machines, between)
+
+
+BUCKET_BYTES = 25 << 20
+"""Of gradients that are sent together, as torch's DistributedDataParallel has it if nothing else is said."""
+
+
+def exposed_s(exchange_s: Callable[[int], float], size_bytes: int, backward_s: float) -> float:
+    """What of an exchange of gradients is not hidden, where it begins bucket by bucket during the backward pass.
+
+    n buckets are ready one after another, evenly over the backward pass t; each takes e to exchange, one at a time:
+    e + (n - 1) max(0, e - t / n). The last is never hidden, the others as far as computing takes longer.
+    """
+    _check(size_bytes, 1)
+    buckets = max(1, math.ceil(size_bytes / BUCKET_BYTES))
+    each_s = exchange_s(math.ceil(size_bytes / buckets))
+    return each_s + (buckets - 1) * max(0.0, each_s - backward_s / buckets)
 
 
 def copy_s(size_bytes: float, link: Link, devices: int = 1) -> float:

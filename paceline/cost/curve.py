@@ -25,6 +25,10 @@ FITTED_TRIALS = 200
 """How smooth a curve is can be told from some of its trials; that part takes the cube of their number."""
 
 
+CACHES = (2.0**18, 2.0**21, 2.0**24)
+"""In numbers, about where caches of all kinds of devices end."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """An operation that was timed."""
@@ -44,17 +48,25 @@ class Guess:
 
 
 class Roofline:
-    """A fixed cost, arithmetic at one rate and memory at another, as fit the trials best in relative terms."""
+    """A fixed cost, arithmetic at one rate and memory at others, as fit the trials best in relative terms.
+
+    What does not fit into a cache any more may cost more from there on, but never less.
+    """
 
     def __init__(self, work: Array, seconds: Array) -> None:
-        columns = np.column_stack([np.ones(len(work)), work])
+        columns = _columns(work)
         self.costs, _ = nnls(columns / seconds[:, None], np.ones(len(seconds)))
         if not self.costs.any():
-            self.costs = np.array([float(np.median(seconds)), 0.0, 0.0])
+            self.costs[0] = float(np.median(seconds))
 
     def seconds(self, work: Array) -> Array:
-        found: Array = np.maximum(np.column_stack([np.ones(len(work)), work]) @ self.costs, 1e-9)
+        found: Array = np.maximum(_columns(work) @ self.costs, 1e-9)
         return found
+
+
+def _columns(work: Array) -> Array:
+    elements = work[:, 1]
+    return np.column_stack([np.ones(len(work)), work, *(np.maximum(elements - size, 0.0) for size in CACHES)])
 
 
 class Curve:

@@ -116,7 +116,7 @@ def _attention(chance: random.Random) -> Sizes:
 
 
 def _elements(chance: random.Random) -> Sizes:
-    return (_between(chance, 1, 1 << 28),)
+    return (_between(chance, 64, 1 << 27),)
 
 
 _DRAWN: dict[str, Callable[[random.Random], Sizes]] = {
@@ -138,5 +138,5 @@ _DRAWN: dict[str, Callable[[random.Random], Sizes]] = {
 TRIALS = {
     "convolution": 450, "matmul": 300, "batch_norm": 50, "layer_norm": 40, "softmax": 30, "max_pool": 50,
     "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 40,
-    **dict.fromkeys(POINTWISE, 16),
+    **dict.fromkeys(POINTWISE, 20),
 }  # fmt: skip

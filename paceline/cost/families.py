@@ -119,9 +119,9 @@ _POOL = ("planes", "h", "w", "p", "q", "window")
 
 POINTWISE = {
     # name: elements moved for each one written, operations
-    "add": (3.0, 1.0), "mul": (3.0, 1.0), "copy": (2.0, 0.0), "relu": (2.0, 1.0), "relu_": (2.0, 1.0),
-    "threshold_backward": (3.0, 1.0), "tanh": (2.0, 10.0), "tanh_backward": (3.0, 3.0), "sigmoid": (2.0, 10.0),
-    "gelu": (2.0, 15.0), "gelu_backward": (3.0, 20.0), "dropout": (3.0, 10.0),
+    "add": (3.0, 1.0), "add_": (3.0, 1.0), "mul": (3.0, 1.0), "copy": (2.0, 0.0), "relu": (2.0, 1.0),
+    "relu_": (2.0, 1.0), "threshold_backward": (3.0, 1.0), "tanh": (2.0, 10.0), "tanh_backward": (3.0, 3.0),
+    "sigmoid": (2.0, 10.0), "gelu": (2.0, 15.0), "gelu_backward": (3.0, 20.0), "dropout": (3.0, 10.0),
 }  # fmt: skip
 
 FAMILIES: dict[str, Family] = {

@@ -8,11 +8,11 @@ that is, layer by layer; one network counts once however many layers it has, and
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log, prod, sqrt
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
@@ -42,6 +42,8 @@ class Seen:
 
     measurement: Measurement
     costed: Sequence[Costed]
+    update_s: float = 0.0
+    """What updating the parameters would take alone."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,13 @@ class _Row:
     """Its largest."""
     share: float
     """Of the time alone, that family's."""
+    weight: float
+    """Of its network's iteration, how much it is, shared among as many measurements as there are of the network."""
 
 
 def learn(seen: Sequence[Seen], on_gpu: bool) -> Habits:
-    rows = [row for each in seen for row in _rows(each)]
+    batches = Counter(each.measurement.name for each in seen)
+    rows = [row for each in seen for row in _rows(each, batches[each.measurement.name])]
     extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
     factors, spreads = _factors(rows, extra)
     load_s, load_element_s = _load_s(seen)
@@ -70,6 +75,7 @@ def learn(seen: Sequence[Seen], on_gpu: bool) -> Habits:
         launch_s=_launch_s(seen) if on_gpu else 0.0,
         load_s=load_s,
         load_element_s=load_element_s,
+        update_factor=_update_factor(seen),
         score_s=_median(_score(s.measurement) for s in seen),
         loop_s=_median(s.measurement.parts_s.get("other", 0.0) for s in seen),
         networks=tuple(sorted({f"{s.measurement.name} at {s.measurement.batch}" for s in seen})),
@@ -102,6 +108,21 @@ def _shape_of(data: str) -> tuple[int, ...]:
     return data_shape_of(Workload(data=data)).shape
 
 
+def _update_factor(seen: Sequence[Seen]) -> float:
+    by_network: dict[str, list[float]] = defaultdict(list)
+    for each in seen:
+        took = each.measurement.parts_s.get("update", 0.0)
+        if took > 0 and each.update_s > 0:
+            by_network[each.measurement.name].append(log(took / each.update_s))
+    found = [median(values) for values in by_network.values()]
+    return exp(median(found) * _trust(len(found))) if found else 1.0
+
+
+def _trust(networks: float) -> float:
+    """One network may be an exception, so few of them tell less."""
+    return (networks - 0.7) / (networks + 0.6)
+
+
 def _score(measurement: Measurement) -> float:
     return sum(layer.forward_s.median_s for layer in measurement.layers if layer.name == SCORE)
 
@@ -116,7 +137,7 @@ def _launch_s(seen: Sequence[Seen]) -> float:
     return _median(s.measurement.iteration_s.median_s / max(1, len(s.costed)) for s in bound)
 
 
-def _rows(seen: Seen) -> list[_Row]:
+def _rows(seen: Seen, measurements: int) -> list[_Row]:
     alone: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for costed in seen.costed:
@@ -131,7 +152,8 @@ def _rows(seen: Seen) -> list[_Row]:
                 family, most = max(families.items(), key=lambda item: item[1])
                 whole = sum(families.values())
                 count, network = counts[layer.name, direction], seen.measurement.name
-                rows.append(_Row(network, direction, spread.median_s, whole, count, family, most / whole))
+                weight = spread.median_s / seen.measurement.iteration_s.median_s / measurements
+                rows.append(_Row(network, direction, spread.median_s, whole, count, family, most / whole, weight))
     return rows
 
 
@@ -148,18 +170,32 @@ def _extra_s(rows: Sequence[_Row]) -> dict[str, float]:
 
 
 def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    missed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """A network tells about a family as much as it spends on it: one small layer says little of large products."""
+    missed: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         own = row.measured_s - row.operations * extra[row.direction]
         if row.share >= MOSTLY and own > 0.3 * row.measured_s:
-            missed[row.family][row.network].append(log(own / row.alone_s))
+            missed[row.family][row.network].append((log(own / row.alone_s), row.weight))
     factors, spreads = {}, {}
     for family, networks in missed.items():
-        found = [median(values) for values in networks.values()]
-        # One network may be an exception, so few of them tell less.
-        told = median(found) * (len(found) - 0.7) / (len(found) + 0.6)
+        found = [(_weighted_median(values), sum(weight for _, weight in values)) for values in networks.values()]
+        told = _weighted_median(found) * _trust(_as_many_as([weight for _, weight in found]))
         factors[family] = exp(max(-log(MOST_FACTOR), min(log(MOST_FACTOR), told)))
-        left = [value - log(factors[family]) for values in networks.values() for value in values]
+        left = [(value - log(factors[family]), weight) for values in networks.values() for value, weight in values]
         least = LEAST_SPREAD if len(found) >= ENOUGH else RARELY_SEEN
-        spreads[family] = max(least, sqrt(fmean(min(value * value, 1.0) for value in left)))
+        whole = sum(weight for _, weight in left)
+        spreads[family] = max(least, sqrt(sum(min(value * value, 1.0) * weight for value, weight in left) / whole))
     return factors, spreads
+
+
+def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
+    """Of (value, weight), interpolated: half of the weight is below."""
+    ordered = sorted(values)
+    weights = np.array([weight for _, weight in ordered])
+    middles = (np.cumsum(weights) - weights / 2) / weights.sum()
+    return float(np.interp(0.5, middles, [value for value, _ in ordered]))
+
+
+def _as_many_as(weights: Sequence[float]) -> float:
+    """How many equal ones tell as much as these."""
+    return sum(weights) ** 2 / sum(weight * weight for weight in weights)

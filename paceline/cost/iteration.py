@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 
@@ -11,6 +11,7 @@ from paceline.cost.calibration import Habits
 from paceline.cost.model import Costed, CostModel
 from paceline.cost.prediction import LayerPrediction
 from paceline.cost.reading import NetworkShape
+from paceline.cost.timing import ELEMENTWISE, probe_of
 from paceline.measure.tape import SCORE
 
 NINE_IN_TEN = 1.645
@@ -27,6 +28,9 @@ PASSES = {
 }  # fmt: skip
 
 
+Drift = Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class Iteration:
     seconds: float
@@ -36,15 +40,28 @@ class Iteration:
     layers: tuple[LayerPrediction, ...]
 
 
+def update_alone_s(model: CostModel, shape: NetworkShape, optimizer: str) -> float:
+    """Of all parameters, as passes over so many numbers alone."""
+    elements = shape.parameter_bytes // 4
+    return PASSES[optimizer] * model.seconds("add_", (elements,)) if elements else 0.0
+
+
 def put_together(
     model: CostModel, habits: Habits, shape: NetworkShape, costed: Sequence[Costed], *,
-    step: str, optimizer: str, sample_elements: int, on_gpu: bool, drift: float = 1.0, wider: float = 0.0,
+    step: str, optimizer: str, sample_elements: int, on_gpu: bool, drift: Drift | None = None, wider: float = 0.0,
 ) -> Iteration:  # fmt: skip
-    """`drift`: how much slower the machine is now than when it was calibrated; `wider`: added to all deviations."""
+    """`drift`: how much slower the machine is now than when it was calibrated, by probe; `wider`: added to all
+    deviations."""
+    slower = drift or {}
+    beside = slower.get(ELEMENTWISE, 1.0)
     extra = {"forward": habits.forward_s, "backward": habits.backward_s}
     if step == "chain":
         extra = dict.fromkeys(extra, 0.0)
-    seconds = [c.seconds * habits.factors.get(c.operation.family, 1.0) + extra[c.operation.direction] for c in costed]
+    seconds = []
+    for each in costed:
+        family = each.operation.family
+        alone_s = each.seconds * habits.factors.get(family, 1.0) * slower.get(probe_of(family), 1.0)
+        seconds.append(alone_s + extra[each.operation.direction] * beside)
     by_row: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     doubt: dict[str, float] = defaultdict(float)
     doubts: dict[str, list[float]] = defaultdict(list)
@@ -54,14 +71,11 @@ def put_together(
         deviation = sqrt(each.deviation**2 + habits.spreads.get(operation.family, 0.0) ** 2 + wider**2)
         doubt[operation.row] += (took * deviation) ** 2
         doubts[operation.family].append(took * deviation)
-    elements = shape.parameter_bytes // 4
-    update_s = PASSES[optimizer] * model.seconds("add", (max(1, elements),)) if elements else 0.0
-    if step != "chain" and not on_gpu:
-        update_s += shape.parameter_tensors * 0.5e-6
+    update_s = habits.update_factor * update_alone_s(model, shape, optimizer)
     parts = {
         "load": habits.load_s if not on_gpu else 0.0,
         "copy": 0.0,
-        "forward": sum(row["forward"] for row in by_row.values()) + habits.score_s,
+        "forward": sum(row["forward"] for row in by_row.values()) + beside * habits.score_s,
         "backward": sum(row["backward"] for row in by_row.values()),
         "update": update_s,
         "communicate": 0.0,
@@ -76,16 +90,16 @@ def put_together(
     else:
         busy = sum(parts.values())
         parts["idle"] = max(habits.gap_s * len(costed), habits.launch_s * len(costed) - busy)
-    parts = {name: drift * took for name, took in parts.items()}
+    parts = {name: took if name in ("forward", "backward") else beside * took for name, took in parts.items()}
     whole = sum(parts.values())
     variance = sum(SHARED * sum(d) ** 2 + (1 - SHARED) * sum(v * v for v in d) for d in doubts.values())
-    width = NINE_IN_TEN * sqrt((drift * sqrt(variance) / whole) ** 2 + LEAST_DEVIATION**2 + (0.5 * wider) ** 2)
+    width = NINE_IN_TEN * sqrt((sqrt(variance) / whole) ** 2 + LEAST_DEVIATION**2 + (0.5 * wider) ** 2)
     layers = []
     trained = max(1, sum(row.parameters for row in shape.rows.values()))
     for name in dict.fromkeys((*shape.rows, *by_row)):  # beside the modules, what is recomputed or belongs to none
-        forward, backward = drift * by_row[name]["forward"], drift * by_row[name]["backward"]
+        forward, backward = by_row[name]["forward"], by_row[name]["backward"]
         row = shape.rows.get(name)
-        own = sqrt(drift**2 * doubt[name]) / max(forward + backward, 1e-12)
+        own = sqrt(doubt[name]) / max(forward + backward, 1e-12)
         span = exp(NINE_IN_TEN * max(own, LEAST_DEVIATION))
         flops = sum(c.operation.flops for c in costed if c.operation.row == name)
         update = parts["update"] * (row.parameters / trained if row else 0.0)
@@ -93,6 +107,6 @@ def put_together(
         both = forward + backward
         layers.append(LayerPrediction(name, kind, forward, backward, update, both / span, both * span, flops))
     if habits.score_s:
-        score = drift * habits.score_s
+        score = beside * habits.score_s
         layers.append(LayerPrediction(SCORE, "outside", score, 0.0, 0.0, score / 2, score * 2, 0.0))
     return Iteration(whole, whole * exp(-width), whole * exp(width), parts, tuple(layers))

@@ -59,6 +59,8 @@ class CostModel:
 
     def _guesses(self, family: str, sizes: list[Sizes]) -> list[Guess]:
         if family not in self._trials:
+            family = family.rstrip("_")  # what it would take if it were not in place
+        if family not in self._trials:
             return [Guess(self._roofline_s(family, each), NEVER_TRIED_DEVIATION) for each in sizes]
         return _curve(self.set, family, self._trials[family]).guesses(sizes)
 

@@ -13,7 +13,7 @@ from paceline import record
 from paceline.cluster import Device, find_device
 from paceline.cost.calibration import Calibration, Habits, habit_of
 from paceline.cost.calibrations import calibration_here, load_calibration
-from paceline.cost.iteration import put_together
+from paceline.cost.iteration import Drift, put_together
 from paceline.cost.memory import memory_bytes
 from paceline.cost.model import model_for
 from paceline.cost.prediction import Prediction
@@ -33,12 +33,12 @@ def predict(
     *,
     step: str = "auto",
     data: DataShape | None = None,
-    drift: float = 1.0,
+    drift: Drift | None = None,
 ) -> Prediction:
     """`device`: a calibration or its file, a device or its catalogue name; None, `auto`, `cpu`, `cuda` or `cuda:N` for
     one of this machine, if calibrated.
 
-    `drift` is how much slower the machine is now than it was when calibrated, where that is known.
+    `drift` is how much slower the machine is now than it was when calibrated, by probe, where that is known.
     """
     calibration, name, basis, wider = _resolved(device, workload)
     data = data or data_shape_of(workload)
@@ -63,6 +63,7 @@ def predict(
             "data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name,
             **({"device memory": str(calibration.memory_bytes)} if calibration.memory_bytes else {}),
         },
+        exchange=tuple(replace(cost, cores=cost.cores or calibration.cores) for cost in calibration.exchange),
     )  # fmt: skip
 
 

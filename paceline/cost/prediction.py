@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paceline.cost.exchange import ExchangeCost
+
 
 @dataclass(frozen=True)
 class LayerPrediction:
@@ -55,6 +57,8 @@ class Prediction:
     unknown: tuple[str, ...] = ()
     """Operations of no known family, which make the interval wider."""
     conditions: dict[str, str] = field(default_factory=dict)
+    exchange: tuple[ExchangeCost, ...] = ()
+    """Of workers on one machine with this device, where that was calibrated."""
 
     @property
     def samples_per_s(self) -> float:

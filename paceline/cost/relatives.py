@@ -17,7 +17,7 @@ import numpy as np
 
 from paceline.cluster import Device, Peak, find_device
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.calibrations import bundled, kept_here
+from paceline.cost.calibrations import bundled, kept_here, load_calibration, place_of
 from paceline.cost.curve import Trial
 from paceline.cost.families import FAMILIES
 from paceline.errors import InputError
@@ -39,6 +39,8 @@ Known = tuple[Calibration, str, str, float]
 
 def calibration_for(device: Device, precision: str = "float32") -> Known:
     """A calibration as the device would have it, its name, what that is based on, and how much less sure it is."""
+    if (own := _made_here(device)) is not None:
+        return in_precision((own, device.name, "calibrated here", 0.0), device, precision)
     known = bundled()
     if device.name in known:
         return in_precision((known[device.name], device.name, "calibrated elsewhere", 0.0), device, precision)
@@ -76,11 +78,32 @@ def sheet_of(calibration: Calibration) -> Device | None:
 
 def catalogue_entry(name: str) -> Device | None:
     """For a name as systems give it, such as `NVIDIA H200` or `AMD EPYC 7763 64-Core Processor`."""
-    plain = re.sub(r"\((R|TM|C)\)|\b(NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*", " ", name)
+    words = re.sub(r"\((R|TM|C)\)|\b(NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*", " ", name)
     try:
-        return find_device(" ".join(plain.split()))
+        return find_device(" ".join(words.split()))
     except InputError:
         return None
+
+
+def _made_here(device: Device) -> Calibration | None:
+    """The calibration of this machine for a device that is called as the system calls it, or for some of its cores."""
+    path = place_of(device.name)
+    if not path.exists():
+        return None
+    found = load_calibration(path)
+    cores = device.cores or found.cores
+    if _kind(found) != device.kind or (device.kind == "cpu" and cores > found.cores):
+        return None
+    return found if device.kind == "gpu" or cores == found.cores else _with_cores(found, cores)
+
+
+def _with_cores(found: Calibration, cores: int) -> Calibration:
+    """A worker that has some of the cores; exchanging was measured on all of them."""
+    key = id(found), cores
+    if key not in _parts:
+        exchange = tuple(replace(cost, cores=cost.cores or found.cores) for cost in found.exchange)
+        _parts[key] = found, replace(found, cores=cores, exchange=exchange)
+    return _parts[key][1]
 
 
 def _nearest(device: Device) -> tuple[Calibration, Device]:
@@ -130,6 +153,7 @@ def _rate(device: Device, precision: str) -> float | None:
 
 
 _made: dict[tuple[int, Device, Device, str], tuple[Calibration, Calibration]] = {}
+_parts: dict[tuple[int, int], tuple[Calibration, Calibration]] = {}
 
 
 def _once(calibration: Calibration, source: Device, target: Device, precision: str = "") -> Calibration:
@@ -151,7 +175,7 @@ def _scaled(calibration: Calibration, source: Device, target: Device) -> Calibra
         calibration, device_name=target.name, sets=sets,
         peak_flops=calibration.peak_flops / ratio.arithmetic, peak_bytes=calibration.peak_bytes / ratio.memory,
         memory_bytes=target.memory_bytes or calibration.memory_bytes, cores=target.cores or calibration.cores,
-        conditions={**calibration.conditions, "catalogue name": target.name},
+        exchange=(), conditions={**calibration.conditions, "catalogue name": target.name},
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from torch.nn.functional import conv2d
 
 Call = Callable[[], object]
 
@@ -23,35 +24,62 @@ class Timed:
     host_s: float
     """What issuing it takes the host; on a CPU that is all of it."""
     probe_s: float
-    """The probe beside it."""
+    """The probe of its kind beside it."""
+
+
+PRODUCT, CONVOLUTION, ELEMENTWISE = "product", "convolution", "elementwise"
+
+
+def probe_of(family: str) -> str:
+    """Which probe drifts as a family does: a neighbour on the machine slows each kind of work in its own way."""
+    if family.startswith("convolution"):
+        return CONVOLUTION
+    return PRODUCT if family.startswith(("matmul", "recurrent", "attention")) else ELEMENTWISE
 
 
 class Probe:
-    """A product and a copy of always the same size. It tells how fast the machine is just now."""
+    """Three operations of always the same size. They tell how fast the machine is just now.
+
+    Each is done twice and the second time counts, so that what came before it, which may have emptied the caches or
+    left the GPU asleep, plays no part.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        size = 2048 if device.type == "cuda" else 160
-        self.a, self.b = (torch.randn(size, size, device=device) for _ in range(2))
-        self.c = torch.empty_like(self.a)
-        self.source = torch.zeros(1 << (24 if device.type == "cuda" else 18), device=device)
-        self.target = torch.empty_like(self.source)
-        self.seen: list[float] = []
-        for _ in range(3):
-            self.seconds()
-        self.seen.clear()
+        on_gpu = device.type == "cuda"
+        size, batch, side, elements = (2048, 32, 56, 1 << 24) if on_gpu else (192, 4, 24, 1 << 16)
+        a, b, images = (torch.randn(s, device=device) for s in ((size, size), (size, size), (batch, 64, side, side)))
+        c, weight = torch.empty_like(a), torch.randn(64, 64, 3, 3, device=device)
+        x = torch.randn(elements, device=device)
+        y = torch.empty_like(x)
+        self.calls: dict[str, Call] = {
+            PRODUCT: lambda: torch.mm(a, b, out=c),
+            CONVOLUTION: lambda: conv2d(images, weight, padding=1),
+            ELEMENTWISE: lambda: torch.tanh(x, out=y),
+        }
+        self.seen: dict[str, list[float]] = {kind: [] for kind in self.calls}
+        for kind in self.calls:
+            self.seconds(kind)
+            self.seen[kind].clear()
 
-    def seconds(self) -> float:
+    def seconds(self, kind: str) -> float:
+        self._once(kind)
+        took = self._once(kind)
+        self.seen[kind].append(took)
+        return took
+
+    def usual(self) -> dict[str, float]:
+        """By kind, the middle of all that was seen."""
+        return {kind: median(seen) for kind, seen in self.seen.items() if seen}
+
+    def _once(self, kind: str) -> float:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         start = perf_counter()
-        torch.mm(self.a, self.b, out=self.c)
-        self.target.copy_(self.source)
+        self.calls[kind]()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        took = perf_counter() - start
-        self.seen.append(took)
-        return took
+        return perf_counter() - start
 
 
 @dataclass
@@ -67,23 +95,24 @@ class Stopwatch:
         if self.device.type == "cuda":
             self.stream = torch.cuda.Stream(self.device)
 
-    def time(self, call: Call) -> Timed:
-        return self._on_cpu(call) if self.stream is None else self._on_gpu(call, self.stream)
+    def time(self, call: Call, probe: str = ELEMENTWISE) -> Timed:
+        """`probe`: which one is beside it."""
+        return self._on_cpu(call, probe) if self.stream is None else self._on_gpu(call, probe, self.stream)
 
-    def _on_cpu(self, call: Call) -> Timed:
+    def _on_cpu(self, call: Call, probe: str) -> Timed:
         call()
         once = _seconds(call, 1)
         count = max(1, min(1000, round(ROUND_S / max(once, 1e-7))))
         rounds = max(2, min(ROUNDS, int(MOST_S / max(once * count, 1e-7))))
         times, probes = [], []
         for _ in range(rounds):
-            before = self.probe.seconds()
+            before = self.probe.seconds(probe)
             times.append(_seconds(call, count) / count)
-            probes.append((before + self.probe.seconds()) / 2)
+            probes.append((before + self.probe.seconds(probe)) / 2)
         seconds = median(times)
         return Timed(seconds, seconds, median(probes))
 
-    def _on_gpu(self, call: Call, stream: torch.cuda.Stream) -> Timed:
+    def _on_gpu(self, call: Call, probe: str, stream: torch.cuda.Stream) -> Timed:
         """Captured as a graph and replayed, so that launching plays no part."""
         with torch.cuda.stream(stream):
             for _ in range(3):
@@ -96,7 +125,7 @@ class Stopwatch:
             stream.synchronize()
             host = _seconds(call, 8) / 8
             stream.synchronize()
-        return Timed(seconds, host, self.probe.seconds())
+        return Timed(seconds, host, self.probe.seconds(probe))
 
     def _replayed(self, call: Call, stream: torch.cuda.Stream, count: int, rounds: int) -> float:
         graph = torch.cuda.CUDAGraph()
@@ -116,7 +145,10 @@ class Stopwatch:
 
 
 def _seconds(call: Call, count: int) -> float:
+    """What is made is kept until the clock has stopped: giving a large piece of memory back takes its time, too."""
     start = perf_counter()
     for _ in range(count):
-        call()
-    return perf_counter() - start
+        made = call()
+    took = perf_counter() - start
+    del made
+    return took

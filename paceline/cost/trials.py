@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from paceline.cost.families import Sizes
 from paceline.step.flat_parameters import FlatParameters
 
 Call = Callable[[], object]
+DRAWN = 1 << 20
 
 
 def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
@@ -23,13 +25,17 @@ def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) 
 
 
 def _random(*shape: int, device: torch.device, dtype: torch.dtype, grad: bool = False) -> Tensor:
-    """Values near one in size: on a CPU numbers that vanish are slow."""
-    return torch.randn(shape, device=device, dtype=torch.float32).to(dtype).requires_grad_(grad)
+    """Values near one in size: on a CPU numbers that vanish are slow. A large tensor repeats what was drawn."""
+    count = prod(shape)
+    drawn = torch.randn(min(count, DRAWN), device=device, dtype=torch.float32).to(dtype)
+    if count > DRAWN:
+        drawn = drawn.repeat(-(-count // DRAWN))[:count]
+    return drawn.view(shape).requires_grad_(grad)
 
 
 def _with_backward(family: str, forward: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Call]:
     output = forward()
-    gradient = torch.randn_like(output)
+    gradient = _random(*output.shape, device=output.device, dtype=output.dtype)
     return {
         family: forward,
         f"{family}_backward": lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True),
@@ -148,6 +154,8 @@ def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype
     match kind:
         case "add":
             call = lambda: x + y  # noqa: E731
+        case "add_":
+            call = lambda: x.add_(y, alpha=1e-3)  # noqa: E731
         case "mul":
             call = lambda: x * y  # noqa: E731
         case "copy":

@@ -13,6 +13,7 @@ from time import monotonic
 
 from paceline import record
 from paceline.experiment import outcome
+from paceline.experiment.boards import board_of
 from paceline.experiment.one_run import Task
 from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.places import move_into_place
@@ -47,8 +48,9 @@ class Attempt:
     def _file(self, ending: str) -> Path:
         return self.working.with_suffix(ending)
 
-    def task(self, cache: Path | None, checkpoints: bool = True) -> Task:
+    def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> Task:
         """What its process is told, where nothing is left of an attempt before."""
+        board = board_of(self.run, tensorboard) if tensorboard is not None else None
         shutil.rmtree(self.working, ignore_errors=True)
         files = {name: self._file(f".{name}") for name in ("told", "progress", "log")}
         for file in files.values():
@@ -60,6 +62,8 @@ class Attempt:
             cache=str(cache.resolve()) if cache is not None else "",
             cores=self.cores,
             checkpoints=checkpoints,
+            tensorboard=str(board.resolve()) if board is not None else "",
+            setting=self.run.setting,
             search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
             **{name: str(file.resolve()) for name, file in files.items()},
         )

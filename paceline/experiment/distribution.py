@@ -16,6 +16,7 @@ from paceline.experiment.keys import (
     RunWords,
     cluster_value,
 )
+from paceline.strategy.pieces import check_shards
 from paceline.strategy.strategy import Strategy
 from paceline.train.distributing import ClusterWords, StrategyWords
 
@@ -24,11 +25,16 @@ def distribution_of(settings: Mapping[str, Any]) -> tuple[Strategy, int] | None:
     """The strategy and its workers, checked together with cluster and driver; None: one process."""
     if settings.get("strategy", ALONE) == ALONE:
         return None
-    driver_of(settings)
+    driver = driver_of(settings)
     given = {key: settings[key] for key in STRATEGY if key in settings}
     fields = {key: settings[key] for key in FIELDS if key in settings}
     strategy, workers = StrategyWords(**given, fields=fields).build()
     cluster_of(settings).build().check(workers)
+    check_shards(driver.shards, strategy)
+    if driver.collective != "auto":
+        from paceline.train.local.collective import check_collective
+
+        check_collective(driver.collective, strategy, workers, record_events=driver.record_events)
     return strategy, workers
 
 

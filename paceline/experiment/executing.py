@@ -11,6 +11,7 @@ from time import monotonic
 from paceline import data, user_code
 from paceline.errors import InputError, Interrupted, PacelineError, WorkloadError
 from paceline.experiment.attempt import Attempt
+from paceline.experiment.boards import check_boards
 from paceline.experiment.collecting import Collection, collection_of
 from paceline.experiment.estimating import Estimate
 from paceline.experiment.experiment import Experiment
@@ -43,11 +44,13 @@ def execute(
     watcher: Watcher | None = None,
     text: str = "",
     command: str = COMMAND,
+    tensorboard: Path | None = None,
 ) -> Collection:
     """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
 
     With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
-    `command` is the one by which an experiment that is interrupted goes on.
+    `command` is the one by which an experiment that is interrupted goes on. Into `tensorboard` every training writes
+    events, in a folder of its own.
     """
     module = user_code.importing()
     if module:
@@ -57,8 +60,10 @@ def execute(
     if not isinstance(jobs, int) or jobs < 1:
         raise InputError(f"jobs={jobs} should be at least 1")
     planned = experiment.runs()
+    if tensorboard is not None:
+        check_boards(planned, tensorboard, new=resume is None)
     with _place(experiment, out, resume, text) as directory:
-        execution = Execution(directory, experiment, planned, jobs, cache, watcher or Silent())
+        execution = Execution(directory, experiment, planned, jobs, cache, watcher or Silent(), tensorboard)
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
         execution.run(command)
@@ -85,9 +90,10 @@ class Execution:
         jobs: int,
         cache: Path | None,
         watcher: Watcher,
+        tensorboard: Path | None = None,
     ) -> None:
         self.directory, self.experiment, self.planned = directory, experiment, planned
-        self.jobs, self.cache, self.watcher = jobs, cache, watcher
+        self.jobs, self.cache, self.watcher, self.tensorboard = jobs, cache, watcher, tensorboard
         self.rows: dict[str, Row] = {}
         """By the run's id."""
         self.pending: list[PlannedRun] = []
@@ -175,7 +181,7 @@ class Execution:
         slot = next(slot for slot in range(self.jobs) if slot not in taken)
         attempt = Attempt(run, self.working / run.id, slot, self.cores[slot])
         self.running[run.number] = attempt
-        processes.start(run.number, attempt.task(self.cache, self.experiment.checkpoints))
+        processes.start(run.number, attempt.task(self.cache, self.experiment.checkpoints, self.tensorboard))
 
     def _look_at_the_clock(self, processes: Processes) -> None:
         limit_s = self.experiment.timeout_s

@@ -62,6 +62,8 @@ class DriverWords:
     on_bad_gradient: str = "stop"
     record_events: bool = False
     worker_timeout: float = 30.0
+    shards: int = 1
+    collective: str = "auto"
 
     def __post_init__(self) -> None:
         from paceline.strategy.refusals import check_policy
@@ -69,6 +71,8 @@ class DriverWords:
         check_types(self)
         check_driver(self.driver)
         check_policy(self.on_bad_gradient)
+        if self.shards < 1:
+            raise StrategyError(f"shards={self.shards} should be a whole number of at least 1")
 
 
 WORKLOAD = _names(Workload)
@@ -189,6 +193,6 @@ def why_without_effect(key: str) -> str:
         return 'it is for trainings in one process or with driver = "local"'
     if key in CLUSTER:
         return 'it is simulated and needs driver = "virtual", or kind = "simulate"'
-    if key == "worker_timeout":
-        return 'it is for real workers and needs driver = "local"'
+    if key in ("worker_timeout", "shards", "collective"):
+        return 'it is for real processes and needs driver = "local"'
     return 'it needs a strategy, as strategy = "downpour"'

@@ -11,8 +11,10 @@ from paceline.experiment import outcome
 from paceline.experiment.collecting import collect
 from paceline.experiment.places import EXPERIMENT
 from paceline.experiment.rows import MEASUREMENT, RECORD
+from paceline.report.reading import looks_like_a_record
 
 FILES = (RECORD, MEASUREMENT, outcome.FILE)
+"""What a directory is about, the most telling first; others may lie beside it."""
 
 
 def load(path: str | Path) -> Any:
@@ -20,9 +22,18 @@ def load(path: str | Path) -> Any:
     path = Path(path)
     if (path / EXPERIMENT).exists():
         return collect(path)
-    if path.is_dir():
-        found = next((path / name for name in FILES if (path / name).exists()), None)
-        if found is None:
-            raise RecordError(f"no record at {path / RECORD}")
-        return record.load(found)
-    return record.load(path)
+    return record.load(_file_in(path) if path.is_dir() else path)
+
+
+def _file_in(directory: Path) -> Path:
+    """The record that a directory stands for: one of a usual name, else the only one there is."""
+    try:
+        usual = [directory / name for name in FILES if (directory / name).exists()]
+        found = usual[:1] or [file for file in sorted(directory.glob("*.json")) if looks_like_a_record(file)]
+    except OSError as error:
+        raise RecordError(f"cannot read {directory}: {error.strerror}") from error
+    if not found:
+        raise RecordError(f"no record at {directory / RECORD}")
+    if len(found) > 1:
+        raise RecordError(f"{directory} holds several records: name {' or '.join(file.name for file in found)}")
+    return found[0]

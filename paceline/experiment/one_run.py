@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -17,7 +18,7 @@ from paceline.experiment.distribution import cluster_of, distribution_of, driver
 from paceline.experiment.keys import RunWords
 from paceline.step.reason import reason
 from paceline.train.run import Epoch, Run
-from paceline.train.watcher import Progress
+from paceline.train.watcher import Progress, Several, Watcher
 from paceline.workload import Workload
 
 TELL_EVERY_S = 1.0
@@ -42,6 +43,10 @@ class Task:
     search_path: tuple[str, ...]
     checkpoints: bool = True
     """Whether trained parameters are wanted; large ones take their time to write."""
+    tensorboard: str = ""
+    """A directory for the run's events; empty: none are wanted."""
+    setting: str = ""
+    """What repetitions of it share."""
 
 
 class _Told:
@@ -58,7 +63,7 @@ class _Told:
     def advanced(self, progress: Progress) -> None:
         self.part((progress.epoch + progress.step / max(1, progress.steps)) / progress.epochs)
 
-    def finished_epoch(self, epoch: Epoch) -> None:
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         figures = f"loss {epoch.loss:.4f}  test loss {epoch.test_loss:.4f}  test accuracy {epoch.test_accuracy:.4f}"
         print(f"epoch {epoch.epoch}  {figures}  {epoch.wall_s:.2f} s", flush=True)
 
@@ -102,10 +107,23 @@ def _make(task: Task) -> None:
     elif words.kind == "feed":
         _feed(task, directory, watcher)
     else:
-        _training(task, cache)(directory, watcher)
+        with _followed(watcher, task) as followed:
+            _training(task, cache)(directory, followed)
 
 
-def _training(task: Task, cache: Path | None) -> Callable[[Path, _Told], Run]:
+@contextmanager
+def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
+    """The watcher, and beside it one for TensorBoard if that is wanted."""
+    if not task.tensorboard:
+        yield watcher
+        return
+    from paceline.report.tensorboard import TensorBoard
+
+    with TensorBoard(Path(task.tensorboard), task.settings, task.setting) as board:
+        yield Several(watcher, board)
+
+
+def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
     words, driver, made = run_words(task.settings), driver_of(task.settings), distribution_of(task.settings)
     if made is None:
         return lambda out, watcher: _train_alone(task, words, out, cache, watcher)
@@ -123,13 +141,13 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, _Told], Run]:
         )
     from paceline.train.local import launcher
 
-    shared["worker_timeout_s"] = driver.worker_timeout
+    shared |= {"worker_timeout_s": driver.worker_timeout, "shards": driver.shards, "collective": driver.collective}
     return lambda out, watcher: launcher.run(
         task.workload, strategy, out=out, watcher=watcher, measure=out / "measure" if words.measure else None, **shared
     )
 
 
-def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, watcher: _Told) -> Run:
+def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, watcher: Watcher) -> Run:
     from paceline.train import trainer
 
     given: dict[str, Any] = {"step": words.step, "out": out, "cache": cache, "watcher": watcher}

@@ -102,7 +102,10 @@ def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
 
 def setting_id(settings: Mapping[str, Any]) -> str:
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:SHORT]
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    # Without a letter, or with an e alone, whoever reads a table would take it for a number.
+    starts = (digits[at : at + SHORT] for at in range(len(digits) - SHORT))
+    return next((start for start in starts if re.search("[a-df]", start)), digits)
 
 
 def varied_keys(all_settings: list[dict[str, Any]]) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Whom a search asks: a simulation what exchanging takes, and somebody how many epochs are needed."""
+"""Whom a search asks: a simulation what exchanging takes, and somebody how many epochs are needed.
+
+One worker exchanges with nobody, so nothing of it needs to be simulated.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,33 @@ class Outcome(Protocol):
     def server_share(self) -> float: ...
     @property
     def bound(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One worker takes what was predicted, `slower` times as long where its machine has fewer cores than threads."""
+
+    prediction: Prediction
+    slower: float = 1.0
+    machines: int = 1
+    efficiency: float = 1.0
+    waiting_share: float = 0.0
+    communication_share: float = 0.0
+    staleness_mean: float = 0.0
+    server_share: float = 0.0
+    bound: str = "compute"
+
+    @property
+    def step_s(self) -> float:
+        return self.slower * self.prediction.iteration_s
+
+    @property
+    def epoch_s(self) -> float:
+        return self.slower * self.prediction.epoch_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.prediction.batch / self.step_s
 
 
 class Simulate(Protocol):

@@ -8,6 +8,10 @@ from paceline.strategy.strategy import Strategy
 
 PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
 """The more exact first."""
+MOST_UNDER_WAY = 16
+"""Batches of the workload. Where nothing is trained, a plan with more is picked only if no other keeps the wish."""
+MOST_UNCORRECTED = 8
+"""The same where late gradients are not corrected: 16 such workers diverged where 8 learnt, see docs/strategies.md."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class Candidate:
         For a synchronous step it is the joined batch; for asynchronous workers, batch * (staleness + 1).
         """
         return self.workers * self.batch * max(1, self.strategy.fetch_every, self.strategy.push_every)
+
+    def is_near(self, batch: int) -> bool:
+        """Near enough to a workload of this batch that as many epochs of it may be taken to learn about as much."""
+        corrected = self.waits_for_all or self.strategy.correction != "none"
+        return self.samples_under_way <= batch * (MOST_UNDER_WAY if corrected else MOST_UNCORRECTED)
 
     def __str__(self) -> str:
         number = f"{self.machines} × {self.machine}" if self.machines > 1 else self.machine

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import Device
-from paceline.errors import StrategyError, nearest
+from paceline.errors import InputError, StrategyError, nearest
 from paceline.plan.candidate import Candidate
 from paceline.plan.estimate import machines_of
 from paceline.plan.places import Place, Places
@@ -23,8 +23,8 @@ PERIOD = 50
 """Local steps between two exchanges of parameters."""
 FEWEST_ROUNDS = 2
 """Exchanges an epoch, of strategies that exchange rarely."""
-TOO_MANY_WORKERS = "more workers than batches in an epoch"
-NO_SERVER = "no machine left for the server"
+TOO_MANY_WORKERS = "have more workers than an epoch has batches"
+NO_SERVER = "leave no machine for the server"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,11 @@ def list_candidates(workload: Workload, places: Places, samples: int, strategies
     for name in strategies:
         if name not in PRESETS:
             raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}")
+    if not (batches := batches_of(workload, samples)):
+        raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller --batch")
     candidates, where, excluded = [], [], Counter(places.excluded)
     for place in places.places:
-        for batch in batches_of(workload, samples):
+        for batch in batches:
             for made in _on(place, workload, batch, -(-samples // batch), strategies):
                 if made.workers > -(-samples // batch):
                     excluded[TOO_MANY_WORKERS] += 1

@@ -16,7 +16,7 @@ class Comparison:
     what: str
     """machine, strategy, synchronous, more workers, fewer workers, precision or batch."""
     number: int | None
-    """The best of those; None where none does what was wished for."""
+    """The best of those that were simulated; None where none can do what was wished for."""
 
 
 def compare(search: Search, pick: int, value: Value, among: Mask) -> list[Comparison]:
@@ -38,6 +38,7 @@ def compare(search: Search, pick: int, value: Value, among: Mask) -> list[Compar
     found = []
     for what, differs in others.items():
         those = among & known & search.alive & np.array([differs(c) for c in search.candidates], dtype=bool)
-        if those.any() and not search.exhausted:
-            found.append(Comparison(what, search.least(value, those)))
+        best = search.least(value, those) if those.any() else None
+        if best is not None or (those.any() and not np.isfinite(value(*search.bounds())[those]).any()):
+            found.append(Comparison(what, best))
     return found

@@ -12,13 +12,16 @@ from statistics import NormalDist
 
 from paceline.cluster import Link
 from paceline.cost.communication import ParameterServer
+from paceline.cost.exchange import ExchangeCost
 from paceline.cost.prediction import Prediction
 from paceline.plan.candidate import Candidate
 from paceline.plan.places import Place
-from paceline.simulate.on_cluster import HANDLING_S, IN_NINE_OF_TEN, MOST_VARIATION, TASK_S
+from paceline.simulate.local_exchange import calibrated_exchange
+from paceline.simulate.on_cluster import HANDLING_S, TASK_S, leaves_updates, payloads_of, variation_of
 from paceline.simulate.placing import Placing
 from paceline.simulate.server_work import server_seconds
 from paceline.simulate.worker_step import acts_alone, exchanges_by_server
+from paceline.strategy.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,20 @@ class Computing:
     """The deviation of a step, as a share of it."""
     parameter_bytes: int
     optimizer: str = ""
+    threads: int = 0
+    exchange: tuple[ExchangeCost, ...] = ()
 
     @staticmethod
     def of(prediction: Prediction, factor: float = 1.0) -> Computing:
         """As predicted, or a multiple of it."""
-        deviation_s = max(0.0, prediction.high_s - prediction.low_s) / 2 / IN_NINE_OF_TEN
         return Computing(
             factor * prediction.iteration_s,
             factor * prediction.parts_s.get("update", 0.0),
-            min(MOST_VARIATION, deviation_s / max(prediction.iteration_s, 1e-12)),
+            variation_of(prediction),
             prediction.parameter_bytes,
             prediction.conditions.get("optimizer", ""),
+            prediction.threads,
+            prediction.exchange,
         )
 
 
@@ -57,6 +63,12 @@ def machines_of(candidate: Candidate, place: Place) -> int:
     return placing.machines + (not placing.together and exchanges_by_server(candidate.strategy, placing))
 
 
+def crowding(candidate: Candidate, place: Place, threads: int) -> float:
+    """How many times as long a step takes where the machine has fewer cores than its workers have threads."""
+    placing, each = placing_of(candidate, place), max(1, threads)
+    return placing.slowdown(placing.on_one * each, each, 0.0)
+
+
 def alone_s(candidate: Candidate, computing: Computing) -> float:
     """What a step cannot be shorter than, whatever is exchanged."""
     return computing.iteration_s - (computing.update_s if candidate.workers > 1 else 0.0)
@@ -65,30 +77,34 @@ def alone_s(candidate: Candidate, computing: Computing) -> float:
 def estimated_step_s(candidate: Candidate, place: Place, computing: Computing) -> float:
     """Of a worker, with what it waits for."""
     placing, strategy = placing_of(candidate, place), candidate.strategy
-    step_s, size_bytes = computing.iteration_s, computing.parameter_bytes
+    crowd, size_bytes = crowding(candidate, place, computing.threads), computing.parameter_bytes
+    step_s = crowd * computing.iteration_s
     if candidate.workers == 1:
         return step_s
+    if cost := calibrated_exchange(computing.exchange, strategy, placing):
+        return cost.step_s(computing.iteration_s, size_bytes, cost.cores)
     steps, served = max(1, strategy.push_every), exchanges_by_server(strategy, placing)
-    if served and strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1):
-        step_s -= computing.update_s
+    if served and leaves_updates(strategy):
+        step_s -= crowd * computing.update_s
     group = 1 if strategy.groups is None else candidate.workers // strategy.groups
     slowest = _order_statistic(group, group - strategy.spares) * computing.variation / sqrt(steps)
     round_s = steps * step_s * (1 + slowest)
     if not acts_alone(strategy, placing):
         round_s += placing.all_reduce_s(size_bytes, group)
-    if not served:
-        return round_s / steps
-    network = placing.exchange(size_bytes)
+    return (_cycle_s(strategy, placing, computing, round_s) if served else round_s) / steps
+
+
+def _cycle_s(strategy: Strategy, placing: Placing, computing: Computing, round_s: float) -> float:
+    """From one exchange with the server to the next, with rounds of so many seconds between them."""
+    size_bytes = computing.parameter_bytes
+    network, payloads = placing.exchange(size_bytes), payloads_of(strategy, placing)
     link = Link("exchange", network.latency_s, network.bandwidth, network.shared)
-    payloads = strategy.payloads_an_update(candidate.workers) if strategy.groups is None else 1
-    if strategy.groups is not None and acts_alone(strategy, placing):
-        payloads = group
-    server_s = server_seconds(strategy, size_bytes, place.machine, computing.optimizer, payloads)
+    server_s = server_seconds(strategy, size_bytes, placing.machine, computing.optimizer, payloads)
     if placing.together:
         round_s, server_s = round_s + TASK_S, server_s + HANDLING_S
-    clients = candidate.workers if acts_alone(strategy, placing) else (strategy.groups or 1)
+    clients = placing.workers if acts_alone(strategy, placing) else (strategy.groups or 1)
     server = ParameterServer(clients, round_s, size_bytes, link, server_s, strategy.overlap)
-    return (server.synchronous_cycle_s() if strategy.groups == 1 else server.cycle_s()) / steps
+    return server.synchronous_cycle_s() if strategy.groups == 1 else server.cycle_s()
 
 
 def _order_statistic(count: int, rank: int) -> float:

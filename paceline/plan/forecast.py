@@ -1,7 +1,8 @@
 """What computing takes on each device, at each batch and precision: predicted when it matters, guessed before.
 
 A prediction takes a fraction of a second, and a catalogue has hundreds of them. So every device is predicted at two
-batches, one device of a kind in every precision, and the rest is guessed until a search wants to know:
+batches, one device of a kind in every precision at the larger of them, where that gains most, and the rest is guessed
+until a search wants to know:
 
     t(batch)     on a line through the two batches
     t(precision) = t(float32) * (1 - a + a * peak(float32) / peak(precision)), a as the kind's model device has it
@@ -20,8 +21,8 @@ from paceline.workload import Workload
 
 Predict = Callable[[Workload, Device], Prediction]
 
-Key = tuple[str, int, str]
-"""A device's name, a batch and a precision."""
+Key = tuple[Device, int, str]
+"""With a batch and a precision. Devices of one name may differ: a processor, and one of its cores."""
 
 LEAST = 0.82
 """Of what is guessed, what a prediction could come to at the least."""
@@ -58,7 +59,7 @@ class Forecast:
 
     def predict(self, device: Device, batch: int, precision: str) -> Prediction | None:
         """None if it cannot be predicted; `failures` says why."""
-        key = (device.name, batch, precision)
+        key = (device, batch, precision)
         if key not in self.predictions and key not in self.failures:
             try:
                 workload = replace(self.workload, batch=batch, precision=precision)
@@ -69,10 +70,10 @@ class Forecast:
 
     def guess(self, device: Device, batch: int, precision: str) -> Guess | None:
         """As predicted; or a guess that a prediction will hardly be below."""
-        own = self.predictions.get((device.name, batch, precision))
+        own = self.predictions.get((device, batch, precision))
         if own is not None:
             return Guess(Computing.of(own), own.memory_bytes, True)
-        first = self.predictions.get((device.name, self.workload.batch, self.workload.precision))
+        first = self.predictions.get((device, self.workload.batch, self.workload.precision))
         if first is None:
             return None
         last = self._at_largest(device, first) or first
@@ -80,7 +81,7 @@ class Forecast:
         time_s = first.iteration_s + along * (last.iteration_s - first.iteration_s)
         time_s = max(time_s, first.iteration_s * min(1.0, batch / first.batch))
         memory = max(first.memory_bytes / 2, first.memory_bytes + along * (last.memory_bytes - first.memory_bytes))
-        faster, smaller = self._in_precision(device, batch, precision)
+        faster, smaller = self._in_precision(device, last.batch, precision)
         return Guess(Computing.of(first, LEAST * faster * time_s / first.iteration_s), round(memory * smaller), False)
 
     def _at_largest(self, device: Device, first: Prediction) -> Prediction | None:
@@ -88,7 +89,7 @@ class Forecast:
         return self.predict(device, batch, self.workload.precision)
 
     def _in_precision(self, device: Device, batch: int, precision: str) -> tuple[float, float]:
-        """By what time and memory change from the workload's precision to another."""
+        """By what time and memory change from the workload's precision to another; most at the largest batch."""
         usual = self.workload.precision
         if precision == usual:
             return 1.0, 1.0

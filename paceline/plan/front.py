@@ -31,13 +31,10 @@ def _as_good(other: Alternative, one: Alternative) -> bool:
 def fill_front(search: Search, *, learnt_only: bool) -> None:
     """Simulates what is expected on the front, as far as may still be simulated."""
     under_way = np.array([c.samples_under_way for c in search.candidates]) / search.forecast.workload.batch
+    known = np.array([not learnt_only or search.epochs.known(c) for c in search.candidates], dtype=bool)
     for level in LEVELS:
-        among = search.alive & (under_way <= level)
-        if learnt_only:
-            among &= np.array([search.epochs.known(c) for c in search.candidates])
-        for number in _expected_front(search, among):
-            if not search.exhausted or search.simulated[number]:
-                search.settle(number)
+        for number in _expected_front(search, search.alive & known & (under_way <= level)):
+            search.settle(number)
 
 
 def _expected_front(search: Search, among: Mask) -> list[int]:

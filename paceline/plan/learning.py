@@ -74,12 +74,12 @@ class Learning:
         way = _way(candidate)
         found = [self._results[way]] if way in self._results else self._gentler(way)
         if failed := [one for one in found if one.status != "reached"]:
-            return "diverges" if failed[0].status == "diverged" else f"does not reach {self.target:.4g}"
+            return "diverge" if failed[0].status == "diverged" else f"do not reach {self.target:.4g}"
         if way in self._results:
             return ""
         if way[1] * way[2] > self.sample:
-            return "has more samples under way than there are to learn from"
-        return f"not trained: {MOST_TRAININGS} others were" if len(self._results) >= MOST_TRAININGS else ""
+            return "have more samples under way than there are to learn from"
+        return f"were not trained: {MOST_TRAININGS} others were" if len(self._results) >= MOST_TRAININGS else ""
 
     def find(self, candidate: Candidate) -> None:
         """Learns of a candidate, or first of one process with its batch: what that cannot, nobody can."""
@@ -132,7 +132,7 @@ class _Watch(Silent):
     def begun(self, run: Run, notes: list[str]) -> None:
         pass
 
-    def finished_epoch(self, epoch: Epoch) -> None:
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         self.passes = epoch.epoch
         if math.isnan(epoch.test_accuracy):
             raise InputError("--target-accuracy needs data with classes: this workload has no accuracy")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from paceline.cluster import Cluster, Device, Link, Machine, known_machines, read_cluster
 from paceline.cluster.catalogue import find_machine
+from paceline.cluster.cluster_file import is_file_name
 from paceline.errors import InputError
+from paceline.simulate.this_machine import HERE, a_worker_a_core, this_machine
 
 CATALOGUE = "catalogue"
 MOST_MACHINES = 16
 """Of one kind, where nothing says how many can be had."""
+MACHINE_HOURS = "machine hours"
 OLDEST_YEARS = 5
 """Machines whose prices are this much older than the newest are there for comparison, not for rent."""
 
@@ -30,22 +32,17 @@ class Place:
     """Between machines; None where there is only one."""
     most: int = 0
     """Machines with workers, where there could be more; 0: all that are available."""
+    fewest: int = 1
+    """Workers of one machine, where another place is for fewer."""
 
     def price_per_hour(self, spot: bool) -> float | None:
         return self.machine.spot_price_per_hour if spot else self.machine.price_per_hour
 
-    def memory_bytes(self, workers_here: int) -> int | None:
-        """What a worker can have; None where it is not known. CPUs of a machine share its memory."""
-        if self.device.memory_bytes is not None:
-            return self.device.memory_bytes
-        if self.device.kind == "cpu" and self.machine.memory_bytes is not None:
-            return self.machine.memory_bytes // workers_here
-        return None
-
     def crews(self) -> Iterator[tuple[int, int]]:
         """(workers, workers a machine): some devices of one machine, then all devices of several."""
         for workers in _doubling(self.devices):
-            yield workers, workers
+            if workers >= self.fewest:
+                yield workers, workers
         most = self.most or self.available
         spare = {most - 1} if most == self.available else set()  # the last one could be the server's
         for machines in sorted({*_doubling(most), *spare}):
@@ -60,21 +57,17 @@ class Places:
     excluded: dict[str, int]
     """By reason, machines that are not among them."""
     price_dates: tuple[str, ...]
-
-    @property
-    def currency(self) -> str:
-        """What money is counted in: the prices' currency, or machine hours where nothing has a price."""
-        return next((p.machine.currency for p in self.places if p.machine.price_per_hour), MACHINE_HOURS)
-
-
-MACHINE_HOURS = "machine hours"
+    currency: str
+    """What money is counted in: the prices' currency, or machine hours where nothing has a price."""
 
 
 def find_places(cluster: str, *, spot: bool = False) -> Places:
-    """`catalogue`, machines of it by name with commas between them, or a cluster.toml."""
-    if cluster.endswith(".toml") or "/" in cluster or Path(cluster).is_file():
+    """`catalogue`, machines of it by name with commas between them, a cluster.toml, or `here`."""
+    if cluster == HERE:
+        return _here()
+    if is_file_name(cluster):
         return places_of(read_cluster(cluster), spot=spot)
-    machines = known_machines() if cluster == CATALOGUE else tuple(map(_named, cluster.split(",")))
+    machines = known_machines() if cluster == CATALOGUE else _named_machines(cluster)
     excluded = {}
     dated = [machine.price_date for machine in machines if machine.price_date]
     if cluster == CATALOGUE and dated:
@@ -92,9 +85,23 @@ def places_of(cluster: Cluster, *, spot: bool = False) -> Places:
     return _priced(cluster.name, found, {}, spot)
 
 
-def _named(name: str) -> Machine:
+def _here() -> Places:
+    """This machine: one worker with all its cores, or a worker for each."""
+    machine = this_machine()
+    (each,) = machine.devices
+    places = [Place(machine, each.device, each.count, 1, None)]
+    if (cores := a_worker_a_core(machine)) != machine:
+        (core,) = cores.devices
+        places.append(Place(cores, core.device, core.count, 1, None, fewest=2))
+    return Places(HERE, tuple(places), {}, (), MACHINE_HOURS)
+
+
+def _named_machines(cluster: str) -> tuple[Machine, ...]:
+    names = [name.strip() for name in cluster.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"--cluster {cluster!r} names no machine: give some, a cluster.toml, or catalogue for all")
     try:
-        return find_machine(name.strip())
+        return tuple(dict.fromkeys(map(find_machine, names)))
     except InputError as error:
         raise InputError(f"--cluster: {error} (or name a cluster.toml, or catalogue for all machines)") from error
 
@@ -103,20 +110,19 @@ def _priced(
     name: str, found: list[tuple[Machine, int, Link | None]], excluded: dict[str, int], spot: bool, most: int = 0
 ) -> Places:
     """Without those whose price is not known, if that of others is."""
-    any_price = any(machine.price_per_hour is not None for machine, _, _ in found)
     priced = [
         (machine, count, network) for machine, count, network in found
         if (machine.spot_price_per_hour if spot else machine.price_per_hour) is not None
     ]  # fmt: skip
     if spot and not priced:
         raise InputError(f"--spot: no machine of {name} has a spot price: write spot_price = … for one")
-    kept = priced if any_price or spot else found
+    kept = priced or found
     if len(kept) < len(found):
         what = "machines without a spot price" if spot else "machines without a price"
         excluded = {**excluded, what: len(found) - len(kept)}
     places = tuple(place for machine, count, network in kept for place in _of_machine(machine, count, network, most))
     dates = tuple(sorted({machine.price_date for machine, _, _ in kept if machine.price_date}))
-    return Places(name, places, excluded, dates)
+    return Places(name, places, excluded, dates, priced[0][0].currency if priced else MACHINE_HOURS)
 
 
 def _of_machine(machine: Machine, count: int, network: Link | None, most: int) -> Iterator[Place]:

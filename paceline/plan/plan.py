@@ -30,7 +30,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A candidate that was simulated."""
+    """A candidate that was simulated; one worker alone takes what was predicted."""
 
     candidate: Candidate
     machines: int
@@ -57,7 +57,7 @@ class Alternative:
     server_share: float
     staleness: float
     bound: str
-    """compute, network, server or waiting: what takes most, or would with one more worker."""
+    """compute, network, server or straggling: what is busy all the time, else what most of a step goes to."""
     accuracy: float = math.nan
     """Seen when training a sample; NaN if nothing was trained."""
 
@@ -78,8 +78,9 @@ class Plan:
     front: tuple[Alternative, ...]
     """What no other betters in time, money and samples under way together; the fastest first."""
     simulated: tuple[Alternative, ...]
+    """All whose time is known. How many of them took a simulation is among the `conditions`."""
     candidates: int
-    """How many could have been: those simulated and those that bounds ruled out."""
+    """How many there were: those simulated and those that bounds ruled out."""
     excluded: dict[str, int]
     """By reason, how many more were never proposed."""
     predictions: int

@@ -12,9 +12,9 @@ import numpy as np
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, PacelineError
-from paceline.plan.asking import Epochs, Given, Simulate
+from paceline.plan.asking import Given, Simulate
 from paceline.plan.candidates import STRATEGIES, list_candidates
-from paceline.plan.comparisons import compare
+from paceline.plan.comparisons import Comparison, compare
 from paceline.plan.estimate import machines_of
 from paceline.plan.forecast import Forecast, Predict
 from paceline.plan.front import fill_front, front_of
@@ -22,20 +22,17 @@ from paceline.plan.learning import Learning
 from paceline.plan.places import MACHINE_HOURS, Places, find_places
 from paceline.plan.plan import Alternative, Plan
 from paceline.plan.reasons import reasons_for
+from paceline.plan.room import is_known
 from paceline.plan.search import Mask, Search
 from paceline.plan.wish import Wish
 from paceline.workload import Workload
 
 SIMULATED_SHARE = 0.2
-FEWEST_SIMULATED, MOST_SIMULATED = 20, 160
+MOST_SIMULATED = 160
 FOR_THE_PICK = 0.7
 """Of what may be simulated; the rest is for what is beside it, and for the front."""
 HARDLY_WORSE = 0.005
 GENTLER_TRIES = 12
-MOST_UNDER_WAY = 16
-"""Batches of the workload. Where nothing is trained, a plan with more is picked only if no other keeps the wish."""
-MOST_UNCORRECTED = 8
-"""The same where late gradients are not corrected: 16 such workers diverged where 8 learnt, see docs/strategies.md."""
 
 
 def make_plan(
@@ -56,47 +53,51 @@ def make_plan(
     forecast = Forecast(workload, predict or usual_predict(workload))
     forecast.begin(list(dict.fromkeys(place.device for place in places.places)))
     samples = _samples(forecast)
-    listed = list_candidates(workload, places, samples, strategies)
     if wish.target_accuracy is not None:
         learning = learning or Learning(workload, wish.target_accuracy, samples)
-    epochs: Epochs = learning if learning is not None else Given(wish.epochs or workload.epochs)
     search = Search(
-        listed, forecast, simulate or usual_simulate(), epochs,
-        samples=samples, spot=wish.spot, machine_hours=places.currency == MACHINE_HOURS, limit=0,
+        list_candidates(workload, places, samples, strategies), forecast, simulate or usual_simulate(),
+        learning if learning is not None else Given(wish.epochs or workload.epochs),
+        samples=samples, spot=wish.spot, machine_hours=places.currency == MACHINE_HOURS,
         repeat_dropped=learning is None,
     )  # fmt: skip
     candidates = int(search.alive.sum())
-    limit = max(FEWEST_SIMULATED, min(MOST_SIMULATED, math.floor(SIMULATED_SHARE * candidates)))
-    everyone = _everyone(search)
-    cautious = everyone if learning is not None else _cautious(search, workload)
-    search.limit = max(1, round(FOR_THE_PICK * limit))
-    pick, met = _pick(search, wish, cautious)
-    search.limit = limit
-    compared = compare(search, pick, wish.values if met else wish.distances, cautious if cautious[pick] else everyone)
-    fill_front(search, learnt_only=learning is not None)
+    near = np.array([learning is not None or c.is_near(workload.batch) for c in search.candidates], dtype=bool)
+    pick, met, compared = _chosen(search, wish, near, simulations_for(candidates))
     sure = map(int, np.flatnonzero(search.sure & search.alive))
     made = {number: _alternative(search, number, workload, learning) for number in sure}
-    prediction = _prediction(search, pick)
     plan = Plan(
         workload=workload, cluster=places.name, wish=wish, met=met, pick=made[pick], reasons=(),
         front=front_of(list(made.values())), simulated=tuple(made.values()), candidates=candidates,
         excluded=dict(search.excluded), predictions=len(forecast.predictions), currency=places.currency,
-        prediction=prediction, learned=learning.results if learning is not None else (),
-        conditions=_conditions(places, learning, len(search.outcomes), perf_counter() - began_s),
+        prediction=_prediction(search, pick), learned=learning.results if learning is not None else (),
+        conditions=_conditions(places, learning, search.simulations, perf_counter() - began_s),
     )  # fmt: skip
     others = [(one, None if one.number is None else made[one.number]) for one in compared]
-    return replace(plan, reasons=tuple(reasons_for(plan, others, beyond_caution=not cautious[pick])))
+    memory_known = is_known(search.places[pick])
+    return replace(
+        plan, reasons=tuple(reasons_for(plan, others, beyond_caution=not near[pick], memory_known=memory_known))
+    )
+
+
+def simulations_for(candidates: int) -> int:
+    """How many of so many candidates may be simulated."""
+    return max(1, min(MOST_SIMULATED, math.floor(SIMULATED_SHARE * candidates)))
 
 
 def usual_predict(workload: Workload) -> Predict:
     """The cost model's; what the data are like is looked up once."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+
     from paceline.cost.predicting import predict
     from paceline.cost.reading_workload import data_shape_of
 
     shape = data_shape_of(workload)
 
     def predicted(asked: Workload, device: Device) -> Prediction:
-        return predict(asked, device, data=shape)
+        # Hundreds of small matrices: several threads would spend most of the time meeting each other.
+        with threadpool_limits(limits=1, user_api="blas"):
+            return predict(asked, device, data=shape)
 
     return predicted
 
@@ -121,32 +122,41 @@ def _everyone(search: Search) -> Mask:
     return np.ones(len(search.candidates), dtype=bool)
 
 
-def _cautious(search: Search, workload: Workload) -> Mask:
-    """Those near enough to the workload that as many epochs of them may be taken to learn about as much."""
-    near = [
-        c.samples_under_way
-        <= workload.batch * (MOST_UNDER_WAY if c.waits_for_all or c.strategy.correction != "none" else MOST_UNCORRECTED)
-        for c in search.candidates
-    ]
-    return np.array(near, dtype=bool)
+def _chosen(search: Search, wish: Wish, near: Mask, limit: int) -> tuple[int, bool, list[Comparison]]:
+    """The pick's number, whether it keeps the wish, and what stands beside it; fills the front on the way."""
+    search.limit = max(1, round(FOR_THE_PICK * limit))
+    pick, met = _pick(search, wish, near, limit)
+    search.limit = limit
+    compared = _compared(search, wish, near, pick, met)
+    fill_front(search, learnt_only=not isinstance(search.epochs, Given))
+    search.limit = 0  # whatever came to light since then counts, and nothing more is simulated
+    last, met = _pick(search, wish, near, 0)
+    if last != pick:
+        pick, compared = last, _compared(search, wish, near, last, met)
+    return pick, met, compared
 
 
-def _pick(search: Search, wish: Wish, cautious: Mask) -> tuple[int, bool]:
-    """The number of the pick, and whether it is what was wished for."""
-    for among in (cautious, _everyone(search)):
+def _compared(search: Search, wish: Wish, near: Mask, pick: int, met: bool) -> list[Comparison]:
+    among = near if near[pick] else _everyone(search)
+    return compare(search, pick, wish.values if met else wish.distances, among)
+
+
+def _pick(search: Search, wish: Wish, near: Mask, limit: int) -> tuple[int, bool]:
+    """The number of the pick, and whether it is what was wished for. The nearest may take all of the limit."""
+    for among in (near, _everyone(search)):
         found = search.least(wish.values, among)
         if found is not None:
             return search.gentler(found, wish.values, among, HARDLY_WORSE, GENTLER_TRIES), True
+    search.limit = limit
     nearest = search.least(wish.distances, _everyone(search))
     if nearest is None:
         counts = "; ".join(f"{count:,} {reason}" for reason, count in search.excluded.items())
         raise PacelineError(f"there is nothing to propose: {counts or 'no candidates'}")
-    return nearest, False
+    return nearest, wish.keeps(*search.time_and_money(nearest))
 
 
 def _prediction(search: Search, number: int) -> Prediction:
-    candidate = search.candidates[number]
-    return search.forecast.predictions[candidate.device, candidate.batch, candidate.precision]
+    return search.forecast.predictions[search.key_of(number)]
 
 
 def _alternative(search: Search, number: int, workload: Workload, learning: Learning | None) -> Alternative:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from paceline.plan.comparisons import Comparison
 from paceline.plan.plan import Alternative, Plan
+
+if TYPE_CHECKING:
+    from paceline.plan.comparisons import Comparison
 
 NOTABLE = 0.2
 """Of a worker's time: what is worth a word."""
@@ -14,6 +18,8 @@ UNLIKE = 0.01
 
 def time_words(seconds: float) -> str:
     """`3.2 h`, `14 min`, `2.5 days`."""
+    if 0 < seconds < 1:
+        return f"{1e3 * seconds:.3g} ms"
     for most, unit, name in ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h")):
         if seconds < most:
             return f"{seconds / unit:.3g} {name}"
@@ -22,11 +28,24 @@ def time_words(seconds: float) -> str:
 
 
 def money_words(money: float, currency: str) -> str:
-    return f"{money:,.2f} {currency}" if money >= 0.01 or not money else f"{money:.2g} {currency}"
+    return f"{amount_words(money)} {currency}"
+
+
+def amount_words(money: float) -> str:
+    return f"{money:,.2f}" if money >= 0.01 or not money else f"{money:.2g}"
+
+
+def batches_words(batches: float) -> str:
+    """`0.5`, `16`, `19,968`."""
+    return f"{batches:,.0f}" if batches >= 100 else f"{batches:.3g}"
 
 
 def reasons_for(
-    plan: Plan, comparisons: list[tuple[Comparison, Alternative | None]], *, beyond_caution: bool
+    plan: Plan,
+    comparisons: list[tuple[Comparison, Alternative | None]],
+    *,
+    beyond_caution: bool,
+    memory_known: bool = True,
 ) -> list[str]:
     """What was picked by which rule, what holds it back, what it was picked over, and what is not known."""
     return [
@@ -35,6 +54,7 @@ def reasons_for(
         _bound(plan.pick),
         *_comparisons(plan, comparisons),
         *_doubts(plan),
+        *([] if memory_known else [f"whether it fits is not known: {plan.pick.candidate.device} has no memory = …"]),
     ]
 
 
@@ -63,19 +83,23 @@ def _wish(plan: Plan) -> str:
 
 def _caution(plan: Plan, beyond: bool) -> list[str]:
     """That the pick is far from the workload, or that something farther was passed over."""
-    if not plan.met:
-        return []
-    if not beyond:
-        other = min(plan.simulated, key=lambda one: _value(plan, one))
-        if _value(plan, other) * (1 + UNLIKE) >= _value(plan, plan.pick):
-            return []
+    under_way = f"{batches_words(plan.pick.under_way)} of the workload's batches are under way at once"
+    if beyond and plan.met:
         return [
-            f"{other}, {_difference(plan.pick, other)}, but has {other.under_way:,.4g} of the workload's batches under "
-            "way at once: not picked without --target-accuracy"
+            f"{under_way}: no plan nearer to it is within {_wish(plan)}; whether it learns as well is not known "
+            "(--target-accuracy finds out)"
         ]
+    if beyond:
+        near = [one for one in plan.simulated if one.candidate.is_near(plan.workload.batch)]
+        other = min(near, key=lambda one: _distance(plan, one), default=None)
+        instead = "" if other is None else f"; of those nearer to it the best, {other}, {_difference(plan.pick, other)}"
+        return [f"{under_way}, and whether it learns as well is not known (--target-accuracy finds out){instead}"]
+    other = min(plan.simulated, key=lambda one: _value(plan, one))
+    if not plan.met or _value(plan, other) * (1 + UNLIKE) >= _value(plan, plan.pick):
+        return []
     return [
-        f"{plan.pick.under_way:,.4g} of the workload's batches are under way at once: no plan nearer to it is within "
-        f"{_wish(plan)}; whether it learns as well is not known (--target-accuracy finds out)"
+        f"{other}, {_difference(plan.pick, other)}, but has {batches_words(other.under_way)} of the workload's batches "
+        "under way at once: not picked without --target-accuracy"
     ]
 
 
@@ -85,6 +109,10 @@ def percent(share: float) -> str:
 
 def _value(plan: Plan, one: Alternative) -> float:
     return float(plan.wish.values(np.array([one.time_s]), np.array([one.money]))[0])
+
+
+def _distance(plan: Plan, one: Alternative) -> float:
+    return float(plan.wish.distances(np.array([one.time_s]), np.array([one.money]))[0])
 
 
 def _bound(pick: Alternative) -> str:
@@ -161,8 +189,8 @@ def _doubts(plan: Plan) -> list[str]:
         )
     if wish.target_accuracy is None and pick.under_way > 1:
         lines.append(
-            f"accuracy was not looked at: {pick.under_way:,.4g} of the workload's batches are under way at once, and "
-            f"{pick.epochs:g} epochs may learn less than in one process (--target-accuracy finds out)"
+            f"accuracy was not looked at: {batches_words(pick.under_way)} of the workload's batches are under way at "
+            f"once, and {pick.epochs:g} epochs may learn less than in one process (--target-accuracy finds out)"
         )
     if wish.target_accuracy is not None:
         lines.append(_learnt(plan))

@@ -15,25 +15,26 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from paceline.plan.asking import Epochs, Outcome, Simulate
+from paceline.plan.asking import Alone, Epochs, Outcome, Simulate
 from paceline.plan.candidate import PRECISIONS, Candidate
 from paceline.plan.candidates import Listed
-from paceline.plan.estimate import alone_s, estimated_step_s, machines_of
-from paceline.plan.forecast import LEAST, Forecast
+from paceline.plan.estimate import alone_s, crowding, estimated_step_s, machines_of
+from paceline.plan.forecast import LEAST, Forecast, Key
+from paceline.plan.room import fits
 from paceline.plan.wish import Numbers
 
 Mask = npt.NDArray[np.bool_]
 Value = Callable[[Numbers, Numbers], Numbers]
 
-MEMORY_SHARE = 0.9
-"""Of a device's memory that a prediction may need; the rest is the library's own, and for what is not foreseen."""
-TOO_LARGE = "does not fit in the device's memory"
+TOO_LARGE = "do not fit in memory"
 UNTRIED = 0.85
 """Of a closed form, what a simulation could be at the least, while none of its kind was simulated."""
 CHANCE = 0.985
 """The same where some were: what chance does to a mean over some hundred steps."""
 STEPS_IN_ALL = 4000
 FEWEST_STEPS, MOST_STEPS = 24, 200
+ALONE = ("one worker", False)
+"""The kind whose closed form is exact."""
 
 
 class Search:
@@ -47,21 +48,27 @@ class Search:
         samples: int,
         spot: bool,
         machine_hours: bool,
-        limit: int,
+        limit: int = 0,
         repeat_dropped: bool = True,
     ) -> None:
-        """`repeat_dropped`: whether an epoch goes on until as many samples were applied as there are."""
+        """At most `limit` are simulated, which may change as one goes on.
+
+        `repeat_dropped`: whether an epoch goes on until as many samples were applied as there are.
+        """
         self.candidates, self.places = listed.candidates, listed.places
         self.forecast, self.simulate, self.epochs = forecast, simulate, epochs
         self.limit = limit
         self.excluded: Counter[str] = Counter(listed.excluded)
         self.outcomes: dict[int, Outcome] = {}
+        self.simulations = 0
         self._spot, self._machine_hours, self._samples = spot, machine_hours, samples
         self._repeat_dropped = repeat_dropped
         count = len(self.candidates)
         self.alive: Mask = np.ones(count, dtype=bool)
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
+        self._alone: Mask = np.array([c.workers == 1 for c in self.candidates], dtype=bool)
+        """Those that need no simulation."""
         self.sure: Mask = np.zeros(count, dtype=bool)
         self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
         """Steps of an epoch, of each worker."""
@@ -72,15 +79,13 @@ class Search:
         """Money a second."""
         kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(_kind, self.candidates)))}
         self._kind = np.array([kinds[_kind(c)] for c in self.candidates], dtype=int)
-        self._least = np.full(len(kinds), UNTRIED)
+        self._least = np.array([1.0 if kind == ALONE else UNTRIED for kind in kinds])
         self._usual = np.ones(len(kinds))
         self._found: dict[int, list[float]] = {}
         """By kind: simulated over closed form."""
-        self._by_key: dict[tuple[str, int, str], list[int]] = {}
-        self._at: dict[tuple[object, ...], int] = {}
-        for i, candidate in enumerate(self.candidates):
-            self._by_key.setdefault((candidate.device, candidate.batch, candidate.precision), []).append(i)
-            self._at[identity(candidate)] = i
+        self._by_key: dict[Key, list[int]] = {}
+        for i in range(count):
+            self._by_key.setdefault(self.key_of(i), []).append(i)
         for key in self._by_key:
             self._guess(key)
         self._count_epochs()
@@ -105,11 +110,13 @@ class Search:
         time_s = float(self._epoch_s[number] * self._epochs[number])
         return time_s, time_s * float(self._rate[number])
 
+    def key_of(self, number: int) -> Key:
+        """By which its prediction is known."""
+        candidate = self.candidates[number]
+        return self.places[number].device, candidate.batch, candidate.precision
+
     def epochs_of(self, number: int) -> float:
         return float(self._epochs[number])
-
-    def number_of(self, candidate: Candidate) -> int | None:
-        return self._at.get(identity(candidate))
 
     # Finding
 
@@ -125,8 +132,7 @@ class Search:
         """Makes the first surer until it is sure."""
         while True:
             values = np.where(among & self.alive, value(*known()), np.inf)
-            if self.exhausted:
-                values[~self.simulated] = np.inf
+            values[~self.within_reach()] = np.inf
             best = int(np.argmin(values)) if len(values) else 0
             if not len(values) or not math.isfinite(values[best]):
                 return None
@@ -138,9 +144,7 @@ class Search:
         """One that is hardly worse, and nearer to training in one process; at most so many are tried."""
         most = float(value(*(np.array([x]) for x in self.time_and_money(number)))[0]) * (1 + tolerance)
         for _ in range(tries):
-            good = among & self.alive & (value(*self.expected()) <= most)
-            if self.exhausted:
-                good &= self.simulated
+            good = among & self.alive & self.within_reach() & (value(*self.expected()) <= most)
             good &= self.gentleness < self.gentleness[number]
             if not good.any():
                 return number
@@ -150,15 +154,15 @@ class Search:
             self.refine(best)
         return number
 
-    @property
-    def exhausted(self) -> bool:
-        return len(self.outcomes) >= self.limit
+    def within_reach(self) -> Mask:
+        """What is simulated, or still may be."""
+        return self.simulated | self._alone | (self.simulations < self.limit)
 
-    def refine(self, number: int) -> bool:
-        """Knows more of a candidate than before; whether it is still one."""
+    def refine(self, number: int) -> None:
+        """Knows more of a candidate than before."""
         candidate = self.candidates[number]
         if not self.predicted[number]:
-            self._predict((candidate.device, candidate.batch, candidate.precision), number)
+            self._predict(self.key_of(number))
         elif not self.simulated[number]:
             self._simulate(number)
         if self.alive[number] and self.simulated[number]:
@@ -166,42 +170,37 @@ class Search:
                 self.epochs.find(candidate)
                 self._count_epochs()
             self.sure[number] = self.alive[number] and self.epochs.known(candidate)
-        return bool(self.alive[number])
 
     def settle(self, number: int) -> bool:
         """Everything about a candidate, if it may still be found out; whether it is one then."""
         while self.alive[number] and not self.sure[number]:
-            if self.exhausted and not self.simulated[number]:
+            if not self.within_reach()[number]:
                 return False
             self.refine(number)
         return bool(self.alive[number])
 
     # Steps of knowing
 
-    def _guess(self, key: tuple[str, int, str]) -> None:
-        numbers = self._by_key[key]
-        device = self.places[numbers[0]].device
-        guess = self.forecast.guess(device, *key[1:])
+    def _guess(self, key: Key) -> None:
+        numbers, device = self._by_key[key], key[0]
+        guess = self.forecast.guess(*key)
         if guess is None:
-            failure = self.forecast.failures[
-                device.name, self.forecast.workload.batch, self.forecast.workload.precision
-            ]
+            failure = self.forecast.failures[device, self.forecast.workload.batch, self.forecast.workload.precision]
             self._exclude(numbers, f"cannot be predicted: {failure.replace(device.name, 'it')}")
             return
         self.predicted[numbers] = guess.predicted
         too_large = []
         for i in numbers:
             candidate, place = self.candidates[i], self.places[i]
-            room = place.memory_bytes(min(candidate.workers, candidate.workers_per_machine))
-            if room is not None and guess.memory_bytes > MEMORY_SHARE * room:
+            if not fits(candidate, place, guess.memory_bytes, guess.computing.parameter_bytes):
                 too_large.append(i)
                 continue
             self._alone_s[i] = alone_s(candidate, guess.computing) * self._rounds[i]
             self._estimated_s[i] = estimated_step_s(candidate, place, guess.computing) * self._rounds[i]
         self._exclude(too_large, TOO_LARGE)
 
-    def _predict(self, key: tuple[str, int, str], number: int) -> None:
-        self.forecast.predict(self.places[number].device, *key[1:])
+    def _predict(self, key: Key) -> None:
+        self.forecast.predict(*key)
         if key in self.forecast.failures:
             self._exclude(self._by_key[key], f"cannot be predicted in {key[2]}")
         else:
@@ -209,11 +208,15 @@ class Search:
 
     def _simulate(self, number: int) -> None:
         candidate, place = self.candidates[number], self.places[number]
-        prediction = self.forecast.predictions[candidate.device, candidate.batch, candidate.precision]
-        outcome = self.simulate(
-            prediction, place.machine, candidate.workers, candidate.strategy, network=place.network,
-            workers_per_machine=candidate.workers_per_machine, steps=steps_of(candidate),
-        )  # fmt: skip
+        prediction = self.forecast.predictions[self.key_of(number)]
+        if self._alone[number]:
+            outcome: Outcome = Alone(prediction, crowding(candidate, place, prediction.threads))
+        else:
+            self.simulations += 1
+            outcome = self.simulate(
+                prediction, place.machine, candidate.workers, candidate.strategy, network=place.network,
+                workers_per_machine=candidate.workers_per_machine, steps=steps_of(candidate),
+            )  # fmt: skip
         self.outcomes[number] = outcome
         self.simulated[number] = True
         epoch_s = self._epoch_s[number] = self._epoch_of(candidate, outcome)
@@ -221,7 +224,7 @@ class Search:
         kind = self._kind[number]
         found = self._found.setdefault(kind, [])
         found.append(epoch_s / max(self._estimated_s[number], 1e-12))
-        self._least[kind] = CHANCE * min(1.0, *found)
+        self._least[kind] = (1.0 if self._alone[number] else CHANCE) * min(1.0, *found)
         self._usual[kind] = float(np.median(found))
 
     def _count_epochs(self) -> None:
@@ -255,12 +258,6 @@ class Search:
         return machines * (price or 0.0) / 3600
 
 
-def identity(candidate: Candidate) -> tuple[object, ...]:
-    """What tells candidates apart, but for the fields of a strategy that follow from the rest."""
-    c = candidate
-    return c.machine, c.device, c.workers, c.workers_per_machine, c.strategy.name, c.batch, c.precision
-
-
 def steps_of(candidate: Candidate) -> int:
     """To be simulated of each worker: fewer of many, and enough for two exchanges."""
     steps = max(FEWEST_STEPS, min(MOST_STEPS, STEPS_IN_ALL // candidate.workers))
@@ -269,7 +266,7 @@ def steps_of(candidate: Candidate) -> int:
 
 def _kind(candidate: Candidate) -> tuple[str, bool]:
     """Candidates whose closed forms err alike."""
-    return ("one", False) if candidate.workers == 1 else (candidate.strategy.name, candidate.machines > 1)
+    return ALONE if candidate.workers == 1 else (candidate.strategy.name, candidate.machines > 1)
 
 
 def _gentleness(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:

@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from paceline.plan.plan import Plan
+from paceline.plan.reasons import time_words
 from paceline.report.reaching import seconds_all_to, seconds_to, target_accuracy
 from paceline.report.reading import Records
 from paceline.report.sections.comparisons import prediction_sentence, published_sentence
 from paceline.report.sections.layers import iteration_sentence
+from paceline.report.sections.plans import plan_sentence
 from paceline.report.sections.scaling import scaling_sentence
 from paceline.report.sections.scaling_lines import Line, scaling_lines
 from paceline.report.shown_run import LOCAL, TIMED, ShownRun, groups_of, measurement_names
@@ -46,6 +49,7 @@ def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
     if records.findings:  # who made the experiment knows best what it is about
         yield from ((given.sentence, (given.figure,)) for given in records.findings)
         return
+    yield from ((plan_sentence(plan), ("plan-front",)) for _, plan in records.plans)
     predicted = records.all_predictions
     if any(math.isfinite(row.error) for row in predicted):
         yield prediction_sentence(predicted), ("predictions",)
@@ -162,7 +166,7 @@ def _tiles(records: Records, runs: Sequence[ShownRun]) -> tuple[Tile, ...]:
     if len(runs) == 1:
         return _tiles_of_one(runs[0])
     if not runs:
-        return _tiles_of_measurements(records)
+        return _tiles_of_plan(records.plans[0][1]) if records.plans else _tiles_of_measurements(records)
     best = largest([run.accuracy for run in runs])
     workers = sorted({run.workers for run in runs})
     found = [(f"{len(runs):,}", "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations")]
@@ -197,6 +201,17 @@ def _tiles_of_one(run: ShownRun) -> tuple[Tile, ...]:
     return tuple(found)
 
 
+def _tiles_of_plan(plan: Plan) -> tuple[Tile, ...]:
+    pick = plan.pick
+    return (
+        (time_words(pick.time_s), "of training"),
+        (number(pick.money), plan.currency),
+        (f"{pick.machines:,}", f"{pick.candidate.machine}, {pick.candidate.device}"),
+        (f"{pick.candidate.workers:,}", "workers" if pick.candidate.workers != 1 else "worker"),
+        (f"{pick.candidate.batch:,}", f"samples a step of each, {pick.candidate.precision}"),
+    )
+
+
 def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
     if len(records.measurements) != 1:
         return ((f"{len(records.measurements):,}", "measurements"),) if records.measurements else ()
@@ -214,8 +229,8 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
 def title_of(records: Records, runs: Sequence[ShownRun]) -> str:
     if records.title:
         return records.title
-    networks = list(
-        dict.fromkeys([*(run.settings["network"] for run in runs), *(m.name for _, m in records.measurements)])
-    )
-    data = list(dict.fromkeys(run.settings["data"] for run in runs))
+    planned = [plan.workload for _, plan in records.plans]
+    networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
+    networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
+    data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))
     return f"{listed(networks, 3)}{' on ' + listed(data, 3) if data else ''}" if networks else "A report"

@@ -38,12 +38,10 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and nothing else."""
+        """Which columns hold numbers, also as text with the digits that they were given, and nothing else."""
         columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        return [
-            any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
-            for cells in columns
-        ]
+        told = [[cell for cell in cells if cell is not None] for cells in columns]
+        return [bool(cells) and all(value_of(cell) is not None for cell in cells) for cells in told]
 
     @property
     def whole(self) -> list[bool]:
@@ -58,6 +56,17 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> Ta
     return Table(named, tuple(tuple(_finite(cell) for cell in row) for row in rows))
 
 
+def value_of(cell: Cell) -> float | None:
+    """The number that a cell holds, if it does."""
+    if not isinstance(cell, str):
+        return cell
+    try:
+        value = float(cell.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _finite(cell: Cell) -> Cell:
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
@@ -67,7 +76,7 @@ class View:
     """One way to look at a table. Which columns are drawn, and how, is said in `options`, by the figure's kind:
 
     lines      line, group: names; x, y: numbers; low, high: the ends of a whisker; ideal: a column for a dashed line;
-               styles: [colour, dash] by group
+               styles: [colour, dash] by group; points: each stands for itself, on logarithmic axes where they reach far
     stack      category: names; parts: a list of columns, one beside the other in a bar
     bars       category: names; values: a list of columns, side by side
     intervals  category; value, low, high: what was expected; other: what came

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from paceline.errors import InputError
 from paceline.report.answer import Answer, answer_of, title_of
 from paceline.report.colours import DARK, LIGHT, PARTS, style_of_colours
-from paceline.report.figure import Cell, Figure, Listing, Section, Table
+from paceline.report.figure import Cell, Figure, Listing, Section, Table, value_of
 from paceline.report.reading import Records, Skipped, read
 from paceline.report.sections import sections_of
 from paceline.report.shown_run import shown_runs
@@ -95,6 +95,7 @@ def render(page: Page) -> str:
         data=Markup(_embedded(_data(page))),
         is_figure=lambda block: isinstance(block, Figure),
         cell=cell_text,
+        value_of=value_of,
         count=count,
         rows_at_once=ROWS_AT_ONCE,
         version=own_version(),

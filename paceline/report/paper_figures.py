@@ -17,6 +17,8 @@ MOST_NAMES = 12
 """A legend with more of them would be larger than the figure."""
 ONE_IS_ENOUGH = ("timeline", "by-worker")
 DASHES = ("-", "--", ":")
+FAR = 16
+"""Times the least: an axis of points that reaches so far is a logarithmic one."""
 Drawing = Callable[[View, Any], None]
 
 
@@ -113,6 +115,10 @@ def _draw_lines(view: View, axes: Any) -> None:
     axes.set(xlabel=_column(table, o["x"]).title, ylabel=_column(table, o["y"]).title)
     if o.get("zero"):
         axes.set_ylim(bottom=0)
+    for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)) if o.get("points") else ():
+        known = [value for value in values if value is not None]
+        if known and 0 < FAR * min(known) < max(known):
+            scale("log")
     _legend(axes, len(labelled))
 
 

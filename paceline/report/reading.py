@@ -14,6 +14,7 @@ from paceline.errors import InputError, PacelineError, RecordError
 from paceline.measure.feeding import Feeding
 from paceline.measure.links import LinkMeasurement
 from paceline.measure.measurement import Measurement
+from paceline.plan.plan import Plan
 from paceline.report.given_rows import (
     FILES,
     TABLE,
@@ -74,6 +75,7 @@ class Records:
     links: list[tuple[str, LinkMeasurement]] = field(default_factory=list)
     evaluations: list[tuple[str, Evaluation]] = field(default_factory=list)
     feedings: list[tuple[str, Feeding]] = field(default_factory=list)
+    plans: list[tuple[str, Plan]] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
@@ -93,7 +95,7 @@ class Records:
     def found(self) -> int:
         """How many records, and rows beside them."""
         records = len(self.runs) + len(self.simulations) + len(self.measurements) + len(self.links) + len(self.feedings)
-        beside = len(self.predictions) + len(self.published) + len(self.costs) + len(self.tables)
+        beside = len(self.predictions) + len(self.published) + len(self.costs) + len(self.tables) + len(self.plans)
         return records + len(self.evaluations) + len(self.expected) + len(self.failed) + beside
 
     @property
@@ -112,7 +114,7 @@ class Records:
         """Whether it is something that a report shows."""
         homes: dict[type, list[Any]] = {
             Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations, Feeding: self.feedings,
+            Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans,
         }  # fmt: skip
         home = homes.get(type(found))
         if home is not None:
@@ -174,7 +176,8 @@ def _refuse(given: list[Path], records: Records) -> None:
         many = len(records.skipped)
         said = f"{many} records, none of which can be read" if many > 1 else "one record, which cannot be read"
         raise RecordError(f"{where} has {said}; {first.place}: {first.reason}")
-    raise RecordError(f"no records in {where}: they come from train, measure and compare --out, and simulate --json")
+    come = "they come from train, measure, compare and plan --out, and simulate --json"
+    raise RecordError(f"no records in {where}: {come}")
 
 
 def files_under(directory: Path) -> Iterator[Path]:
@@ -199,7 +202,7 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
             records.add_rows(read_rows(file, FILES[file.name]))
         elif file.name.endswith(TABLE):
             records.tables.append(read_table(file))
-        elif named or file.name in OWN_NAMES or _looks_like_a_record(file):
+        elif named or file.name in OWN_NAMES or looks_like_a_record(file):
             found = record.load(file)
             home = str(Path(place).parent) if file.name in OWN_NAMES and not named else place
             if not records.add(home, found) and named:
@@ -210,7 +213,7 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
         records.skipped.append(Skipped(place, f"cannot be read: {type(error).__name__}: {error}"[:300]))
 
 
-def _looks_like_a_record(file: Path) -> bool:
+def looks_like_a_record(file: Path) -> bool:
     """Other programs write JSON, too."""
     with file.open("rb") as opened:
         head = opened.read(400)

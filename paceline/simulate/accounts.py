@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Fault, WorkerRecord
@@ -27,6 +27,8 @@ class Account:
     batches: int = 0
     busy_until_s: float = 0.0
     """What it is computing now is charged up to there."""
+    span: int | None = None
+    """The place in the trace of what it computed last."""
 
 
 class Accounts:
@@ -50,16 +52,22 @@ class Accounts:
         mine.since_s = math.inf
         if mine.busy_until_s > now_s:  # what it was in the middle of was charged in full
             mine.computing_s -= mine.busy_until_s - now_s
+            if mine.span is not None:
+                cut = self._spans[mine.span]
+                self._spans[mine.span] = replace(cut, end_s=min(cut.end_s, now_s))
 
     def fault(self, now_s: float, what: str, worker: int | None, step: int | None = None, note: str = "") -> None:
         self.fault_count += 1
         if len(self.faults) < FAULTS:
             self.faults.append(Fault(now_s, what, worker, step, note))
 
-    def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> None:
-        if self._room:
-            self._room -= 1
-            self._spans.append(Span(who, what, start_s, end_s, note))
+    def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> int | None:
+        """Its place, if there was room for it."""
+        if not self._room:
+            return None
+        self._room -= 1
+        self._spans.append(Span(who, what, start_s, end_s, note))
+        return len(self._spans) - 1
 
     @property
     def tracing(self) -> bool:

@@ -193,7 +193,7 @@ class VirtualDriver:
         mine.computing_s += seconds
         mine.busy_until_s = now_s + seconds
         if self.accounts.tracing:
-            self.accounts.span(f"worker {worker}", "compute", now_s, now_s + seconds)
+            mine.span = self.accounts.span(f"worker {worker}", "compute", now_s, now_s + seconds)
         self._number += 1
         handle = self._computed if end == steps else self._go_on
         heappush(self._heap, (now_s + seconds, self._number, handle, worker, self._lives[worker], (task, end)))

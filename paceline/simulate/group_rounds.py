@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Of a group, in seconds since it began; arrays have an entry a member."""
+
+    begins_s: Any
+    ends_s: Any
+    """When each has computed."""
+    exchanges_s: float
+    """When the exchange begins, of those that have computed by then."""
 
 
 class GroupRounds:
     """How long a group's next round takes, as a `Duration` of the virtual driver whose workers are groups.
 
     A member takes `steps` steps a round, each `mean_s` with a deviation of `variation` times that. A round does not
-    wait for `spares` of them: who is late ends what it has, for nothing, and begins the next round late.
+    wait for `spares` of them: who is late ends what it has, for nothing, and begins the next round late. `watch` is
+    told of every round of a group.
     """
 
     def __init__(
@@ -24,7 +38,9 @@ class GroupRounds:
         *,
         spares: int = 0,
         seed: int = 0,
+        watch: Callable[[int, Round], None] | None = None,
     ) -> None:
+        self.watch = watch
         self.members, self.steps, self.mean_s, self.variation = members, steps, mean_s, variation
         self.exchange_s, self.spares, self.seed = exchange_s, spares, seed
         self.rounds = 0
@@ -39,13 +55,16 @@ class GroupRounds:
 
     def __call__(self, group: int, number: int) -> float:
         takes_s = self._drawn(group)
-        ends_s = takes_s + self._late_s[group] if group in self._late_s else takes_s
+        late_s = self._late_s.get(group, 0.0)
+        ends_s = takes_s + late_s
         if self.spares:
             last = self.members - self.spares - 1
             round_s = float(np.partition(ends_s, last)[last])
             self._late_s[group] = np.maximum(ends_s - round_s - self.exchange_s, 0.0)
         else:
             round_s = float(ends_s.max())
+        if self.watch is not None:
+            self.watch(group, Round(np.broadcast_to(late_s, ends_s.shape), ends_s, round_s))
         self.rounds += 1
         self.seconds += round_s + self.exchange_s
         self.computing_s += float(takes_s.sum())

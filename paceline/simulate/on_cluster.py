@@ -10,10 +10,13 @@ from paceline.cluster.machine import Machine
 from paceline.cost.communication import ParameterServer
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
+from paceline.simulate.local_exchange import as_calibrated, calibrated_exchange
 from paceline.simulate.placing import Placing, runs_on_gpu
 from paceline.simulate.server_work import server_seconds
+from paceline.simulate.step_trace import trace_of
 from paceline.simulate.worker_step import Stepping, exchanges_by_server
 from paceline.strategy.strategy import Strategy
+from paceline.trace import Trace
 
 MOST_VARIATION = 0.05
 """Of a step, however unsure its prediction is: that is mostly about all steps alike."""
@@ -49,6 +52,8 @@ class ClusterOutcome:
     currency: str
     bound: str
     """What most of a worker's time goes to: compute, network, server or straggling."""
+    calibrated: bool = False
+    """Whether such workers were tried on such a machine, so that their step is known and not only simulated."""
 
 
 def simulate_on(
@@ -64,11 +69,14 @@ def simulate_on(
     server_s: float | None = None,
     seed: int = 0,
     contention: float = 0.0,
+    overlap_backward: bool = False,
 ) -> ClusterOutcome:
     """Simulates some steps of every worker and scales them to an epoch.
 
     `server_s` is what the server takes for a payload, if that was measured, and `contention` by what share a step takes
-    longer when all cores of its machine are busy.
+    longer when all cores of its machine are busy. Of workers that were calibrated (`prediction.exchange`) neither is
+    asked for: their step lasts as long as it did. With `overlap_backward` an all-reduce begins during the backward
+    pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
     """
     _check(prediction, workers_per_machine, steps, server_s, contention)
     strategy = replace(strategy, own_pass=own_pass or strategy.own_pass, warm_start=0)
@@ -76,7 +84,10 @@ def simulate_on(
     strategy.check(workers, batches or None)
     placing = Placing(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
     stepping = _stepping(prediction, strategy, placing, server_s, contention, steps, seed)
-    found = stepping.time()
+    if overlap_backward:
+        stepping = replace(stepping, hidden_behind_s=_backward_share(prediction) * stepping.compute_s)
+    cost = calibrated_exchange(prediction.exchange, strategy, placing) if server_s is None else None
+    found = stepping.time() if cost is None else as_calibrated(stepping.time(), cost, prediction)
     machines = placing.machines + (not placing.together and exchanges_by_server(strategy, placing))
     samples_per_s = workers * prediction.batch * found.applied / found.step_s
     epoch_s = _steps_an_epoch(batches, workers, strategy) * found.step_s
@@ -95,7 +106,29 @@ def simulate_on(
         money_per_epoch=None if price is None or not batches else machines * price,
         currency=machine.currency,
         bound=found.bound,
+        calibrated=cost is not None,
     )
+
+
+def trace_on(
+    prediction: Prediction,
+    machine: Machine,
+    workers: int,
+    strategy: Strategy,
+    *,
+    network: Link | None,
+    workers_per_machine: int = 1,
+    own_pass: bool = False,
+    seed: int = 0,
+    overlap_backward: bool = False,
+) -> Trace:
+    """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
+    strategy = replace(strategy, own_pass=own_pass or strategy.own_pass, warm_start=0)
+    placing = Placing(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    stepping = _stepping(prediction, strategy, placing, None, 0.0, 0, seed)
+    if overlap_backward:
+        stepping = replace(stepping, hidden_behind_s=_backward_share(prediction) * stepping.compute_s)
+    return trace_of(stepping)
 
 
 def _stepping(
@@ -111,29 +144,35 @@ def _stepping(
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
     served = exchanges_by_server(strategy, placing)
     compute_s, beside_s = prediction.iteration_s, 0.0
-    if served and strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1):
+    if served and leaves_updates(strategy):
         compute_s = max(0.01 * compute_s, compute_s - prediction.parts_s.get("update", 0.0))  # that is the server's
     if served and placing.together:
         compute_s, beside_s = compute_s + TASK_S / strategy.push_every, HANDLING_S
     if server_s is None:
-        optimizer, payloads = prediction.conditions.get("optimizer", ""), _payloads(strategy, placing)
+        optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placing)
         server_s = beside_s + server_seconds(strategy, size_bytes, placing.machine, optimizer, payloads)
     busy_cores: float = placing.on_one * threads
     if served and placing.together:  # the server needs a core now and then, and who waits for it needs none
         cycle_s = _cycle_s(strategy, placing, compute_s, size_bytes, server_s)
         busy_cores = placing.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
     slower = placing.slowdown(busy_cores, threads, contention)
-    deviation_s = (prediction.high_s - prediction.low_s) / 2 / IN_NINE_OF_TEN
     return Stepping(
         strategy=strategy,
         placing=placing,
         compute_s=compute_s * slower,
-        variation=min(MOST_VARIATION, max(0.0, deviation_s) / prediction.iteration_s),
+        variation=variation_of(prediction),
         message_bytes=size_bytes,
         server_s=server_s * slower if placing.together and not placing.on_gpu else server_s,
         steps=steps,
         seed=seed,
     )
+
+
+def _backward_share(prediction: Prediction) -> float:
+    """Of an iteration."""
+    if "backward" not in prediction.parts_s:
+        raise InputError(f"what the backward pass of {prediction.name} takes is not known: nothing can hide behind it")
+    return prediction.parts_s["backward"] / prediction.iteration_s
 
 
 def _cycle_s(strategy: Strategy, placing: Placing, compute_s: float, size_bytes: int, server_s: float) -> float:
@@ -144,7 +183,18 @@ def _cycle_s(strategy: Strategy, placing: Placing, compute_s: float, size_bytes:
     return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
 
 
-def _payloads(strategy: Strategy, placing: Placing) -> int:
+def variation_of(prediction: Prediction) -> float:
+    """The deviation of a step, as a share of it."""
+    deviation_s = max(0.0, prediction.high_s - prediction.low_s) / 2 / IN_NINE_OF_TEN
+    return min(MOST_VARIATION, deviation_s / prediction.iteration_s)
+
+
+def leaves_updates(strategy: Strategy) -> bool:
+    """Whether a worker leaves updating to the server, where there is one."""
+    return strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1)
+
+
+def payloads_of(strategy: Strategy, placing: Placing) -> int:
     """Of workers in an update of the server."""
     if strategy.groups is None:
         return strategy.payloads_an_update(placing.workers)

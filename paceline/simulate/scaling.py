@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.cluster import Cluster, Device, Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
-from paceline.simulate.on_cluster import ClusterOutcome, simulate_on
+from paceline.simulate.on_cluster import ClusterOutcome, simulate_on, trace_on
+from paceline.simulate.placing import Placing
 from paceline.strategy.strategy import Strategy
+from paceline.trace import Trace
 from paceline.workload import Workload
 
 Predict = Callable[[Workload, Device], Prediction]
@@ -38,6 +42,8 @@ class Scaling:
     strategy: Strategy
     own_pass: bool
     machines: tuple[MachineScaling, ...]
+    overlap_backward: bool = False
+    """Whether all-reduces begin during the backward pass."""
 
 
 def scale(
@@ -48,26 +54,30 @@ def scale(
     *,
     per_machine: int | None = None,
     own_pass: bool = False,
+    overlap_backward: bool = False,
     predict: Predict | None = None,
 ) -> Scaling:
-    """`per_machine` workers share a machine; if that is not given, there is one for each of its devices."""
+    """`per_machine` workers share a machine; if that is not given, there is one for each of its devices.
+
+    Where they are more than its processors, they share their cores, and have as many threads as that leaves them.
+    """
     if not workers:
         raise InputError("name at least one number of workers")
-    if isinstance(cluster, Machine):
-        kinds: list[tuple[Machine, int | None, Link | None]] = [(cluster, None, cluster.network)]
-    else:
-        kinds = [(each.machine, each.count, cluster.network) for each in cluster.machines]
     own_pass = own_pass or strategy.own_pass
     made = []
-    for machine, count, network in kinds:
+    for machine, count, network in _kinds(cluster):
         device, devices = worker_device(machine)
-        found, each = (predict or usual_predict())(workload, device), per_machine or devices
+        each = per_machine or devices
+        ask = functools.cache(functools.partial(_with_threads, predict or usual_predict(), workload, device))
+        found = ask(0)
         outcomes, left_out = [], []
         for number in workers:
+            threads = threads_of_each(machine, min(number, each), devices)
             try:
                 outcome = simulate_on(
-                    found, machine, number, strategy,
+                    ask(threads if found.threads > threads else 0), machine, number, strategy,
                     network=network, workers_per_machine=each, own_pass=own_pass, seed=workload.seed,
+                    overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
                 left_out.append(str(error))
@@ -83,13 +93,50 @@ def scale(
         made.append(kind)
     if not any(kind.outcomes for kind in made):
         raise InputError(made[0].left_out[0])
-    return Scaling(workload, cluster.name, strategy, own_pass, tuple(made))
+    return Scaling(workload, cluster.name, strategy, own_pass, tuple(made), overlap_backward)
+
+
+def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
+    """The first steps of every outcome, by its name, a row for each worker."""
+    found = {}
+    for each, (machine, _, network) in zip(scaling.machines, _kinds(cluster), strict=True):
+        device, devices = worker_device(machine)
+        for outcome in each.outcomes:
+            prediction = each.prediction
+            threads = threads_of_each(machine, min(outcome.workers, each.workers_per_machine), devices)
+            if prediction.threads > threads:
+                prediction = _with_threads(usual_predict(), scaling.workload, device, threads)
+            workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
+            found[f"{workers} on {machine.name}"] = trace_on(
+                prediction, machine, outcome.workers, scaling.strategy, network=network,
+                workers_per_machine=each.workers_per_machine, own_pass=scaling.own_pass, seed=scaling.workload.seed,
+                overlap_backward=scaling.overlap_backward,
+            )  # fmt: skip
+    return found
+
+
+def _kinds(cluster: Cluster | Machine) -> list[tuple[Machine, int | None, Link | None]]:
+    """Each kind of machine, how many there are of it, and the network between them."""
+    if isinstance(cluster, Machine):
+        return [(cluster, None, cluster.network)]
+    return [(each.machine, each.count, cluster.network) for each in cluster.machines]
 
 
 def worker_device(machine: Machine) -> tuple[Device, int]:
     """What a worker computes on, and how many of it there are: a GPU where there is one."""
     kind = "gpu" if machine.count("gpu") else "cpu"
     return next((each.device, each.count) for each in machine.devices if each.device.kind == kind)
+
+
+def threads_of_each(machine: Machine, workers: int, devices: int) -> int:
+    """Of a machine's workers, where they are more than its processors: all together have no more than it has cores."""
+    cores = Placing(machine, workers, workers, on_gpu=False).cores
+    return max(1, cores // workers) if cores is not None and workers > devices else sys.maxsize
+
+
+def _with_threads(predict: Predict, workload: Workload, device: Device, threads: int) -> Prediction:
+    """With so many threads; 0: as the workload says, or as suits it."""
+    return predict(replace(workload, threads=threads) if threads else workload, device)
 
 
 def usual_predict() -> Predict:

@@ -52,14 +52,28 @@ def play_steady(
     steps = max(least, min(steps, MOST_STEPS // workers))
     runs = []
     for count in (steps, steps // 2):
-        made, batches = cluster(), count if strategy.own_pass else workers * count
-        ahead = 2 if made.network is not None and made.network.shared else 1
-        coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, places=PLACES)
-        accounts = Accounts(spans=0)
-        driver = VirtualDriver(coordinator, made, accounts, seed=seed, message_bytes=message_bytes)
-        driver.run(workers)
-        runs.append(_sums(driver.now_s, accounts, coordinator.ledger.summary()))
+        driver = play(strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed)
+        runs.append(_sums(driver.now_s, driver.accounts, driver.coordinator.ledger.summary()))
     return _difference(runs[0], runs[1], workers)
+
+
+def play(
+    strategy: Strategy,
+    workers: int,
+    steps: int,
+    cluster: VirtualCluster,
+    *,
+    message_bytes: int = 0,
+    seed: int = 0,
+    spans: int = 0,
+) -> VirtualDriver:
+    """`steps` a worker in the mean, from beginning to end; so many `spans` are kept at most."""
+    ahead = 2 if cluster.network is not None and cluster.network.shared else 1
+    batches = steps if strategy.own_pass else workers * steps
+    coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, places=PLACES)
+    driver = VirtualDriver(coordinator, cluster, Accounts(spans), seed=seed, message_bytes=message_bytes)
+    driver.run(workers)
+    return driver
 
 
 @dataclass(frozen=True)

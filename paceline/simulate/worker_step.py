@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from paceline.cost.communication import exposed_s
 from paceline.simulate.durations import Duration, Spread
-from paceline.simulate.group_rounds import GroupRounds
+from paceline.simulate.group_rounds import GroupRounds, Round
 from paceline.simulate.placing import Placing
 from paceline.simulate.steady import FEWEST_ROUNDS, Steady, play_steady
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
@@ -63,6 +64,8 @@ class Stepping:
     """For each payload."""
     steps: int = 200
     seed: int = 0
+    hidden_behind_s: float | None = None
+    """The backward pass, where a group's exchange begins during it; None: it begins when all is computed."""
 
     def time(self) -> StepTime:
         if exchanges_by_server(self.strategy, self.placing):
@@ -71,7 +74,7 @@ class Stepping:
 
     def _all_together(self) -> StepTime:
         """One group whose members all update for themselves."""
-        rounds = self._rounds()
+        rounds = self.rounds()
         count = max(1, min(max(FEWEST_ROUNDS, self.steps // rounds.steps), MOST_DRAWN // rounds.members))
         for number in range(count):
             rounds(0, number)
@@ -92,11 +95,10 @@ class Stepping:
         made: list[GroupRounds] = []
 
         def compute() -> Duration:
-            made.append(self._rounds())
+            made.append(self.rounds())
             return made[-1]
 
-        alone = replace(self.strategy, groups=None, fetch_every=1, push_every=1, spares=0)
-        found = self._played(alone, groups, max(1, self.steps // self.strategy.push_every), compute)
+        found = self._played(self.of_groups(), groups, max(1, self.steps // self.strategy.push_every), compute)
         rounds = made[0]
         steps = rounds.rounds * rounds.members * rounds.steps
         waits = self._causes(found, groups, found.waiting_s)
@@ -113,11 +115,8 @@ class Stepping:
 
     def _through_server(self) -> StepTime:
         """Every worker exchanges with the server."""
-        workers, variation = self.placing.workers, self.variation
-        spread = Spread("constant", (self.compute_s,))
-        if variation:
-            spread = Spread("gamma", (variation**-2, self.compute_s * variation**2))
-        found = self._played(self.strategy, workers, self.steps, lambda: spread)
+        workers = self.placing.workers
+        found = self._played(self.strategy, workers, self.steps, self.spread)
         off_s = 0.0
         if max(found.server_share, self._link_share(found, workers)) <= BUSY:
             off_s = found.computing_s - self.compute_s  # the mean of what was drawn is a little off
@@ -132,20 +131,40 @@ class Stepping:
             applied=found.applied,
         )
 
-    def _rounds(self) -> GroupRounds:
+    def spread(self) -> Spread:
+        """Of a worker's step."""
+        if not self.variation:
+            return Spread("constant", (self.compute_s,))
+        return Spread("gamma", (self.variation**-2, self.compute_s * self.variation**2))
+
+    def of_groups(self) -> Strategy:
+        """What groups do among each other, each of them as one worker."""
+        return replace(self.strategy, groups=None, fetch_every=1, push_every=1, spares=0)
+
+    def rounds(self, watch: Callable[[int, Round], None] | None = None) -> GroupRounds:
         strategy = self.strategy
         members = self.placing.workers // (strategy.groups or 1)
-        exchange_s = self.placing.all_reduce_s(self.message_bytes, members)
+        exchange_s = self._all_reduce_s(members)
         steps, spares = strategy.push_every, strategy.spares
         mean_s, seed = self.compute_s, self.seed
-        return GroupRounds(members, steps, mean_s, self.variation, exchange_s, spares=spares, seed=seed)
+        return GroupRounds(members, steps, mean_s, self.variation, exchange_s, spares=spares, seed=seed, watch=watch)
+
+    def cluster(self, compute: Spread | Duration) -> VirtualCluster:
+        server = Spread("constant", (self.server_s,)) if self.server_s else None
+        return VirtualCluster(compute=compute, server=server, network=self.placing.exchange(self.message_bytes))
+
+    def _all_reduce_s(self, members: int) -> float:
+        """What a group adds to its slowest member's step."""
+        rule = self.strategy
+        if self.hidden_behind_s is None or rule.exchange != "gradient" or rule.push_every != 1:
+            return self.placing.all_reduce_s(self.message_bytes, members)
+        return exposed_s(
+            lambda size_bytes: self.placing.all_reduce_s(size_bytes, members), self.message_bytes, self.hidden_behind_s
+        )
 
     def _played(self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], Spread | Duration]) -> Steady:
-        network = self.placing.exchange(self.message_bytes)
-        server = Spread("constant", (self.server_s,)) if self.server_s else None
-
         def cluster() -> VirtualCluster:
-            return VirtualCluster(compute=compute(), server=server, network=network)
+            return self.cluster(compute())
 
         return play_steady(strategy, workers, steps, cluster, message_bytes=self.message_bytes, seed=self.seed)
 

@@ -35,7 +35,7 @@ class Fault:
 
     at_s: float
     what: str
-    """died, hung, left, refused, server died, …"""
+    """died, hung, left, refused, server died, shard died, …"""
     worker: int | None = None
     step: int | None = None
     """The number of the worker's task, where it is about one."""
@@ -74,6 +74,14 @@ class Distribution:
     """The first of them; `fault_count` counts all."""
     fault_count: int = 0
     points: tuple[Point, ...] = ()
+    shards: int = 1
+    """Processes that make an update together, each its piece of it."""
+    collective: str = "shared"
+    """How a group's payloads were added up: from shared memory, or by its members with nccl or gloo."""
+    sums: int = 0
+    """Rounds that were added up by their members."""
+    sums_given_up: int = 0
+    """Those that were to be, until a member was gone or could not; they were added up from shared memory."""
 
     @property
     def steps_per_s(self) -> float:

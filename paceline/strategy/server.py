@@ -45,7 +45,8 @@ class Given(NamedTuple):
 
 
 class Server:
-    def __init__(self, strategy: Strategy, layout: Layout, workers: int) -> None:
+    def __init__(self, strategy: Strategy, layout: Layout, workers: int, piece: slice | None = None) -> None:
+        """With a `piece` of the parameters it writes only that, of everything; buffers belong to the last piece."""
         self.strategy, self.layout = strategy, layout
         self.passes = workers if strategy.own_pass else 1
         """How often an epoch goes over the data."""
@@ -58,12 +59,15 @@ class Server:
         self._rate = torch.zeros((), dtype=kind)
         whole = self.correction is not None and not self.correction.elementwise
         self._corrected = torch.zeros(layout.parameters, dtype=kind) if whole else None
+        begin, end = (0, layout.parameters) if piece is None else (piece.start, piece.stop)
+        assert not (whole and end - begin < layout.parameters), "this correction needs whole vectors"
         self._blocks = [
-            (index, first, min(first + BLOCK, last))
-            for index, (begin, last) in enumerate(self._pieces())
-            for first in range(begin, last, BLOCK)
+            (index, first, min(first + BLOCK, last, end))
+            for index, (phase, last) in enumerate(self._phases())
+            for first in range(max(phase, begin), min(last, end), BLOCK)
         ]
-        self._begins = [first for first, _ in self._pieces()]
+        self._has_buffers = layout.buffers > 0 and end == layout.parameters
+        self._begins = [first for first, _ in self._phases()]
         self._tables = [_State(rule, f"{index}.") for index, rule in enumerate(self.rules)]
         plain = len(self._tables) == 1 and self._tables[0].plain
         self.simple = plain and self.correction is None and not layout.buffers
@@ -73,7 +77,7 @@ class Server:
         """The optimizers' state before the first update, by name: flat vectors, and counts without a dimension."""
         zero = torch.zeros(0, dtype=self.layout.torch_dtype)
         made = {}
-        for table, (first, last) in zip(self._tables, self._pieces(), strict=True):
+        for table, (first, last) in zip(self._tables, self._phases(), strict=True):
             for name, tensor in initial_state(table.rule, zero).items():
                 made[table.prefix + name] = tensor.new_zeros(last - first) if tensor.dim() else tensor
         return made
@@ -174,20 +178,20 @@ class Server:
 
     def _mean_of_buffers(self, given: Sequence[Given], new: Tensor) -> None:
         """Buffers are no sums: their mean in a group, and of several groups the last."""
-        if self.layout.buffers:
+        if self._has_buffers:
             piece = slice(self.layout.parameters, self.layout.size)
             payloads = given[-1].payloads
             mean = new[piece].copy_(payloads[0].values[piece])
             for count, payload in enumerate(payloads[1:], 2):
                 mean.add_(payload.values[piece] - mean, alpha=1 / count)
 
-    def _pieces(self) -> list[tuple[int, int]]:
+    def _phases(self) -> list[tuple[int, int]]:
         """Where each phase's parameters begin and end."""
-        pieces, first = [], 0
+        phases, first = [], 0
         for phase in self.layout.phases:
-            pieces.append((first, first + phase.size))
+            phases.append((first, first + phase.size))
             first += phase.size
-        return pieces
+        return phases
 
 
 class _State:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from paceline.cost.calibration import ExchangeCost
+from paceline.cost.exchange import ExchangeCost
 from paceline.step.placement import available_cores
 from paceline.train import trainer
 from paceline.train.local import launcher
@@ -18,7 +18,7 @@ WORKERS = (1, 2, 4)
 DATA = "synthetic:1x28x28/10:12800"
 SIZES = ((64, 64), (512, 256))
 """Hidden layers of the two networks: 55 thousand parameters and half a million."""
-EPOCHS = 4
+EPOCHS = 12
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,9 @@ def measure_exchange(
 
 def _cost(strategy: str, workers: int, tried: Sequence[Tried], steps_s: Sequence[float]) -> ExchangeCost:
     """The straight line through both networks' extra time; never less than nothing for a byte."""
-    crowd = max(1.0, workers / available_cores())
+    cores = available_cores()
+    crowd = max(1.0, workers / cores)
     small, large = (took - crowd * each.alone_s for took, each in zip(steps_s, tried, strict=True))
     width = tried[1].parameter_bytes - tried[0].parameter_bytes
     byte_s = max(0.0, (large - small) / width)
-    return ExchangeCost(strategy, workers, small - byte_s * tried[0].parameter_bytes, byte_s)
+    return ExchangeCost(strategy, workers, small - byte_s * tried[0].parameter_bytes, byte_s, cores)

@@ -242,7 +242,7 @@ class Trainer:
         self.run = replace(self.run, epochs=(*self.run.epochs, done))
         self.epoch, self.next, self.score = self.epoch + 1, 0, Score()
         self._update_record("running")
-        self.watcher.finished_epoch(done)
+        self.watcher.finished_epoch(done, self.run)
 
     def _check_loss(self) -> None:
         if math.isfinite(self.score.loss):

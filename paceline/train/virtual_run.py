@@ -189,7 +189,7 @@ class _VirtualTraining:
         self.run = replace(self.run, epochs=(*self.run.epochs, done), train_s=self.run.train_s + train_s)
         self._update_record("running")
         self._save()
-        self.watcher.finished_epoch(done)
+        self.watcher.finished_epoch(done, self.run)
         self.epoch_began_s = perf_counter()
 
     def _update_record(self, status: str, found: Simulation | None = None) -> None:

@@ -36,7 +36,8 @@ class Watcher(Protocol):
 
     def advanced(self, progress: Progress) -> None: ...
 
-    def finished_epoch(self, epoch: Epoch) -> None: ...
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        """`run` is the record so far, with this epoch."""
 
 
 class Silent:
@@ -46,5 +47,24 @@ class Silent:
     def advanced(self, progress: Progress) -> None:
         pass
 
-    def finished_epoch(self, epoch: Epoch) -> None:
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         pass
+
+
+class Several:
+    """Tells each of several watchers, in turn."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        for watcher in self.watchers:
+            watcher.begun(run, notes)
+
+    def advanced(self, progress: Progress) -> None:
+        for watcher in self.watchers:
+            watcher.advanced(progress)
+
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        for watcher in self.watchers:
+            watcher.finished_epoch(epoch, run)

@@ -58,6 +58,7 @@ def test_a_signal_stops_in_good_order_and_the_run_goes_on(started, tmp_path, pac
     assert sorted(p.name for p in (tmp_path / "run").iterdir() if p.suffix != ".html") == [
         "checkpoint.pt",
         "record.json",
+        "trace.json",
     ]
 
     # As the line says, with an end that is near.

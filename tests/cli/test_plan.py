@@ -31,8 +31,9 @@ network = "1 Gb/s Ethernet"
 
 
 @pytest.fixture(autouse=True)
-def invented(monkeypatch):
-    """Predictions are invented: what is tested here is what is made of them."""
+def invented(monkeypatch, tmp_path_factory):
+    """Predictions are invented: what is tested here is what is made of them. This machine is not calibrated."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     predictions = InventedPredictions(samples=1437, parameter_bytes=200_000, flops=2e8)
     monkeypatch.setattr(planning, "usual_predict", lambda workload: predictions)
     return predictions
@@ -56,6 +57,8 @@ def test_a_plan_is_shown_kept_and_handed_over(paceline, lab, tmp_path):
     (marked,) = [line for line in result.out.splitlines() if line.startswith("*")]
     assert kept.pick.candidate.machine in marked
     assert "paceline train --plan plans/one/plan.json" in result.out
+    page = (tmp_path / "plans/one/summary.html").read_text(encoding="utf-8")
+    assert "What is planned" in page and str(kept.pick) in page
 
 
 def test_json_alone_is_on_standard_output(paceline, lab):
@@ -97,6 +100,10 @@ def test_only_the_strategies_asked_for(paceline, lab):
         (["--epochs", "0"], "epochs=0 should be above 0"),
         (["--cluster", "p4d.24xlage"], "--cluster: no machine 'p4d.24xlage': did you mean p4d.24xlarge"),
         (["--cluster", "nowhere.toml"], "nowhere.toml: there is no such file"),
+        (["--cluster", ","], "--cluster ',' names no machine: give some, a cluster.toml, or catalogue for all"),
+        (["--cluster", "vms.csv"], "vms.csv is no cluster.toml; SkyPilot's files have no links"),
+        (["--cluster", "here"], "of this machine is not calibrated yet: run paceline calibrate --workers first"),
+        (["--batch", "99999", "--cluster", "g5.xlarge"], "has no batch of 99,999: give a smaller --batch"),
         (["--strategies", "synch"], "no strategy 'synch': did you mean sync"),
         (["--spot", "--cluster", "g5.xlarge"], "--spot: no machine of g5.xlarge has a spot price"),
         (["--set", "btach=3"], "no key 'btach' in a workload: did you mean batch?"),

@@ -10,8 +10,9 @@ import pytest
 
 from paceline import record
 from paceline.cli.predict import SHOWN_LAYERS
-from paceline.cost.calibration import ExchangeCost, Habits
+from paceline.cost.calibration import Habits
 from paceline.cost.calibrations import place_of
+from paceline.cost.exchange import ExchangeCost
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
 from paceline.step.placement import processor_name
@@ -130,7 +131,7 @@ def test_workers_over_a_link(paceline):
     )
     line = result.out.splitlines()[-1]
     assert (
-        line.startswith("4 workers, sync, over 10 Gb/s Ethernet: a step ")
+        line.startswith("4 workers, sync, over 10 Gb/s Ethernet: a worker's step ")
         and "efficiency" in line
         and "bound by" in line
     )
@@ -140,8 +141,12 @@ def test_local_workers_by_what_was_calibrated(paceline):
     calibrated_here(exchange=(ExchangeCost("sync", 2, 1e-3, 0.0),))
     arguments = ["predict", "mlp", "--device", "cpu", "--strategy", "sync", "--workers"]
     assert "2 local workers, sync: a worker's step " in paceline(*arguments, "2").out
-    line = paceline(*arguments, "3").refused()
-    assert "sync with 3 local workers was not calibrated (only sync with 2): run paceline calibrate --workers" in line
+    assert paceline(*arguments, "2").out.splitlines()[-1].endswith("exchange as calibrated")
+    line = paceline(*arguments, "3").out.splitlines()[-1]
+    assert "3 local workers, sync: a worker's step " in line
+    assert line.endswith("; exchange simulated (sync was calibrated with 2)")
+    other = paceline(*arguments[:-2], "downpour", "--workers", "2").out.splitlines()[-1]
+    assert other.endswith("; exchange simulated (downpour was not calibrated: run paceline calibrate --workers)")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+import paceline as package
+from tests.report.trace_reading import read_rows
+
 SMALL = ["--workers", "4", "--steps", "10"]
 
 
@@ -26,6 +29,23 @@ def test_a_bandwidth_takes_the_network_s_size(paceline, tmp_path):
     slow = json.loads(paceline(*arguments, "--bandwidth", "1e6").out)
     assert slow["message_bytes"] == 4 * 8970
     assert slow["seconds"] > json.loads(paceline(*arguments).out)["seconds"]
+
+
+def test_with_a_directory_there_are_record_and_trace(paceline, tmp_path):
+    result = paceline("simulate", "dnn", "--strategy", "downpour", *SMALL, "--out", "time", "--server-time", "0.1")
+    assert result.code == 0 and "record and trace: time" in result.out
+    assert package.load(tmp_path / "time").steps == 40
+    rows = read_rows((tmp_path / "time" / "trace.json").read_text())
+    assert list(rows) == [("time", "server"), *(("time", f"worker {n}") for n in range(4))]
+    assert sum(length for _, _, length, _ in rows["time", "worker 3"]) == pytest.approx(10e6)
+    assert "--out time is not empty" in paceline("simulate", "dnn", "--strategy", "sync", "--out", "time").refused()
+
+
+def test_the_trace_of_a_large_cluster_stays_small(paceline, tmp_path):
+    words = ["--workers", "3000", "--steps", "3", "--compute-time", "gamma:100:0.01"]
+    assert paceline("simulate", "dnn", "--strategy", "downpour", *words, "--out", "large").code == 0
+    text = (tmp_path / "large" / "trace.json").read_text()
+    assert len(text) < 2_000_000 and len(read_rows(text)) > 1_000
 
 
 @pytest.mark.parametrize(
@@ -85,6 +105,11 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
         (["--strategy", "downpour", "--driver", "ray"], "known: local, virtual"),
         (["--strategy", "downpour", "--compute-time", "1"], "--compute-time is simulated"),
         (["--strategy", "downpour", "--driver", "virtual", "--worker-timeout", "3"], "for real workers"),
+        (["--shards", "2"], "--shards needs a --strategy"),
+        (["--strategy", "sync", "--shards", "0"], "shards=0 should be a whole number of at least 1"),
+        (["--strategy", "sync", "--shards", "-2"], "shards=-2 should be a whole number of at least 1"),
+        (["--strategy", "sync", "--shards", "99999"], "shards=99999 are too many for"),
+        (["--strategy", "sync", "--driver", "virtual", "--shards", "2"], "they need --driver local"),
         (["--strategy", "downpour", "--step", "plain"], "for training in one process"),
         (["--strategy", "downpour", "--driver", "virtual", "--on-bad-gradient", "shrug"], "skip or stop"),
         (["--strategy", "downpour", "--driver", "virtual", "--change", "4:dies:1"], "there is no worker 4"),

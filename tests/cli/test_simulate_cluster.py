@@ -12,6 +12,7 @@ from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
 from paceline.simulate import scaling
 from paceline.workload import Workload
+from tests.report.trace_reading import read_rows
 
 CLUSTER = """
 name = "lab"
@@ -33,8 +34,9 @@ PREDICTION = Prediction(
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch) -> list[tuple[Workload, Device]]:
-    """What was predicted; a prediction takes no time here and is always the same."""
+def asked(monkeypatch, tmp_path_factory) -> list[tuple[Workload, Device]]:
+    """What was predicted; a prediction takes no time here and is always the same. This machine is not calibrated."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     seen: list[tuple[Workload, Device]] = []
 
     def predict(workload: Workload, device: Device) -> Prediction:
@@ -82,11 +84,15 @@ def test_with_a_directory_there_are_curve_and_record(paceline, tmp_path):
     words = ["--cluster", "g2-standard-48", "--strategy", "sync", "--workers", "1,2,4,8"]
     result = paceline("simulate", "dnn", *words, "--out", "curve", "--json", "a.json")
     assert result.code == 0, result.err
-    assert {path.name for path in (tmp_path / "curve").iterdir()} == {"scaling.json", "scaling.png", "scaling.svg"}
+    written = {"scaling.json", "scaling.png", "scaling.svg", "trace.json"}
+    assert {path.name for path in (tmp_path / "curve").iterdir()} == written
     assert (tmp_path / "curve" / "scaling.png").read_bytes().startswith(b"\x89PNG")
     saved = package.load(tmp_path / "curve" / "scaling.json")
     assert saved == package.load(tmp_path / "a.json")
     assert [o.machines for o in saved.machines[0].outcomes] == [1, 1, 1, 2]  # four GPUs each
+    rows = read_rows((tmp_path / "curve" / "trace.json").read_text())
+    assert [who for name, who in rows if name == "4 workers on g2-standard-48"] == [f"worker {n}" for n in range(4)]
+    assert len(rows) == 1 + 2 + 4 + 8
     again = paceline("simulate", "dnn", *words, "--out", "curve")
     assert "--out curve is not empty" in again.refused()
 
@@ -144,8 +150,11 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         ([*LAB, "--per-machine", "0"], "--per-machine 0 should be at least 1"),
         (["--strategy", "sync", "--workers", "2,3"], "several numbers need a --cluster"),
         (["--strategy", "sync", "--epochs", "2"], "--epochs needs a --cluster"),
-        (["--strategy", "sync", "--out", "x"], "--out needs a --cluster"),
         (["--strategy", "sync", "--per-machine", "2"], "--per-machine needs a --cluster"),
+        (["--strategy", "sync", "--overlap-backward"], "--overlap-backward needs a --cluster"),
+        (["--cluster", "vms.csv", "--strategy", "sync"], "vms.csv is no cluster.toml"),
+        (["--cluster", "here", "--strategy", "sync"], "is not calibrated yet: run paceline calibrate --workers first"),
+        ([*LAB, "--overlap-backward"], "what the backward pass of dnn takes is not known"),
         ([*LAB, "--set", "bathc=3"], "no key 'bathc' in a workload"),
     ],
 )

@@ -38,7 +38,8 @@ def test_a_measured_run_is_the_same_run_with_a_measurement(paceline, tmp_path):
     assert m.name == "lenet5" and m.batch == 32 and m.sampled >= 20 and m.iterations == 3 * (1437 // 32)
     assert {path.name for path in (tmp_path / "run" / "measure").iterdir()} >= FILES
     assert "accounted" not in bare.out
-    assert {p.name for p in (tmp_path / "bare").iterdir()} == {"checkpoint.pt", "record.json", "summary.html"}
+    written = {"checkpoint.pt", "record.json", "summary.html", "trace.json"}
+    assert {p.name for p in (tmp_path / "bare").iterdir()} == written
     run = package.load(tmp_path / "run")
     row = experiment_of(tmp_path / "run" / "measure")
     assert float(row["validation_s"]) == pytest.approx(run.trace.total_s("validate"))

@@ -11,7 +11,8 @@ import pytest
 
 import paceline as package
 from paceline import record
-from paceline.cost.calibration import Calibration, ExchangeCost
+from paceline.cost.calibration import Calibration
+from paceline.cost.exchange import ExchangeCost
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError

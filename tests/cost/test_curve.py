@@ -8,7 +8,7 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from paceline.cost.curve import Curve, Roofline, Trial
+from paceline.cost.curve import CACHES, Curve, Roofline, Trial
 from paceline.cost.families import FAMILIES
 from paceline.cost.iteration import NINE_IN_TEN
 from tests.cost.invented import Law
@@ -91,3 +91,11 @@ def test_a_roofline_s_costs_are_never_below_zero():
         assert (line.costs >= 0).all() and (line.seconds(work) > 0).all()
     exact = Roofline(work, 2e-6 + work[:, 0] / 1e11)
     assert exact.seconds(np.array([[5e7, 5e5]])) == pytest.approx(2e-6 + 5e7 / 1e11)
+
+
+def test_a_roofline_knows_that_memory_beyond_the_caches_is_slower():
+    elements = 2.0 ** np.arange(6, 26)
+    work = np.column_stack([np.zeros_like(elements), elements])
+    seconds = 1e-6 + elements * 1e-10 + np.maximum(elements - CACHES[1], 0) * 9e-10
+    far = np.array([[0.0, 2.0**27]])
+    assert Roofline(work, seconds).seconds(far)[0] == pytest.approx(1e-9 * 2**27, rel=0.05)

@@ -59,6 +59,12 @@ def test_one_network_counts_once_however_many_batches_it_has():
     assert often.factors == pytest.approx(once.factors)
 
 
+def test_an_update_that_takes_longer_than_its_passes_is_remembered():
+    seen = [replace(network(n, parts={"update": 3e-3 * n}), update_s=2e-3 * n) for n in range(1, 9)]
+    assert learn(seen, on_gpu=False).update_factor == pytest.approx(1.5 ** (7.3 / 8.6))
+    assert learn([network(1)], on_gpu=False).update_factor == 1.0  # nothing was said of updates
+
+
 def test_loading_is_a_part_for_each_batch_and_one_for_each_number():
     seen = [
         network(n, batch=batch, parts={"load": 30e-6 + batch * 100 * 2e-9, "other": 5e-6})

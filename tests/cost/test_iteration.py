@@ -74,10 +74,22 @@ def test_an_operation_that_was_never_tried_makes_the_interval_wider(shape):
 
 
 def test_a_slower_machine_and_a_less_certain_one(shape):
-    usual, slow, unsure = put(shape), put(shape, drift=2.0), put(shape, wider=0.3)
+    usual, unsure = put(shape), put(shape, wider=0.3)
+    slow = put(shape, drift=dict.fromkeys(("product", "convolution", "elementwise"), 2.0))
     assert slow.seconds == pytest.approx(2 * usual.seconds) and slow.high_s == pytest.approx(2 * usual.high_s)
     assert unsure.seconds == usual.seconds
     assert unsure.high_s / unsure.low_s > 1.2 * usual.high_s / usual.low_s
+
+
+def test_what_slows_convolutions_slows_nothing_else(shape):
+    usual, slow = put(shape), put(shape, drift={"convolution": 3.0})
+    own = sum(c.seconds for c in CPU.cost(shape.operations) if c.operation.family.startswith("convolution"))
+    assert own > 0 and slow.seconds - usual.seconds == pytest.approx(2 * own)
+
+
+def test_updates_take_longer_by_what_was_seen(shape):
+    usual, slow = put(shape), put(shape, Habits(update_factor=1.5))
+    assert slow.parts_s["update"] == pytest.approx(1.5 * usual.parts_s["update"])
 
 
 def test_a_captured_step_waits_between_operations(shape):

@@ -119,6 +119,7 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     _, beside = executed("elgato", tmp_path / "e")
     seconds = published(beside, "s a pass")
     assert seconds["mlp, time at batch 100, observed"] == 62.0
+    assert seconds["lstm, time at batch 2000, observed"] == 110.0
     assert seconds["mlp, time at batch 500, predicted"] == 16.56
     assert seconds["mlp, time at batch 500, solved exactly"] == pytest.approx(16.53, abs=0.005)
     assert seconds["mlp, time at batch 1000, solved exactly"] == pytest.approx(10.84, abs=0.005)
@@ -130,6 +131,15 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     assert shares["mlp, communication at batch 100, as printed"] == pytest.approx(92.7)
     assert shares["mlp, communication at batch 100, solved exactly"] == pytest.approx(91.7, abs=0.05)
     assert shares["lstm, communication at batch 2000, as printed"] == pytest.approx(13.9)
+    assert published(beside, "s of a pass") == pytest.approx({
+        "mlp, communication at batch 100, as printed": 57.5, "mlp, communication at batch 2000, as printed": 2.85,
+        "mlp, communication at batch 100, solved exactly": 56.84,
+        "mlp, communication at batch 2000, solved exactly": 2.842,
+        "lstm, communication at batch 2000, as printed": 15.25,
+    }, abs=0.005)  # fmt: skip
+    operations = {row[0]: row[1] or row[2] for row in beside.tables[1].rows}
+    assert (operations["CPU:0, published"], operations["each GPU, published"]) == ("1855", "2373")
+    assert any(place.endswith(", here") and int(many) > 20 for place, many in operations.items())
     ours = [row.ours for row in beside.published if row.name.startswith("mlp")]
     assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
     figures = {figure.id: figure for figure in page_of(read([tmp_path / "e"])).figures}
@@ -145,10 +155,39 @@ def test_downpour_has_epochs_by_nodes_accuracy_and_costs(tmp_path):
         for name, value in zip(("Downpour", "delay compensation"), theirs, strict=True):
             expected, ours = seconds[f"{name}, {nodes} nodes, simulated"]
             assert expected == value and ours == pytest.approx(value, rel=0.05)
+    growth = {name: pair for name, pair in seconds.items() if "12 nodes instead of 4, simulated" in name}
+    assert [theirs for theirs, _ in growth.values()] == [0.8, 1.4] and all(-5 < ours < 5 for _, ours in growth.values())
+    by_workers = [row for row in beside.tables[0].rows if row[0] == "Downpour"]
+    assert [row[2] for row in by_workers] == ["3", "7", "11"] and all(row[3:5] == ("1", "0") for row in by_workers)
+    assert all(0 < float(row[5]) <= 100 for row in by_workers)
     assert [round(cost.amount, 2) for cost in beside.costs[:2]] == [1272.17, 12244.24] and len(beside.costs) == 6
     assert "instead of" in beside.findings[1].sentence and len(found.rows) == 9
     sections = {section.id for section in page_of(read([tmp_path / "d"])).sections}
     assert {"about", "published", "scaling", "costs", "tables"} <= sections
+
+
+def test_what_diverges_is_counted_and_said():
+    """With late gradients of many workers nothing may be left of a training."""
+    rows = [
+        {"strategy": "downpour", "driver": "virtual", "workers": n, "setting": str(n), "n": 2, "diverged": 0, **figures}
+        for n, figures in (
+            (3, {"test_accuracy_mean": 0.9, "test_accuracy_min": 0.88, "test_loss_mean": 0.3}),
+            (32, {"test_accuracy_mean": math.nan, "n": 0, "diverged": 2}),
+        )
+    ]
+    told = [{"setting": "3", "status": "finished", "test_loss": 0.3}, {"setting": "32", "status": "diverged"}]
+    told += [{"setting": "32", "status": "diverged", "test_loss": None}]
+    found = Collection("downpour", "", tuple(told), (), tuple(rows), (), {}, 0)
+    beside = find_study("downpour").beside(found, Path())
+    assert beside.tables[0].rows == (
+        ("Downpour", "simulated", "3", "2", "0", "90", "88", "0.3", ""),
+        ("Downpour", "simulated", "32", "2", "2", "", "", "", ""),
+    )
+    said = "With 32 workers instead of 3, test accuracy is: Downpour none (diverged) instead of 90.0 %."
+    assert [finding.sentence for finding in beside.findings] == [said]
+    worse = [told[0], {"setting": "3", "status": "finished", "test_loss": 61.5}]
+    beside = find_study("downpour").beside(replace(found, rows=tuple(worse), summary=tuple(rows[:1])), Path())
+    assert beside.tables[0].rows[0][4] == "1" and "90.0 % (1 of 2 diverged)" in beside.findings[0].sentence
 
 
 def test_scaling_shows_what_doubling_saves(tmp_path):

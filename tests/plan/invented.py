@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from paceline.cluster import Cluster, Device, DeviceCount, Link, Machine, MachineCount, Peak
@@ -83,6 +82,3 @@ def invented_predictions(seed: int) -> InventedPredictions:
         kept_bytes=int(10 ** chance.uniform(4, 7.8)),
         interval=chance.choice((0.0, 0.1, 0.3)),
     )
-
-
-Draw = Callable[[int], Cluster]

@@ -45,6 +45,31 @@ def test_a_machine_by_a_wrong_name():
         find_places("p4d.24xlage")
 
 
+@pytest.mark.parametrize("words", ["", ",", " , "])
+def test_no_name_at_all(words):
+    with pytest.raises(InputError, match=r"names no machine: give some, a cluster.toml, or catalogue for all"):
+        find_places(words)
+
+
+def test_a_machine_named_twice_is_there_once():
+    assert len(find_places("g5.xlarge, g6.xlarge,G5.xlarge").places) == 2
+
+
+def test_skypilot_s_file_is_no_cluster(tmp_path):
+    with pytest.raises(InputError, match=r"vms.csv is no cluster.toml; SkyPilot's files have no links"):
+        find_places(str(tmp_path / "vms.csv"))
+
+
+def test_machines_that_cost_nothing_have_a_price():
+    machine = replace(find_machine("g5.xlarge"), price_per_hour=0.0)
+    assert places_of(Cluster("lab", (MachineCount(machine, 2),))).currency == "USD"
+
+
+def test_a_spot_price_alone_is_a_price():
+    machine = replace(find_machine("g5.xlarge"), price_per_hour=None, spot_price_per_hour=0.4, currency="EUR")
+    assert places_of(Cluster("lab", (MachineCount(machine),)), spot=True).currency == "EUR"
+
+
 def test_without_prices_machine_hours_are_counted():
     machine = replace(find_machine("g5.xlarge"), price_per_hour=None)
     assert places_of(Cluster("lab", (MachineCount(machine, 2),))).currency == "machine hours"
@@ -93,13 +118,13 @@ def test_groups_are_machines_where_these_have_several_workers():
 
 def test_a_server_of_its_own_needs_a_machine():
     listed = list_candidates(WORKLOAD, places_of(lab(2)), 60_000)
-    assert listed.excluded["no machine left for the server"] > 0
+    assert listed.excluded["leave no machine for the server"] > 0
     assert {c.strategy.name for c in listed.candidates if c.machines == 2} == {"sync", "backup", "local-sgd"}
 
 
 def test_more_workers_than_batches_are_left_out():
     listed = list_candidates(WORKLOAD, places_of(lab(3)), 500)
-    assert listed.excluded["more workers than batches in an epoch"] > 0
+    assert listed.excluded["have more workers than an epoch has batches"] > 0
     assert all(c.workers * c.batch < 500 + c.batch * c.workers for c in listed.candidates)
     assert all(c.workers <= -(-500 // c.batch) for c in listed.candidates)
 

@@ -14,6 +14,7 @@ from paceline.cluster import Cluster, Link, MachineCount, find_machine
 from paceline.errors import InputError, PacelineError
 from paceline.plan.places import places_of
 from paceline.plan.planning import make_plan
+from paceline.plan.reasons import time_words
 from paceline.plan.wish import Wish
 from paceline.workload import resolve
 from tests.plan.invented import WORKLOAD, InventedPredictions, invented_cluster, invented_predictions
@@ -77,6 +78,22 @@ def test_a_deadline_that_cannot_be_kept_shows_the_fastest():
     assert not plan.met
     assert re.match(r"no plan is within 10 s: the fastest takes .* and .* USD", plan.reasons[0])
     assert plan.pick.time_s <= 1.01 * min(one.time_s for one in plan.simulated)
+
+
+def test_what_is_far_from_the_workload_and_late_all_the_same_has_a_nearer_one_beside_it():
+    plan = make_plan(WORKLOAD, places_of(slow_network()), Wish(epochs=90, deadline_s=10), predict=IMAGES)
+    assert plan.pick.under_way > 16 and not plan.met
+    assert "whether it learns as well is not known" in plan.reasons[1]
+    near = min((one for one in plan.simulated if one.candidate.is_near(64)), key=lambda one: one.time_s)
+    assert f"of those nearer to it the best, {near}, takes " in plan.reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.00637, "6.37 ms"), (1.5, "1.5 s"), (600, "10 min"), (7200, "2 h"), (400_000, "4.63 days"), (4e9, "127 years")],
+)
+def test_times_in_words(seconds, words):
+    assert time_words(seconds) == words
 
 
 def test_a_budget_that_cannot_be_kept_shows_the_cheapest():
@@ -180,7 +197,7 @@ def test_spot_prices_are_taken_and_their_risk_is_said():
 
 def test_where_nothing_fits_it_says_why():
     huge = replace(IMAGES, kept_bytes=10**12)
-    with pytest.raises(PacelineError, match=r"there is nothing to propose: .*does not fit in the device's memory"):
+    with pytest.raises(PacelineError, match=r"there is nothing to propose: .*do not fit in memory"):
         make_plan(WORKLOAD, places_of(slow_network()), Wish(epochs=1), predict=huge)
 
 

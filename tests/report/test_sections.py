@@ -167,8 +167,9 @@ def test_what_few_workers_did_is_still_seen_when_drawn_coarsely():
 
 
 def test_rows_of_a_timeline_are_in_a_natural_order():
-    names = ["worker 10", "worker 2", "server", "main", "worker 0", "cuda"]
-    assert sorted(names, key=row_order) == ["main", "server", "cuda", "worker 0", "worker 2", "worker 10"]
+    names = ["worker 10", "worker 2", "server shard 1", "server", "main", "worker 0", "cuda"]
+    expected = ["main", "server", "server shard 1", "cuda", "worker 0", "worker 2", "worker 10"]
+    assert sorted(names, key=row_order) == expected
 
 
 def test_spans_that_are_no_spans_are_left_out():
@@ -194,7 +195,9 @@ def test_units_are_not_drawn_together():
     section = published(given)
     (figure,) = [block for block in section.blocks if isinstance(block, Figure)]
     assert [(view.name, len(view.table.rows)) for view in figure.views] == [("s", 2), ("%", 1)]
-    assert section.sentences == ("Ours are 1.06 to 2 times the 3 published figures.",)
+    said = "Ours beside 3 published figures, by their units: 1.5 to 2 times (s) and 1.06 times (%)."
+    assert section.sentences == (said,)
+    assert published(given[::2]).sentences == ("Ours are 1.5 to 2 times the 2 published figures.",)
 
 
 def test_a_price_makes_every_run_cost_something():

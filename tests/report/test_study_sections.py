@@ -154,6 +154,19 @@ def test_training_with_and_without_measuring():
     assert "looking" not in made(alone) and MEASURED not in shown_runs(alone)[0].settings
 
 
+def test_every_layer_is_drawn_by_iteration_some_at_a_time():
+    m = a_measurement(40)
+    layers = tuple(replace(layer, parameters=place % 20) for place, layer in enumerate(m.layers))
+    samples = tuple(LayerSample(n, layer.name, 0.1, 0.2, 0.0) for layer in layers for n in range(2))
+    found = Records(measurements=[("m", replace(m, layers=layers, samples=samples))])
+    figure = figures(found)["layers-by-iteration"]
+    assert [view.name for view in figure.views[::2]] == [
+        "alexnet, layers 1 to 16, forward", "alexnet, layers 17 to 32, forward", "alexnet, layers 33 to 38, forward",
+    ]  # fmt: skip
+    drawn = [name for view in figure.views[::2] for name in dict.fromkeys(view.table.values("layer"))]
+    assert drawn == [layer.name for layer in layers if layer.parameters] and "38 layers" in figure.says
+
+
 def test_iterations_against_threads():
     ms = [a_measurement(conditions={"threads": str(t)}, iteration_s=Spread(1 / t, 1 / t, 1 / t)) for t in (1, 2, 4)]
     figure = figures(Records(measurements=[(str(place), m) for place, m in enumerate(ms)]))["by-threads"]

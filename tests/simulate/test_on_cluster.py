@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from time import process_time
 from typing import Any
 
 import pytest
 
 from paceline.cluster import Device, DeviceCount, Link, Machine, find_link, find_machine
-from paceline.cost.communication import ParameterServer, nested_all_reduce_s, ring_all_reduce_s
+from paceline.cost.communication import BUCKET_BYTES, ParameterServer, nested_all_reduce_s, ring_all_reduce_s
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
 from paceline.simulate.durations import Spread
@@ -137,6 +138,35 @@ def test_steps_that_are_dropped_do_not_count():
 def test_who_exchanges_rarely_pays_rarely():
     often, rarely = (outcome("local-sgd", 4, changes={"push_every": n, "fetch_every": n}) for n in (1, 50))
     assert rarely.step_s - 0.1 == pytest.approx((often.step_s - 0.1) / 50, rel=1e-6)
+
+
+def test_an_all_reduce_can_begin_during_the_backward_pass():
+    """Four buckets: the last is never hidden, each other one for as long as a quarter of the backward pass takes."""
+    size = 4 * BUCKET_BYTES
+    link = Link("link", 0.0, BUCKET_BYTES, shared=False)
+    machine = Machine("node", NODE.devices, network=link)
+    made = prediction(10.0, parts_s={"backward": 3.0}, parameter_bytes=size)
+    plain, hidden = (
+        simulate_on(made, machine, 2, preset("sync"), network=link, overlap_backward=on) for on in (False, True)
+    )
+    each_s = ring_all_reduce_s(BUCKET_BYTES, 2, link)
+    assert plain.step_s == pytest.approx(10.0 + 4 * each_s)
+    assert hidden.step_s == pytest.approx(10.0 + each_s + 3 * max(0.0, each_s - 3.0 / 4))
+    roomy = simulate_on(
+        replace(made, parts_s={"backward": 9.0}), machine, 2, preset("sync"), network=link, overlap_backward=True
+    )
+    assert roomy.step_s == pytest.approx(10.0 + each_s), "all but the last bucket is hidden"
+
+
+def test_nothing_can_hide_behind_a_backward_pass_that_is_not_known():
+    with pytest.raises(InputError, match="what the backward pass of net takes is not known"):
+        outcome("sync", 2, overlap_backward=True)
+
+
+def test_who_exchanges_parameters_hides_nothing():
+    made = prediction(10.0, parts_s={"backward": 3.0}, parameter_bytes=10**6)
+    both = [outcome("local-sgd", 2, of=made, overlap_backward=on).step_s for on in (False, True)]
+    assert both[0] == both[1]
 
 
 # With a server

@@ -22,9 +22,18 @@ EPOCH_S = {"downpour": (3.52, 3.53, 3.55), "delay-compensated": (3.59, 3.61, 3.6
 NAMES = {"downpour": "Downpour", "delay-compensated": "delay compensation"}
 CLOCKS = {"virtual": "simulated", "local": "processes here"}
 UNITS = {"virtual": "s an epoch, simulated", "local": "s an epoch, by processes"}
+LONGER = {"downpour": 0.8, "delay-compensated": 1.4}
+"""Percent that an epoch grew by from the fewest nodes to the most, as printed."""
+WAYS: dict[str, dict[str, str]] = {
+    "Downpour": {"strategy": "downpour"},
+    "constant compensation": {"compensation": "constant:0.04"},
+    "adaptive compensation": {"compensation": "adaptive:2"},
+}
 STEPS = math.ceil(55_000 / 64)
 """Of each worker, in a whole epoch."""
 EPOCHS = 20
+GUESSING = math.log(10)
+"""The loss of saying that all ten classes are equally likely."""
 
 
 def beside(found: Collection, directory: Path) -> Beside:
@@ -37,10 +46,18 @@ def beside(found: Collection, directory: Path) -> Beside:
                     f"{NAMES[strategy]}, {nodes} nodes, {clock}", theirs, ours, UNITS[driver], SOURCE, along="nodes",
                     at=nodes, line=NAMES[strategy], our_line=f"{NAMES[strategy]}, {clock}",
                 ))  # fmt: skip
-    made.findings = [Finding(_times_sentence(found), "published-lines"), Finding(_accuracy_sentence(found))]
-    made.findings = [finding for finding in made.findings if finding.sentence]
-    made.costs, made.tables = _costs(), [_prices()]
+        made.published.append(_growth(found, strategy))
+    told = (_times_sentence(found), "published-lines"), (_accuracy_sentence(found), "accuracy-by-workers")
+    made.findings = [Finding(sentence, figure) for sentence, figure in told if sentence]
+    made.costs, made.tables = _costs(), [_by_workers(found), _prices()]
     return made
+
+
+def _growth(found: Collection, strategy: str) -> Published:
+    """Of simulated nodes: processes that share a machine's cores are no nodes."""
+    few, most = (_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in (NODES[0], NODES[-1]))
+    name = f"{NAMES[strategy]}, {NODES[-1]} nodes instead of {NODES[0]}, {CLOCKS['virtual']}"
+    return Published(name, LONGER[strategy], 100 * (most / few - 1), "% longer an epoch", SOURCE)
 
 
 def _rows(found: Collection, **where: Any) -> list[dict[str, Any]]:
@@ -70,25 +87,58 @@ def _times_sentence(found: Collection) -> str:
     return f"On {listed(NODES)} simulated nodes an epoch takes {' and '.join(said)}."
 
 
+def _of_way(found: Collection, way: str, driver: str) -> list[dict[str, Any]]:
+    """Settings that came to an end, also to a bad one, from few workers to many."""
+    rows = [row for row in _rows(found, driver=driver, **WAYS[way]) if row["n"] or row["diverged"]]
+    return sorted(rows, key=lambda row: int(row["workers"]))
+
+
 def _accuracy_sentence(found: Collection) -> str:
-    """Up to how many workers each learns, and what is left of it with the most."""
-    said = []
-    rows = [row for row in _rows(found, driver="virtual") if row["n"] or row["diverged"]]
-    for name, where in (
-        ("Downpour", {"strategy": "downpour"}),
-        ("constant compensation", {"compensation": "constant:0.04"}),
-        ("adaptive compensation", {"compensation": "adaptive:2"}),
-    ):
-        mine = sorted(
-            (row for row in rows if all(row.get(k) == v for k, v in where.items())), key=lambda r: int(r["workers"])
+    """What is left of the accuracy with the most workers."""
+    ends = {way: (rows[0], rows[-1]) for way in WAYS if (rows := _of_way(found, way, "virtual"))}
+    if not ends:
+        return ""
+    few, most = next(iter(ends.values()))
+    said = [f"{way} {_end(found, last)} instead of {_end(found, first)}" for way, (first, last) in ends.items()]
+    return f"With {most['workers']} workers instead of {few['workers']}, test accuracy is: {'; '.join(said)}."
+
+
+def _end(found: Collection, row: dict[str, Any]) -> str:
+    accuracy = percent(float(row["test_accuracy_mean"]), 1) if row["n"] else "none"
+    diverged, runs = _diverged(found, row["setting"]), row["n"] + row["diverged"]
+    if not diverged:
+        return accuracy
+    return f"{accuracy} ({'diverged' if diverged == runs else f'{diverged} of {runs} diverged'})"
+
+
+def _diverged(found: Collection, setting: str) -> int:
+    """Runs that stopped because their numbers grew beyond bounds, or that end worse than guessing would."""
+    mine = [row for row in found.rows if row["setting"] == setting]
+    return sum(row["status"] == "diverged" or (row.get("test_loss") or 0.0) > GUESSING for row in mine)
+
+
+def _by_workers(found: Collection) -> GivenTable:
+    """What becomes of training with more and more workers, those that diverged counted."""
+    header = (
+        "training", "time", "workers", "runs", "diverged", "test accuracy, %", "least, %", "test loss", "updates late",
+    )  # fmt: skip
+    rows = [
+        (
+            way, clock, f"{row['workers']}", f"{row['n'] + row['diverged']}", f"{_diverged(found, row['setting'])}",
+            _figure(row, "test_accuracy_mean", 100), _figure(row, "test_accuracy_min", 100),
+            _figure(row, "test_loss_mean"), _figure(row, "mean_staleness_mean"),
         )
-        if not mine:
-            return ""
-        first, last = mine[0], mine[-1]
-        ends = [float(row.get("test_accuracy_mean", math.nan)) for row in (first, last)]
-        said.append(f"{name} {percent(ends[1], 1)} instead of {percent(ends[0], 1)}")
-        workers = (first["workers"], last["workers"])
-    return f"With {workers[1]} workers instead of {workers[0]}, test accuracy is: {'; '.join(said)}."
+        for way in WAYS
+        for driver, clock in CLOCKS.items()
+        for row in _of_way(found, way, driver)
+    ]  # fmt: skip
+    return GivenTable("Accuracy and divergence by workers", header, tuple(rows))
+
+
+def _figure(row: dict[str, Any], column: str, factor: float = 1.0) -> str:
+    """Of the runs that finished; nothing where none did."""
+    value = factor * float(row.get(column, math.nan))
+    return f"{value:.4g}" if math.isfinite(value) else ""
 
 
 def _costs() -> list[Cost]:
@@ -105,7 +155,7 @@ def _costs() -> list[Cost]:
 
 
 def _prices() -> GivenTable:
-    header = ("machines", "vCPUs", "memory, GiB", "GPU memory, GiB", "US$ a year, published", "US$ a year, worked out")
+    header = ("machines", "vCPUs", "memory, GiB", "GPU memory, GiB", "published, US$ a year", "worked out, US$ a year")
     rows = tuple(
         (
             f"{row.instances} × {row.machine.name}", str(row.vcpus), f"{row.memory_bytes / 2**30:g}",

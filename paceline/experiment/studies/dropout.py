@@ -27,10 +27,13 @@ def beside(found: Collection, directory: Path) -> Beside:
         best = max(rows, key=lambda row: row["test_accuracy_mean"])
         change = half["train_s_mean"] / without["train_s_mean"] - 1
         time.append(f"{network} {100 * change:+.0f} %")
-        accuracy.append(
-            f"{network} at {best['dropout']:g} ({percent(best['test_accuracy_mean'], 1)}; "
-            f"{percent(without['test_accuracy_mean'], 1)} without)"
-        )
+        reached = percent(best["test_accuracy_mean"], 1)
+        if best is without:
+            accuracy.append(f"{network} without any ({reached})")
+        else:
+            accuracy.append(
+                f"{network} at {best['dropout']:g} ({reached}; {percent(without['test_accuracy_mean'], 1)} without)"
+            )
     made = Beside()
     if time:
         made.findings = [

@@ -25,7 +25,7 @@ FEW = 4
 def beside(found: Collection, directory: Path) -> Beside:
     runs = shown_runs(read([directory]))
     lines = {line.name: line for line in scaling_lines(runs)}
-    ours = float("nan")
+    ours = math.nan
     if sync := lines.get("sync"):
         ours = 100 * middle(share for n, share in savings(sync, an_epoch) if n <= FEW)
     made = Beside()
@@ -60,7 +60,7 @@ def _soonest(lines: list[Line], loss: float) -> str:
 
 def _doubling(lines: list[Line], few: float) -> str:
     ends = [(line.name, savings(line, an_epoch)[-1]) for line in lines if savings(line, an_epoch)]
-    if not ends or few != few:
+    if not ends or math.isnan(few):
         return ""
     most = ends[0][1][0]
     last = listed(f"{name} {percent(share, 0)}" for name, (_, share) in ends)

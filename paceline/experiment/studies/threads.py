@@ -8,7 +8,7 @@ from pathlib import Path
 from paceline.experiment.collecting import Collection
 from paceline.experiment.studies.study import Beside
 from paceline.report.given_rows import Finding, GivenTable, Published
-from paceline.report.words import duration, listed
+from paceline.report.words import count, duration, listed
 from paceline.step.placement import available_cores, processor_name
 
 QUICK = "This is the quick version: 20 iterations instead of 60, once instead of three times."
@@ -29,7 +29,7 @@ def beside(found: Collection, directory: Path) -> Beside:
     made = Beside()
     made.published = [
         Published(
-            f"{name}, {threads} thread{'s' * (threads != 1)}", theirs, ours.get(threads, math.nan), "s a batch of 64",
+            f"{name}, {count(threads, 'thread')}", theirs, ours.get(threads, math.nan), "s a batch of 64",
             SOURCE, along="threads", at=threads, line=name, our_line=OURS,
         )
         for name, seconds in SECONDS.items()
@@ -45,11 +45,16 @@ def beside(found: Collection, directory: Path) -> Beside:
 def _sentence(ours: dict[int, float]) -> str:
     cores = available_cores()
     times = listed(f"{duration(ours[t])} with {t}" for t in THREADS)
+    theirs = ", ".join(f"{name} {_gain(seconds):.2f}" for name, seconds in SECONDS.items())
     return (
-        f"A batch takes {times} threads on {cores} core{'s' * (cores != 1)} of {processor_name()}: the most that "
-        f"threads gain is a factor of {ours[1] / min(ours.values()):.2f} (Caffe {1.324 / 0.578:.2f}, TensorFlow "
-        f"{7.062 / 1.938:.2f}, Torch {1.329 / 0.423:.2f} on four cores)."
+        f"A batch takes {times} threads on {count(cores, 'core')} of {processor_name()}: the most that threads gain is "
+        f"a factor of {_gain(tuple(ours[t] for t in THREADS)):.2f} ({theirs} on four cores)."
     )
+
+
+def _gain(seconds: tuple[float, ...]) -> float:
+    """How many times as fast as one thread the best number of them is."""
+    return seconds[0] / min(s for s in seconds if math.isfinite(s))
 
 
 def _speed_ups(ours: dict[int, float]) -> GivenTable:
@@ -59,5 +64,5 @@ def _speed_ups(ours: dict[int, float]) -> GivenTable:
     ]
     mine = [ours.get(threads, math.nan) for threads in THREADS]
     rows.append((OURS, *(f"{mine[0] / s:.2f}" if math.isfinite(s) else "" for s in mine)))
-    header = ("times as fast as on one thread", *(f"{t} thread{'s' * (t != 1)}" for t in THREADS))
+    header = ("times as fast as on one thread", *(count(t, "thread") for t in THREADS))
     return GivenTable("Gained by threads", header, tuple(rows))

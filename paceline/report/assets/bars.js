@@ -14,11 +14,29 @@ function barRows(table, options, values) {
   return rows;
 }
 
+// Names stand beside their bars in as many lines as they need, up to three; what is longer ends in dots.
+const NAME_LINES = 3;
+
+function nameSize(look) {
+  const [width, fontSize] = [Math.round(look.width * (look.narrow ? 0.42 : 0.3)), look.narrow ? 11 : 12];
+  return { width, fontSize, lineHeight: fontSize + 2, letters: Math.floor(width / (0.6 * fontSize)) };
+}
+
+function rowHeight(look, rows, least) {
+  const { lineHeight, letters } = nameSize(look);
+  const lines = Math.max(1, ...rows.map((r) => Math.min(NAME_LINES, Math.ceil(String(r.name).length / letters))));
+  return Math.max(least, lines * lineHeight + (lines > 1 ? 6 : 0));
+}
+
 function categoryAxis(look, names, more) {
-  const width = Math.round(look.width * (look.narrow ? 0.42 : 0.3));
+  const { width, fontSize, lineHeight, letters } = nameSize(look);
+  const most = NAME_LINES * letters;
   return axis(look, {
     type: "category", data: names, axisTick: { show: false }, ...more,
-    axisLabel: { width, overflow: "truncate", hideOverlap: false, interval: 0, color: look.colours.ink, fontSize: look.narrow ? 11 : 12, ...(more.axisLabel || {}) },
+    axisLabel: {
+      width, overflow: "break", lineHeight, hideOverlap: false, interval: 0, color: look.colours.ink, fontSize,
+      formatter: (name) => (name.length > most ? name.slice(0, most - 1) + "\u2026" : name), ...(more.axisLabel || {}),
+    },
   });
 }
 
@@ -57,7 +75,7 @@ function drawStack(table, options, look) {
     return tip(`${r.name}: ${say(all, parts[0].unit)}`, lines);
   };
   const named = told.map((part, place) => ({ name: part.name, colour: partColour(part.name, place, look), block: true }));
-  return { option, named, height: 66 + (rows.length > 1 ? rows.length * (rows.length > 16 ? 20 : 28) : 56) };
+  return { option, named, height: 66 + (rows.length > 1 ? rows.length * rowHeight(look, rows, rows.length > 16 ? 20 : 28) : 56) };
 }
 
 function drawBars(table, options, look) {
@@ -86,7 +104,7 @@ function drawBars(table, options, look) {
     const r = rows[found[0].dataIndex];
     return tip(r.name, values.map((v, i) => [partColour(v.name, i, look), v.name, say(r.values[i], v.unit)]));
   };
-  const height = options.upright ? (look.narrow ? 260 : 300) : 60 + rows.length * (16 + 16 * values.length);
+  const height = options.upright ? (look.narrow ? 260 : 300) : 60 + rows.length * rowHeight(look, rows, 16 + 16 * values.length);
   const named = values.length > 1 ? values.map((v, i) => ({ name: v.name, colour: partColour(v.name, i, look), block: true })) : [];
   return { option, named, height };
 }
@@ -130,5 +148,5 @@ function drawIntervals(table, options, look) {
   };
   const named = [{ name: cols[0].name, colour: expected, block: true }];
   if (told) named.push({ name: cols[3].name, colour: came, block: true });
-  return { option, named, height: 66 + rows.length * 30 };
+  return { option, named, height: 66 + rows.length * rowHeight(look, rows, 30) };
 }

@@ -45,8 +45,8 @@ function drawLines(table, options, look) {
   const many = lines.length > MANY_LINES;
   const xs = lines.flatMap((l) => l.points.map((p) => p[0]));
   const ys = lines.flatMap((l) => l.points.map((p) => p[1])).filter((v) => v !== null);
-  const wide = options.whole && reach(xs) > 16;
-  const steep = wide && options.both ? reach(ys) > 1 : !options.zero && reach(ys) > 2000;
+  const wide = (options.whole || options.points) && reach(xs) > 16;
+  const steep = wide && options.both ? reach(ys) > 1 : !options.zero && reach(ys) > (options.points ? 16 : 2000);
   const styleOf = (group) => {
     const place = groups.indexOf(group);
     const [hue, dash] = (options.styles && options.styles[group]) || [place, group === "training" ? 1 : Math.floor(place / 8)];
@@ -58,7 +58,7 @@ function drawLines(table, options, look) {
     const { colour, dash } = styleOf(line.group);
     series.push({
       type: "line", name: line.group, id: line.label, data: line.points, color: colour,
-      showSymbol: !many && longest <= 60, symbol: "circle", symbolSize: 6, triggerLineEvent: true,
+      showSymbol: options.points || (!many && longest <= 60), symbol: "circle", symbolSize: options.points ? 11 : 6, triggerLineEvent: true,
       lineStyle: { width: many ? 1.25 : 2.25, type: dash, opacity: many ? 0.65 : 1 },
       emphasis: { focus: lines.length <= 60 ? "series" : "none", lineStyle: { width: 3.5, opacity: 1 } },
     });
@@ -72,7 +72,7 @@ function drawLines(table, options, look) {
   const legend = groups.length > 1 || series.some((s) => s.name === "ideal") ? [...groups, ...(options.ideal ? ["ideal"] : [])] : null;
   const option = basis(look, legend);
   option.xAxis = valueAxis(look, x, largestOf(xs), {
-    ...below, ...(wide ? { type: "log", logBase: 2 } : {}), ...(options.whole || x.name === "epoch" ? { minInterval: 1 } : {}),
+    ...below, ...(wide ? { type: "log", logBase: options.whole ? 2 : 10 } : {}), ...(options.whole || x.name === "epoch" ? { minInterval: 1 } : {}),
     splitLine: { show: false }, ...(x.name === "epoch" || (options.whole && !wide) ? { min: "dataMin" } : {}),
   });
   const levels = [...new Set(xs)].sort((a, b) => a - b);
@@ -86,9 +86,10 @@ function drawLines(table, options, look) {
     axisLine: { show: false }, axisTick: { show: false },
   }));
   option.series = series;
-  option.tooltip.trigger = "axis";
+  option.tooltip.trigger = options.points ? "item" : "axis";
   option.tooltip.axisPointer = { type: "line", lineStyle: { color: look.colours.soft } };
-  option.tooltip.formatter = (found) => {
+  option.tooltip.formatter = (hit) => {
+    const found = [hit].flat();
     const told = found.filter((f) => f.seriesType === "line" && f.seriesName !== "ideal" && f.value[1] !== null);
     told.sort((a, b) => b.value[1] - a.value[1]);
     const rows = told.slice(0, 10).map((f) => [f.color, f.seriesId.replace(/\u0000.*/, ""), say(f.value[1], y.unit)]);

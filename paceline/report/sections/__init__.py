@@ -12,6 +12,7 @@ from paceline.report.sections.feeding import feeding
 from paceline.report.sections.layers import where_the_time_goes
 from paceline.report.sections.learning import learning
 from paceline.report.sections.looking import looking
+from paceline.report.sections.plans import plans
 from paceline.report.sections.run_table import run_table
 from paceline.report.sections.scaling import scaling
 from paceline.report.sections.setting import conditions, what_was_run
@@ -26,6 +27,7 @@ def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
     made = (
         about(records.notes),
         what_was_run(records, runs),
+        *plans(records.plans),
         predictions(records.all_predictions),
         published(records.published),
         by_setting(runs, measured),

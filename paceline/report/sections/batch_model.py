@@ -63,6 +63,8 @@ def batch_model(runs: Sequence[ShownRun]) -> Section | None:
 
 def model_sentence(f: FittedLine) -> str:
     small, large = f.observed[0][0], f.observed[-1][0]
+    if not f.model.batch_s > 0:
+        return "In no line does an epoch get shorter with larger batches: what a batch costs cannot be told from them."
     return (
         f"Every batch of {f.name} costs {duration(f.model.batch_s)}, besides {duration(f.model.sample_s)} for each of "
         f"its samples: that is {percent(f.model.communication_share(small), 1)} of the time at batch {small:g} and "
@@ -107,8 +109,8 @@ def _shares(fitted: Sequence[FittedLine]) -> Figure:
 
 def _parameters(fitted: Sequence[FittedLine]) -> Listing:
     columns = (
-        "runs", "devices", "samples an epoch", Column("t_g, a batch", "ms"), Column("t_s, a sample", "µs"),
-        Column("share at the smallest batch", "%"), Column("share at the largest", "%"), Column("largest error", "%"),
+        "runs", "devices", "samples", Column("t_g, a batch", "ms"), Column("t_s, a sample", "µs"),
+        Column("share, smallest batch", "%"), Column("largest batch", "%"), Column("off by", "%"),
     )  # fmt: skip
     rows = [
         (
@@ -118,4 +120,5 @@ def _parameters(fitted: Sequence[FittedLine]) -> Listing:
         )
         for f in fitted
     ]  # fmt: skip
-    return Listing("batch-model-parameters", "Fitted parameters", table(columns, rows))
+    note = "Share: of an epoch's time, what its batches cost besides their samples. Off by: at the worst batch size."
+    return Listing("batch-model-parameters", "Fitted parameters", table(columns, rows), note)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from paceline.report.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.report.given_rows import Cost, Prediction, Published
 from paceline.report.shown_run import ShownRun
-from paceline.report.words import count, largest, middle, number, percent
+from paceline.report.words import count, largest, listed, middle, number, percent
 
 Row = TypeVar("Row")
 MANY_ROWS = 30
@@ -135,8 +135,17 @@ def published_sentence(rows: Sequence[Published]) -> str:
     if len(ratios) == 1:
         row = next(row for row in rows if math.isfinite(row.ratio))
         return f"{row.name}: {number(row.ours)} here, {number(row.published)} published{_unit(row.unit)}."
-    low, high = min(ratios), max(ratios)
-    return f"Ours are {low:.3g} to {high:.3g} times the {len(ratios)} published figures."
+    by_unit = _by((row for row in rows if math.isfinite(row.ratio)), "unit")
+    ranges = {unit: _range([row.ratio for row in some]) for unit, some in by_unit.items()}
+    if len(ranges) == 1:
+        return f"Ours are {_range(ratios)} times the {len(ratios)} published figures."
+    said = listed(f"{ends} times{_unit(unit)}" for unit, ends in ranges.items())
+    return f"Ours beside {len(ratios)} published figures, by their units: {said}."
+
+
+def _range(ratios: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{end:.3g}" for end in (min(ratios), max(ratios)))
+    return " to ".join(ends)
 
 
 def _unit(unit: str) -> str:

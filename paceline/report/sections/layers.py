@@ -13,7 +13,8 @@ from paceline.report.words import count, duration, percent
 
 MOST_MEASUREMENTS = 24
 MOST_LAYERS = 30
-MOST_LINES = 10
+MOST_LINES = 16
+"""At a time: eight colours, whole and dashed."""
 
 
 def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> Section | None:
@@ -94,27 +95,32 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
 
 
 def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
-    """The layers that take most, in every iteration that was looked into."""
+    """Every layer that has parameters, in every iteration that was looked into; many layers, some at a time."""
     views = []
     for name, m in measured:
-        most = sorted(m.layers, key=lambda layer: -layer.total_s)[:MOST_LINES]
-        kept = [layer.name for layer in m.layers if layer in most]
-        samples = sorted((s for s in m.samples if s.layer in kept), key=lambda s: (kept.index(s.layer), s.number))
-        if len({s.number for s in samples}) < 2:
-            continue
-        rows = [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples]
-        named = [Column(part, "s") for part in ("forward", "backward", "update")]
-        columns = (Column("layer"), Column("iteration"), *named)
-        data = table(columns, rows)
-        for part in ("forward", "backward"):
-            options = {"line": "layer", "group": "layer", "x": "iteration", "y": part, "zero": True}
-            views.append(View(f"{name}, {part}", data, options))
+        kept = [layer.name for layer in m.layers if layer.parameters] or [layer.name for layer in m.layers]
+        for first in range(0, len(kept), MOST_LINES):
+            some = kept[first : first + MOST_LINES]
+            which = f", layers {first + 1} to {first + len(some)}" if len(kept) > MOST_LINES else ""
+            views += _iteration_views(f"{name}{which}", m, some)
     if not views:
         return None
-    says = f"Forward and backward times of {len(measured[0][1].layers)} layers, iteration by iteration."
-    note = f"Of the iterations that were looked into, as they were measured. The {MOST_LINES} layers that take most."
+    shown = len({layer for view in views for layer in view.table.values("layer")})
+    says = f"Forward and backward times of {count(shown, 'layer')}, iteration by iteration."
+    note = "Of the iterations that were looked into, as they were measured; layers with parameters, if there are any."
     title = "Layers by iteration"
     return Figure("layers-by-iteration", title, "lines", tuple(views), says, note, choice="measurement", wide=True)
+
+
+def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[View]:
+    place = {layer: at for at, layer in enumerate(layers)}
+    samples = sorted((s for s in m.samples if s.layer in place), key=lambda s: (place[s.layer], s.number))
+    if len({s.number for s in samples}) < 2:
+        return []
+    columns = ("layer", "iteration", *(Column(part, "s") for part in ("forward", "backward", "update")))
+    data = table(columns, [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples])
+    options = {"line": "layer", "group": "layer", "x": "iteration", "zero": True}
+    return [View(f"{name}, {part}", data, {**options, "y": part}) for part in ("forward", "backward")]
 
 
 def _options() -> dict[str, object]:

@@ -27,7 +27,7 @@ def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
         unequal = [key for key in differing(runs) if key not in NOT_A_SETTING]
         shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
         if unequal:
-            rows = [(key.replace("_", " "), listed(values_of(runs, key), 20)) for key in unequal]
+            rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
             blocks.append(Listing("unequal", "What differs", table(("setting", "values"), rows)))
         rows = [(key.replace("_", " "), value) for key, value in shared.items()]
         title = "What all runs have in common" if len(runs) > 1 else "Every setting"
@@ -43,6 +43,12 @@ def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
         failed = [(f.label, f.error, f.place) for f in records.failed]
         blocks.append(Listing("failed", "Runs that failed", table(columns_of, failed)))
     return Section("what", "What was run", tuple(sentences), blocks=tuple(blocks))
+
+
+def _values(runs: Sequence[ShownRun], key: str) -> str:
+    """A setting of a strategy is one of those runs only that have it, and told only where it is not the usual one."""
+    said = listed(values_of(runs, key), 20)
+    return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
 
 
 def _of_runs(runs: Sequence[ShownRun]) -> Iterable[str]:

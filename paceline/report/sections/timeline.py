@@ -106,6 +106,6 @@ def _table(spans: list[Span]) -> Table:
 
 
 def row_order(who: str) -> tuple[int, int, str]:
-    """The main process, then the server, then workers by number."""
+    """The main process, then the server and its shards, then workers by number."""
     found = re.search(r"(\d+)$", who)
-    return {"main": 0, "server": 1}.get(who, 2), int(found.group(1)[:9]) if found else 0, who
+    return {"main": 0, "server": 1}.get(who.split(" ")[0], 2), int(found.group(1)[:9]) if found else 0, who

@@ -155,10 +155,14 @@ class Accounts:
         by_worker = tuple(self._worker(number) for number in range(memory.sizes.workers))
         return replace(
             self.before,
+            shards=memory.sizes.shards,
             seconds=self.train_s,
             steps=sum(worker.batches for worker in by_worker),
             updates=version,
             server_s=memory.control[Control.SERVER_NS] / 1e9,
+            collective=crew.settings.collective,
+            sums=self.before.sums + memory.control[Control.SUMS_MADE],
+            sums_given_up=self.before.sums_given_up + memory.control[Control.SUMS_GIVEN_UP],
             ledger=ledger_of(memory, version),
             by_worker=by_worker,
             faults=(*self.before.faults, *crew.met),

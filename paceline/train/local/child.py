@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from paceline.errors import Diverged, PacelineError
+from paceline.errors import Diverged, InputError, PacelineError
 from paceline.step.reason import reason
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
@@ -21,6 +21,8 @@ _PACKAGE_PARENT = Path(__file__).resolve().parents[3]
 _START = Path(__file__).with_name("start.py")
 DIVERGED = 3
 """The exit code of a child that found the run to diverge; any other failure has that of its error."""
+DEATHS = 5
+"""So many in a row without a task or an update in between are not bad luck."""
 
 
 class Child:
@@ -60,6 +62,13 @@ class Child:
         """Ends it at once. All that matters is in shared memory, and whole at any moment."""
         self.process.kill()
         self.process.wait()
+
+
+def failure(message: str, code: int | None) -> PacelineError:
+    """What a child ended with, to be raised by the launcher."""
+    if code == DIVERGED:
+        return Diverged(message)
+    return InputError(message) if code == InputError.exit_code else PacelineError(message)
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -8,19 +8,18 @@ import signal
 import time
 from dataclasses import dataclass, replace
 
-from paceline.errors import Diverged, InputError, PacelineError
+from paceline.errors import PacelineError
 from paceline.strategy.distribution import Fault as FaultMet
 from paceline.testing.faults import Fault
-from paceline.train.local.child import DIVERGED, Child
+from paceline.train.local.child import DEATHS, Child, failure
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
+from paceline.train.local.shard_crew import ShardCrew
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of
 
 WORKER = "paceline.train.local.worker_process"
 SERVER = "paceline.train.local.server_process"
-DEATHS = 5
-"""So many in a row without a task or an update in between are not bad luck."""
 FAULTS_KEPT = 1000
 
 
@@ -48,6 +47,7 @@ class Crew:
         self.server_lives, self.server_fruitless, self.version_at_start = 0, 0, 0
         self.to_inject = sorted((f for f in faults if f.what in ("kill", "hang")), key=lambda f: f.at)
         self.workers: list[Child] = []
+        self.shards = ShardCrew(memory, settings, patience, self.note)
         self.server: Child | None = None
         self.started_ns = [0] * settings.workers
         self.server_started_ns = 0
@@ -58,6 +58,7 @@ class Crew:
 
     def start(self) -> None:
         self._start_server()
+        self.shards.start()
         for number in range(self.settings.workers):  # each is known at once, and so ended if the next cannot be started
             self.workers.append(self._started(number))
 
@@ -101,7 +102,8 @@ class Crew:
     @property
     def complete(self) -> bool:
         """Whether everyone has begun."""
-        return self.memory.control[Control.SERVER_READY] == self.server_lives and self.alive == len(self.workers)
+        server_is_there = self.memory.control[Control.SERVER_READY] == self.server_lives and self.shards.complete
+        return server_is_there and self.alive == len(self.workers)
 
     def look(self) -> None:
         """Replaces who died or hangs; raises when that is no use."""
@@ -114,6 +116,7 @@ class Crew:
         ):
             self.server.kill()
             self._server_ended("was silent for too long", "server hung")
+        self.shards.look(now_ns)
         for number, child in enumerate(self.workers):
             if child.ended():
                 self._worker_ended(number, child.how_it_ended())
@@ -143,7 +146,7 @@ class Crew:
             self.lives_s[number].append((since_s, slots[slot + Of.BEAT] / 1e9))
         told = self.memory.told(number)
         if told:
-            raise _failure(f"worker {number}: {told}", child.process.returncode)
+            raise failure(f"worker {number}: {told}", child.process.returncode)
         if not slots[slot + Of.TASKS]:
             self.fruitless[number] += 1
             if self.fruitless[number] >= DEATHS:
@@ -160,7 +163,7 @@ class Crew:
         assert self.server is not None
         told = self.memory.told(self.settings.workers)
         if told:
-            raise _failure(told, self.server.process.returncode)
+            raise failure(told, self.server.process.returncode)
         stuck = self.memory.control[Control.VERSION] == self.version_at_start
         self.server_fruitless = self.server_fruitless + 1 if stuck else 0
         if self.server_fruitless >= DEATHS:
@@ -177,29 +180,27 @@ class Crew:
         """Faults that were asked for and are due. Who is being started is left alone until it works."""
         version = self.memory.control[Control.VERSION]
         for fault in [fault for fault in self.to_inject if fault.at <= version]:
-            child = self.server if fault.worker is None else self.workers[fault.worker]
-            if child is not None and self._is_working(fault.worker) and not child.ended():
+            child, works = self._struck(fault)
+            if child is not None and works and not child.ended():
                 self.to_inject.remove(fault)
                 os.kill(child.process_id, signal.SIGKILL if fault.what == "kill" else signal.SIGSTOP)
                 if fault.what == "kill":
                     child.process.wait()  # so that the next fault finds who replaces it
 
-    def _is_working(self, worker: int | None) -> bool:
-        if worker is None:
-            return self.memory.control[Control.SERVER_READY] == self.server_lives
-        return self.memory.slots[worker * SLOT_WORDS + Of.JOINED] == self.lives[worker]
+    def _struck(self, fault: Fault) -> tuple[Child | None, bool]:
+        """Whom a fault is for, and whether that one works already."""
+        if fault.shard:
+            return self.shards.children[fault.shard], self.shards.is_working(fault.shard)
+        if fault.worker is None:
+            return self.server, self.memory.control[Control.SERVER_READY] == self.server_lives
+        joined = self.memory.slots[fault.worker * SLOT_WORDS + Of.JOINED]
+        return self.workers[fault.worker], joined == self.lives[fault.worker]
 
     def stop(self) -> None:
         """Ends all of them, and waits until they are gone."""
-        children = [*self.workers, *([self.server] if self.server is not None else [])]
+        children = [*self.workers, *self.shards.children.values(), *([self.server] if self.server is not None else [])]
         for child in children:
             with contextlib.suppress(OSError):
                 child.process.kill()
         for child in children:
             child.process.wait()
-
-
-def _failure(message: str, code: int | None) -> PacelineError:
-    if code == DIVERGED:
-        return Diverged(message)
-    return InputError(message) if code == InputError.exit_code else PacelineError(message)

@@ -23,7 +23,7 @@ class Doorbell:
     """`lie_down`, look once more, then `sleep` or `get_up`: so no ring is missed between a look and the sleep."""
 
     def __init__(self, memory: Memory, number: int, descriptor: int, parent: int | None = None) -> None:
-        """`number` is the worker's, that after the last is the server's, the next the launcher's."""
+        """`number` is the worker's; after the last come the server, the launcher and the server's other shards."""
         self.asleep, self.own = memory.asleep, number * LINE
         self.descriptor, self.parent = descriptor, parent
         self._poll = select.poll()

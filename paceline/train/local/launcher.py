@@ -11,6 +11,7 @@ from paceline import data, user_code
 from paceline.errors import CheckpointError, StrategyError, WorkloadError
 from paceline.step.build import load_data
 from paceline.strategy.event_record import EVENTS
+from paceline.strategy.pieces import check_shards
 from paceline.strategy.refusals import check_policy
 from paceline.strategy.strategy import Strategy, preset
 from paceline.testing.faults import Fault, check_faults
@@ -18,8 +19,9 @@ from paceline.trace import Recorder
 from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import check_new, new_directory, resumable_directory
 from paceline.train.failures import explained
+from paceline.train.local.collective import check_collective
 from paceline.train.local.crew import Patience
-from paceline.train.local.saved_state import KIND, saved_strategy
+from paceline.train.local.saved_state import KIND, saved_shards, saved_strategy
 from paceline.train.local.training import LocalTraining, Options
 from paceline.train.resuming import resumed_workload
 from paceline.train.run import Run
@@ -44,11 +46,15 @@ def run(
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     faults: tuple[Fault, ...] = (),
     measure: Path | None = None,
+    shards: int = 1,
+    collective: str = "auto",
 ) -> Run:
     """Trains `workload` with `workers` processes and a server, and returns the record.
 
     With `out`, record and checkpoint are kept there. `faults` are met on purpose, for tests. Into the folder `measure`
-    every worker writes where its time goes, layer by layer.
+    every worker writes where its time goes, layer by layer. The server is `shards` processes, which make every update
+    together, each its piece of the parameters. `collective` says how a synchronous group adds up: from shared memory,
+    or among its members with nccl or gloo; auto is nccl where every worker has a GPU of its own.
     """
     module = user_code.importing()
     if module:
@@ -56,7 +62,7 @@ def run(
     strategy = preset(strategy) if isinstance(strategy, str) else strategy
     options = Options(
         strategy, workers, cache, on_bad_gradient, record_events, _patience(worker_timeout_s), checkpoint_every_s,
-        faults, measure,
+        faults, measure, shards, collective,
     )  # fmt: skip
     _check(options)
     if out is not None:
@@ -81,8 +87,10 @@ def resume(
     worker_timeout_s: float = 30.0,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     faults: tuple[Fault, ...] = (),
+    shards: int | None = None,
+    collective: str = "auto",
 ) -> Run:
-    """Goes on with the distributed run in `directory` from its last checkpoint."""
+    """Goes on with the distributed run in `directory` from its last checkpoint; `shards` are as before if not given."""
     place = resumable_directory(Path(directory))
     checkpoint = load_checkpoint(place)
     if checkpoint.step_kind != KIND:
@@ -91,7 +99,8 @@ def resume(
     strategy, workers = saved_strategy(checkpoint.optimizer, str(place))
     options = Options(
         strategy, workers, cache, on_bad_gradient, False, _patience(worker_timeout_s), checkpoint_every_s,
-        faults,
+        faults, shards=saved_shards(checkpoint.optimizer) if shards is None else shards,
+        collective=collective,
     )  # fmt: skip
     _check(options)
     recorder = Recorder()
@@ -118,4 +127,6 @@ def _patience(worker_timeout_s: float) -> Patience:
 def _check(options: Options) -> None:
     check_policy(options.on_bad_gradient)
     options.strategy.check(options.workers)
-    check_faults(options.faults, range(options.workers))
+    check_shards(options.shards, options.strategy)
+    check_collective(options.collective, options.strategy, options.workers, record_events=options.record_events)
+    check_faults(options.faults, range(options.workers), options.shards)

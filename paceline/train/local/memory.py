@@ -70,6 +70,8 @@ class Sizes:
     """Tasks that a worker may have before it."""
     own_updates: bool = False
     """Whether workers make updates of their own payloads, and the server is told afterwards."""
+    shards: int = 1
+    """Processes that make an update together: the server, and others."""
 
     @property
     def header_words(self) -> int:
@@ -78,6 +80,11 @@ class Sizes:
     @property
     def task_words(self) -> int:
         return TASK_WORDS + 2 * self.longest
+
+    @property
+    def order_words(self) -> int:
+        """An update is made of what lies in the slots, at most: see `shard_orders`."""
+        return 4 + 9 * 2 * self.workers if self.shards > 1 else 0
 
     @property
     def made(self) -> int:
@@ -135,22 +142,25 @@ class Memory:
         self.control = self._words(places, CONTROL_WORDS)
         self.readers = self._words(places, LINE * (s.workers + 1))
         """What each worker, and last the launcher, is copying: the version and 1, or 0."""
-        self.asleep = self._words(places, LINE * (s.workers + 2))
-        """Whether each worker, the server and the launcher want to be woken."""
+        self.asleep = self._words(places, LINE * (s.workers + 1 + s.shards))
+        """Whether each worker, the server, the launcher and the server's other shards want to be woken."""
         self.slots = self._words(places, SLOT_WORDS * s.workers)
         self.mailboxes = self._integers(places, s.workers, s.ahead, s.task_words)
         self.fetched = self._integers(places, s.workers, 2, s.longest + 1)
         """The versions that a payload's fetches brought."""
         self.made = self._words(places, s.made * MADE_WORDS)
         """Who made each of the last versions, of what."""
+        self.shards = self._words(places, LINE * s.shards)
+        self.order = self._integers(places, s.order_words)
+        """What the shards of the server are to do."""
         self.headers = self._integers(places, 2, s.header_words)
         self.marks = self._integers(places, 2, s.batches)
         self.totals = self._integers(places, s.epochs, 3)
         self.refusals = self._integers(places, REFUSALS_KEPT, 4)
         self.scores = self._floats(places, s.workers, EPOCHS_SCORED, SCORES)
-        self.messages = self._integers(places, s.workers + 1, MESSAGE_BYTES // 8)
+        self.messages = self._integers(places, s.workers + s.shards, MESSAGE_BYTES // 8)
         self.events = self._integers(places, s.events)
-        self.spans = self._integers(places, s.workers + 1, SPANS_KEPT, 3)
+        self.spans = self._integers(places, s.workers + s.shards, SPANS_KEPT, 3)
         self.parameters = self._twice(lambda: self._tensor(places, (s.numbers,), s.dtype))
         self.states = self._twice(lambda: self._tensors(places, s.state))
         self.corrections = [
@@ -162,6 +172,8 @@ class Memory:
         self.snapshots = [self._tensor(places, (s.numbers,), s.dtype) for _ in range(s.groups if s.snapshots else 0)]
         self.snapshot_versions = self._words(places, s.groups)
         """The version a group's snapshot is of, and 1; 0 while it is written."""
+        self.given_up = self._words(places, LINE * s.groups)
+        """Of each group the last sum that its members need not wait for any more."""
         self.payloads = [[self._tensor(places, (s.numbers,), s.dtype) for _ in two] for _ in range(s.workers)]
         self.pulled = [
             [self._tensor(places, (s.numbers,), s.dtype) for _ in two] for _ in range(s.workers if s.pulled else 0)
@@ -205,7 +217,7 @@ class Memory:
         return torch.frombuffer(self._bytes, dtype=kind, count=count, offset=start).reshape(shape)
 
     def tell(self, who: int, message: str) -> None:
-        """Leaves a line for the launcher; `who` is a worker, or the number of workers for the server."""
+        """Leaves a line for the launcher; `who` is as in `Settings.number`."""
         text = message.encode()[: MESSAGE_BYTES - 8]
         place = self.messages[who].view(np.uint8)
         place[8 : 8 + len(text)] = np.frombuffer(text, np.uint8)

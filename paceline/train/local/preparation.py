@@ -38,8 +38,12 @@ class Share:
     notes: list[str]
 
 
-def share_machine(workload: Workload, dataset: Dataset, workers: int) -> Share:
-    """Devices in turn; threads so that all workers together have no more than there are cores."""
+def share_machine(workload: Workload, dataset: Dataset, workers: int, shards: int = 1) -> Share:
+    """Devices in turn; threads so that all workers together have no more than there are cores.
+
+    A single server works while workers wait or little at all, and gets no core of its own. Whoever asks for several
+    shards of it has updates that keep them busy.
+    """
     network = build_network(workload, dataset)
     device, note = choose_device(workload.device)
     notes = [note] if note else []
@@ -48,10 +52,11 @@ def share_machine(workload: Workload, dataset: Dataset, workers: int) -> Share:
     else:
         devices = [str(device)] * workers
     cores = available_cores()
-    most = workload.threads or max(1, cores // workers)
+    serving = shards if shards > 1 else 0
+    most = workload.threads or max(1, (cores - serving) // workers)
     threads = min(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch), most)
-    if workers * threads > cores and device.type == "cpu":
-        each = f"{threads} thread{'s' * (threads != 1)} each"
+    if workers * threads + serving > cores and device.type == "cpu":
+        each = f"{threads} thread{'s' * (threads != 1)} each" + (f" and {serving} server shards" if serving else "")
         notes.append(f"{workers} workers with {each} share {cores} cores: they will wait for each other")
     return Share(devices, threads, notes)
 
@@ -72,11 +77,13 @@ def launcher_parts(workload: Workload, dataset: Dataset, share: Share) -> Parts:
     return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
 
 
-def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events: bool, on_cpu: bool = True) -> Sizes:
+def sizes_of(
+    strategy: Strategy, layout: Layout, workers: int, *, record_events: bool, on_cpu: bool = True, shards: int = 1
+) -> Sizes:
     server = Server(strategy, layout, workers)
     groups = workers if strategy.groups is None else strategy.groups
     batches = layout.batches * (workers if strategy.own_pass else 1)
-    own_updates = on_cpu and _make_own_updates(server, workers)
+    own_updates = on_cpu and shards == 1 and _make_own_updates(server, workers)
     supply = batches // strategy.push_every // (SUPPLIES_AN_EPOCH * workers)
     return Sizes(
         workers=workers,
@@ -93,6 +100,7 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
         events=_event_words(strategy, batches * layout.epochs) if record_events else 0,
         ahead=min(max(supply, 2), AHEAD) if own_updates else 2,
         own_updates=own_updates,
+        shards=shards,
     )
 
 

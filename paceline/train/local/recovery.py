@@ -22,6 +22,8 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
     if memory.sizes.own_updates:
         made.count(memory)
     coordinator.restore(position_of(memory))
+    if loop.sums is not None:
+        loop.sums.look_around()
     tasks, waiting = [], []
     for worker in range(settings.workers):
         slot = worker * SLOT_WORDS
@@ -39,6 +41,8 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
             if life == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
                 coordinator.members[worker].steps = slots[slot + Of.STEPS_SINCE_FETCH]
             open_still = not _is_closed(memory, task) and _round_is_open(memory, settings, task)
+            if loop.sums is not None and loop.sums.is_lost(worker, sequence):
+                open_still = False
             if open_still and (is_ready or (alive and life == alive)):
                 tasks.append(task)
                 loop.tasks[worker, sequence] = task
@@ -51,6 +55,8 @@ def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
             loop.bells[worker].ring()
         if adopted:
             loop.lives[worker] = alive
+    if loop.sums is not None:
+        loop.sums.keep_only(loop.tasks)
     coordinator.adopt(tasks, [worker for worker, life in enumerate(loop.lives) if life])
     for worker, place, sequence in waiting:
         loop.deal_with(worker, place, sequence)

@@ -64,6 +64,7 @@ def copy_state(
         "server_ns": memory.control[Control.SERVER_NS],
         "strategy": to_json(strategy),
         "workers": workers,
+        "shards": memory.sizes.shards,
     }
     return version, copied.pop("parameters"), copied
 
@@ -103,6 +104,11 @@ def saved_strategy(saved: dict[str, Any], place: str) -> tuple[Strategy, int]:
         return from_json(Strategy, saved["strategy"], "strategy"), int(saved["workers"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{place} is not of a distributed run: {error}") from error
+
+
+def saved_shards(saved: dict[str, Any]) -> int:
+    """How many the server of a checkpoint had; the state is the same with any number."""
+    return int(saved.get("shards", 1))
 
 
 def named_parameters(network: nn.Module, flat: Tensor, local: Tensor) -> dict[str, Tensor]:

@@ -16,17 +16,21 @@ from contextlib import contextmanager, nullcontext
 from paceline.errors import Diverged
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
+from paceline.strategy.pieces import pieces_of
 from paceline.strategy.refusals import TOO_OFTEN, is_finite
 from paceline.strategy.server import Server
 from paceline.train.local import made, mailbox, marks
 from paceline.train.local.child import as_child
+from paceline.train.local.collective import SHARED
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.event_log import EventLog
 from paceline.train.local.memory import REFUSALS_KEPT, Memory
 from paceline.train.local.pen import Pen
 from paceline.train.local.recovery import recovered
 from paceline.train.local.settings import Settings
+from paceline.train.local.shards import Shards
 from paceline.train.local.span_log import SpanLog
+from paceline.train.local.sums import Sums
 from paceline.train.local.updating import Updating
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
 
@@ -48,8 +52,11 @@ class ServerLoop:
         self.tasks: dict[tuple[int, int], Compute] = {}
         """Given and not closed yet."""
         self.log = EventLog(memory) if memory.sizes.events else None
-        server = Server(settings.strategy, settings.layout, workers)
-        self.updating = Updating(memory, server, self.log, SpanLog(memory, workers), workers)
+        pieces = pieces_of(settings.layout, memory.sizes.shards)
+        server = Server(settings.strategy, settings.layout, workers, pieces[0])
+        shards = Shards(memory, settings, self.bell, self.beat) if len(pieces) > 1 else None
+        self.updating = Updating(memory, server, self.log, SpanLog(memory, workers), workers, shards)
+        self.sums = Sums(memory, settings) if settings.collective != SHARED else None
         self.pen = Pen(memory, self.beat) if memory.sizes.own_updates else None
         self.lives = [0] * workers
         """Which life of each worker the coordinator knows as alive."""
@@ -152,21 +159,41 @@ class ServerLoop:
 
     def deal_with(self, worker: int, place: int, sequence: int) -> None:
         """A payload is whole."""
-        values = self.memory.payloads[worker][place]
+        if self.sums is not None:
+            counting, lost = self.sums.settle(worker, sequence)
+            self._do_again(lost)
+            for key in counting:
+                self._count(*key)
+        else:
+            self._count(worker, sequence)
+
+    def _count(self, worker: int, sequence: int) -> None:
+        place = sequence % 2
+        line = worker * SLOT_WORDS + Of.PAYLOAD + place * LINE
         if self.log is not None and (found := mailbox.given(self.memory, worker, sequence)) is not None:
             self.log.task(found[1], found[0])  # one that is to be dropped changed its worker, too
-        if (worker, sequence) in self.tasks and not is_finite(values):
+        looked_at = self.slots[line + Payload.SUMMED] > 0  # by whoever made the sum
+        if (worker, sequence) in self.tasks and not looked_at and not is_finite(self.memory.payloads[worker][place]):
             self._refuse(worker, sequence)
             return
-        pulled = self.slots[worker * SLOT_WORDS + Of.PAYLOAD + place * LINE + Payload.PULLED]
-        self.carry_out(self.coordinator.ready(worker, sequence, pulled))
+        self.carry_out(self.coordinator.ready(worker, sequence, self.slots[line + Payload.PULLED]))
 
     def died(self, worker: int) -> None:
         """A worker is gone, with what it had not finished."""
+        lost = self.sums.give_up(worker) if self.sums is not None else []
         for sequence in self.coordinator.members[worker].tasks:  # their payloads will not come
             self.tasks.pop((worker, sequence), None)
         self.carry_out(self.coordinator.died(worker))
         self.control[Control.RETURNED] = self.coordinator.ledger.returned
+        self._do_again(lost)
+
+    def _do_again(self, lost: list[tuple[int, int]]) -> None:
+        """These payloads were in a sum that was given up: for the coordinator their workers were away for a moment."""
+        for worker, sequence in lost:
+            self.acknowledge(worker, sequence)
+            if (worker, sequence) in self.tasks:  # not that of one that did die
+                self.died(worker)
+                self.carry_out(self.coordinator.joined(worker))
 
     def _refuse(self, worker: int, sequence: int) -> None:
         task = self.tasks[worker, sequence]
@@ -226,6 +253,8 @@ class ServerLoop:
         if self.memory.snapshots:
             assert task.version is not None
             self.updating.take_snapshot(member.group.number, task.version)
+        if self.sums is not None:
+            self.sums.give(task, member.group, self.lives)
         before = self.slots[task.worker * SLOT_WORDS + Of.GIVEN]
         assert task.sequence == before + 1, f"task {task.sequence} of worker {task.worker} comes after {before}"
         mailbox.give(self.memory, task, self.lives[task.worker], member.steps)

@@ -29,7 +29,7 @@ class Settings:
     workers: int
     threads: int
     number: int
-    """Of the worker; for the server the number of workers."""
+    """Of the worker; for the server the number of workers, for its other shards those after that."""
     life: int
     device: str
     cache: str
@@ -40,10 +40,16 @@ class Settings:
     faults: tuple[Fault, ...] = ()
     measure: str = ""
     """Where each worker writes what its clock finds; empty: there is no clock."""
+    wake_shards: tuple[int, ...] = ()
+    """Of the server, but for the server itself."""
+    collective: str = "shared"
+    """How the payloads of a group are added up: from the slots, or by its members with nccl or gloo."""
+    rendezvous: int = 0
+    """The port at which these find each other."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        return (self.memory, self.wake_launcher, self.wake_server, *self.wake_workers)
+        return (self.memory, self.wake_launcher, self.wake_server, *self.wake_workers, *self.wake_shards)
 
     def text(self) -> str:
         return json.dumps(to_json(self))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from paceline.trace import Span
 from paceline.train.local.memory import SPANS_KEPT, Memory
 
-COMPUTE, FETCH, WAIT, UPDATE = range(4)
-WHATS = ("compute", "fetch", "wait", "update")
+COMPUTE, FETCH, WAIT, UPDATE, ADD_UP = range(5)
+WHATS = ("compute", "fetch", "wait", "update", "add up")
 
 
 class SpanLog:
@@ -25,7 +25,7 @@ def spans_of(memory: Memory, origin_s: float) -> list[Span]:
     workers = memory.sizes.workers
     found = []
     for who, rows in enumerate(memory.spans):
-        name = "server" if who == workers else f"worker {who}"
+        name = f"worker {who}" if who < workers else "server" if who == workers else f"server shard {who - workers}"
         for what, start_ns, end_ns in rows[rows[:, 2] > 0].tolist():
             found.append(Span(name, WHATS[what], start_ns / 1e9 - origin_s, end_ns / 1e9 - origin_s))
     return found

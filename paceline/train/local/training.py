@@ -17,6 +17,7 @@ from paceline.errors import CheckpointError, Diverged, Interrupted
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.learner import Learner
+from paceline.strategy.pieces import check_shards
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Trace
@@ -24,6 +25,7 @@ from paceline.train.checkpoint import Checkpoint, load_parameters, save_checkpoi
 from paceline.train.conditions import current_conditions
 from paceline.train.evaluate import Evaluator
 from paceline.train.local.accounts import Accounts
+from paceline.train.local.collective import SHARED, UNTESTED, choose_collective
 from paceline.train.local.crew import Crew, Patience
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.epoch_tests import EpochTests
@@ -56,6 +58,8 @@ class Options:
     checkpoint_every_s: float
     faults: tuple[Fault, ...]
     measure: Path | None = None
+    shards: int = 1
+    collective: str = "auto"
 
 
 class LocalTraining:
@@ -70,38 +74,48 @@ class LocalTraining:
 
     def _prepare(self, workload: Workload, dataset: Dataset, opened: ExitStack) -> None:
         options, recorder = self.options, self.recorder
-        strategy, workers = options.strategy, options.workers
+        strategy, workers, shards = options.strategy, options.workers, options.shards
         with recorder.span("prepare"):
-            share = share_machine(workload, dataset, workers)
+            share = share_machine(workload, dataset, workers, shards)
+            collective = choose_collective(
+                options.collective, strategy, workers, share.devices, record_events=options.record_events
+            )
             parts = launcher_parts(workload, dataset, share)
             strategy.check(workers, parts.updates_per_epoch)
             self.learner = Learner(parts, strategy, workers)
             opened.callback(self.learner.close)
             layout = self.learner.layout
+            check_shards(shards, strategy, layout)
             sizes = sizes_of(
-                strategy, layout, workers, record_events=options.record_events, on_cpu=parts.device.type == "cpu"
-            )
+                strategy, layout, workers, record_events=options.record_events, on_cpu=parts.device.type == "cpu",
+                shards=shards,
+            )  # fmt: skip
             self.memory = Memory(sizes)
             opened.callback(self.memory.close)
-            self.bells = [self._bell(opened) for _ in range(workers + 2)]
+            self.bells = [self._bell(opened) for _ in range(workers + 1 + shards)]
             evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
             opened.callback(evaluator.close)
-        self.parts, self.notes = parts, share.notes
+        self.parts, self.notes = parts, [*share.notes, *([UNTESTED] if collective == "nccl" else [])]
+        how = f"{strategy.name}, {workers} workers and {_server(shards)} in shared memory"
+        if collective != SHARED:
+            how += f", groups add up with {collective}{' (untested on several GPUs)' * (collective == 'nccl')}"
         self.run = Run(
             workload=workload,
             conditions=replace(current_conditions(parts.device, workload.precision), threads=share.threads),
-            step=StepChoice("flat", f"{strategy.name}, {workers} workers and a server in shared memory"),
+            step=StepChoice("flat", how),
             parameters=sum(p.numel() for p in parts.network.parameters()),
             data=f"all {len(dataset.train):,} samples at every worker",
         )
         lay_down(self.memory, strategy, self.learner)
         settings = Settings(
             parent=os.getpid(), memory=self.memory.descriptor, wake_launcher=self.bells[0], wake_server=self.bells[1],
-            wake_workers=tuple(self.bells[2:]), sizes=sizes, strategy=strategy, layout=layout, workload=workload,
-            workers=workers, threads=share.threads, number=0, life=1, device="cpu", cache=cache_text(options.cache),
+            wake_workers=tuple(self.bells[2 : workers + 2]), wake_shards=tuple(self.bells[workers + 2 :]), sizes=sizes,
+            strategy=strategy, layout=layout, workload=workload, workers=workers, threads=share.threads, number=0,
+            life=1, device="cpu", cache=cache_text(options.cache),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=options.on_bad_gradient, faults=options.faults,
             measure=str(options.measure.resolve()) if options.measure is not None else "",
+            collective=collective, rendezvous=self._rendezvous(opened) if collective != SHARED else 0,
         )  # fmt: skip
         self.crew = Crew(self.memory, settings, share.devices, options.patience, options.faults)
         self.accounts = Accounts(self.memory, self.crew, self.run, strategy, len(dataset.train))
@@ -112,6 +126,15 @@ class LocalTraining:
         """An epoch whose test is done, while its losses are still being told."""
         self.wall_before_s = 0.0
         self.saved_at_s, self.saving_s, self.shown_at_s = 0.0, 0.0, 0.0
+
+    @staticmethod
+    def _rendezvous(opened: ExitStack) -> int:
+        """Where the members of a group find each other: the port."""
+        from paceline.train.local.communicator import Rendezvous
+
+        made = Rendezvous()
+        opened.callback(made.close)
+        return made.port
 
     @staticmethod
     def _bell(opened: ExitStack) -> int:
@@ -196,7 +219,7 @@ class LocalTraining:
         done = self.accounts.epoch(epoch, test)
         self.run = replace(self.run, epochs=(*self.run.epochs, done))
         self._update_record("running")
-        self.watcher.finished_epoch(done)
+        self.watcher.finished_epoch(done, self.run)
 
     def _interrupt(self) -> None:
         self.crew.stop()
@@ -277,3 +300,7 @@ class LocalTraining:
             )
         self.saved_at_s = self.recorder.now()
         self.saving_s = self.saved_at_s - start_s
+
+
+def _server(shards: int) -> str:
+    return "a server" if shards == 1 else f"a server of {shards} shards"

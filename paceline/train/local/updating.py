@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+from torch import Tensor
 
 from paceline.strategy.group import Group
 from paceline.strategy.instructions import Apply, Compute, Contribution
@@ -16,16 +17,29 @@ from paceline.train.local.event_log import EventLog
 from paceline.train.local.memory import STALENESS_BINS, Memory
 from paceline.train.local.pulling import begin_writing
 from paceline.train.local.span_log import UPDATE, SpanLog
+from paceline.train.local.sums import with_numbers
 from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of
 from paceline.train.local.words import Payload as PayloadWord
+
+if TYPE_CHECKING:
+    from paceline.train.local.shards import Shards
 
 Tasks = Mapping[tuple[int, int], Compute]
 
 
 class Updating:
-    def __init__(self, memory: Memory, server: Server, log: EventLog | None, spans: SpanLog, who: int) -> None:
-        """`who` makes updates: a worker, or the number of workers for the server."""
+    def __init__(
+        self,
+        memory: Memory,
+        server: Server,
+        log: EventLog | None,
+        spans: SpanLog,
+        who: int,
+        shards: Shards | None = None,
+    ) -> None:
+        """`who` makes updates: a worker, or the number of workers for the server, which others may help."""
         self.memory, self.server, self.log, self.spans, self.who = memory, server, log, spans, who
+        self.shards = shards
         self.headers = [memoryview(header) for header in memory.headers]
         self.draft = memory.drafts[who] if memory.drafts else None
 
@@ -41,6 +55,8 @@ class Updating:
         target, state = memory.parameters[new], memory.states[new]
         if self.draft is not None:
             target, state = self.draft.parameters, self.draft.state
+        if self.shards is not None:
+            self.shards.begin(order, given)
         self.server.apply(order, given, memory.parameters[old], target, memory.states[old], state)
         bins = 2 * memory.sizes.groups
         for contribution in order.contributions:
@@ -55,6 +71,8 @@ class Updating:
                 marks.mark(memory, task.epoch, task.batches, marks.APPLIED, version)
         if self.log is not None:
             self.log.update(order, header)
+        if self.shards is not None:
+            self.shards.wait()
         self._publish(version, start_ns)
 
     def make_simply(self, version: int, task: Compute, group: int, staleness: int, closed: int) -> None:
@@ -86,16 +104,11 @@ class Updating:
     def _given(self, contribution: Contribution, tasks: Tasks, header: npt.NDArray[Any]) -> Given:
         memory, number = self.memory, contribution.group
         payloads = []
-        for key in contribution.payloads:
+        for key in with_numbers(memory, contribution.payloads):
             worker, place = key[0], key[1] % 2
             samples = memory.slots[worker * SLOT_WORDS + Of.PAYLOAD + place * LINE + PayloadWord.SAMPLES]
             payloads.append(Payload(memory.payloads[worker][place], samples, len(tasks[key].batches)))
-        backup = None
-        if memory.pulled:
-            worker, sequence = contribution.payloads[0]
-            backup = memory.pulled[worker][sequence % 2]
-        elif memory.snapshots and self.server.needs_backup:
-            backup = memory.snapshots[number]
+        backup = backup_of(memory, contribution) if self.server.needs_backup else None
         if not memory.corrections:
             return Given(payloads, backup, {}, {})
         return Given(payloads, backup, *self._kept(number, header))
@@ -121,3 +134,11 @@ class Updating:
             memory.snapshot_versions[group] = 0
             memory.snapshots[group].copy_(memory.parameters[version % 2])
             memory.snapshot_versions[group] = version + 1
+
+
+def backup_of(memory: Memory, contribution: Contribution) -> Tensor | None:
+    """What a group's payloads were computed on, where that is kept."""
+    if memory.pulled:
+        worker, sequence = contribution.payloads[0]
+        return memory.pulled[worker][sequence % 2]
+    return memory.snapshots[contribution.group] if memory.snapshots else None

@@ -37,8 +37,13 @@ class Control:
     DRAFT = 4 * LINE
     """A version that was written into a draft, and whose: not carried over yet, if it is the newest; 0: it is."""
 
+    SUMS = 5 * LINE
+    """The last sum that members of a group were to make among themselves; written by the server, as are those below."""
+    SUMS_MADE = 5 * LINE + 1
+    SUMS_GIVEN_UP = 5 * LINE + 2
 
-CONTROL_WORDS = 5 * LINE
+
+CONTROL_WORDS = 6 * LINE
 
 
 class Of:
@@ -53,6 +58,10 @@ class Of:
     STEPS_SINCE_FETCH = LINE + 1
     ACKNOWLEDGED = LINE + 2
     """Of payload 0, then of payload 1: the sequence that need not be kept any longer."""
+    SUM = LINE + 4
+    """The sum that the last task given is part of; 0: of none."""
+    TOGETHER_SINCE = LINE + 5
+    """The first sum of these lives of its members: from then on they are connected."""
     JOINED = 2 * LINE
     """The life that is ready for tasks; written by the worker, as are those below."""
     BEAT = 2 * LINE + 1
@@ -67,6 +76,8 @@ class Of:
     """How many tasks it wants to have before it."""
     PAYLOAD = 3 * LINE
     """Two lines, one for each payload."""
+    ENTERED = 5 * LINE
+    """The last sum that it has a payload for."""
 
 
 class Payload:
@@ -77,9 +88,11 @@ class Payload:
     SAMPLES = 1
     PULLED = 2
     FETCHES = 3
+    SUMMED = 4
+    """The sum that it is in, which lies with the first of the group; 0: the payload lies in its place by itself."""
 
 
-SLOT_WORDS = 5 * LINE
+SLOT_WORDS = 6 * LINE
 
 
 class Task:
@@ -111,3 +124,15 @@ class Made:
 
 
 MADE_WORDS = LINE
+
+
+class Shard:
+    """Of one of several shards of the server, a line each; the server itself is the first."""
+
+    ORDER = 0
+    """Only in the first line: which order is to be carried out, 0 while it is written. Each has another number."""
+    DONE = 1
+    """The order whose piece was made last; written by the shard, as are those below."""
+    BEAT = 2
+    READY = 3
+    """The life that carries out orders."""

@@ -62,6 +62,8 @@ class WorkerClock:
         mark(worker, "_update", "update", after=("communicate", ""))
         mark(worker, "_awaited", "idle", "waiting for a task", ("communicate", ""))
         mark(worker, "_wait_for_room", "idle", "waiting for the server", ("communicate", ""))
+        if worker.adding_up is not None:
+            mark(worker.adding_up, "_wait_for_others", "idle", "waiting for the group", ("communicate", ""))
         mark(learner, "step", "update", after=("communicate", ""))
         mark(learner.source, "batch", "load")
         for phase in {id(p): p for p in self._phases()}.values():

@@ -27,6 +27,7 @@ from paceline.strategy.straight import StraightWay
 from paceline.testing.faults import Fault
 from paceline.train.local import mailbox
 from paceline.train.local.child import as_child
+from paceline.train.local.collective import SHARED
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.memory import Memory
 from paceline.train.local.own_updates import OwnUpdates
@@ -38,6 +39,7 @@ from paceline.train.local.worker_score import WorkerScore
 from paceline.workload import with_settings
 
 if TYPE_CHECKING:
+    from paceline.train.local.adding_up import AddingUp
     from paceline.train.local.worker_clock import WorkerClock
 
 LOOK_UP_S = 0.5
@@ -62,6 +64,7 @@ class Worker:
             self.learner.bind(payload)
         self.straight = StraightWay.of(self.learner, self.payloads)
         self.staging = self._staging()
+        self.adding_up = self._adding_up()
         self.score = WorkerScore(memory, self.number, settings.workload.top)
         self.fetched = memory.fetched[self.number]
         self.fetches = 0
@@ -78,6 +81,14 @@ class Worker:
         from paceline.train.local.worker_clock import WorkerClock
 
         return WorkerClock(self, Path(self.settings.measure))
+
+    def _adding_up(self) -> AddingUp | None:
+        """Where the members of a group add up their payloads among themselves."""
+        if self.settings.collective == SHARED:
+            return None
+        from paceline.train.local.adding_up import AddingUp
+
+        return AddingUp(self.settings, self.memory, self.learner, self.spans, self.beat)
 
     def _draft(self) -> Tensor | None:
         """Where the network's parameters lie, if the worker writes new versions straight there: what it computes on
@@ -120,6 +131,8 @@ class Worker:
             task = tasks.popleft() if tasks else self._awaited(done)
             self._wait_for_room(task.sequence % 2)
             self.began_ns = time.monotonic_ns()
+            if self.adding_up is not None:
+                self.adding_up.begin(task)
             if self.straight is None or self.faults or not self._go_straight(task):
                 with torch.inference_mode(False):
                     self._carry_out(task)
@@ -149,7 +162,9 @@ class Worker:
         if self.faults:
             self._meet_faults()
         self.fetches, self.place = 0, place
-        learner.begin(task, self.payloads[place])
+        on_device = self.adding_up.payload if self.adding_up is not None else None
+        out = self.payloads[place] if on_device is None else on_device
+        learner.begin(task, out)
         tally = self.score.tally(task.epoch)
         positions = set(task.fetches)
         if self.pulled and 0 not in positions:  # it is computed on what an earlier task fetched
@@ -165,7 +180,7 @@ class Worker:
         elastic = self.settings.strategy.exchange == "elastic"
         result = learner.finish(self._fetch(task.version) if elastic else None)
         if self.faults:
-            self._corrupt(place)
+            self._corrupt(out)
         self._hand_over(task, result.samples, result.pulled)
 
     def _go_straight(self, task: Compute) -> bool:
@@ -191,6 +206,10 @@ class Worker:
         now_ns = words[Of.BEAT] = time.monotonic_ns()
         self.spans.add(COMPUTE, self.free_ns, now_ns)
         self.free_ns = now_ns
+        if self.adding_up is not None:
+            slot = self.payloads[task.sequence % 2]
+            words[line + Payload.SUMMED] = self.adding_up.finish(slot, samples, len(task.batches))
+            self.free_ns = time.monotonic_ns()
         words[Of.TASKS] += 1
         words[Of.STEPS] += len(task.batches)
         if self.own_updates is not None and self._update(self.own_updates, task, pulled):
@@ -266,12 +285,12 @@ class Worker:
             if fault.what == "slow" and version >= fault.at:
                 self.slower_s = fault.seconds
 
-    def _corrupt(self, place: int) -> None:
+    def _corrupt(self, payload: Tensor) -> None:
         version = self.memory.control[Control.VERSION]
         due: list[Fault] = [fault for fault in self.faults if fault.what == "corrupt" and version >= fault.at]
         if due:
             self.faults.remove(due[0])
-            self.payloads[place][0] = math.nan
+            payload[0] = math.nan
 
 
 def _parts(settings: Settings) -> Parts:

@@ -32,7 +32,7 @@ def memory():
 @pytest.fixture
 def crew(memory):
     bell = os.eventfd(0, os.EFD_NONBLOCK)
-    yield Crew(memory, SimpleNamespace(workers=2, wake_server=bell), ["cpu"] * 2, Patience(), ())
+    yield Crew(memory, SimpleNamespace(workers=2, wake_server=bell, collective="shared"), ["cpu"] * 2, Patience(), ())
     os.close(bell)
 
 

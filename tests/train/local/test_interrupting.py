@@ -27,8 +27,8 @@ def started():
     """Starts trainings in processes of their own, which do not outlive the test."""
     processes = []
 
-    def start(directory: Path, strategy: str = "downpour") -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.train.local.a_training", str(directory), strategy]
+    def start(directory: Path, strategy: str = "downpour", shards: int = 1, how: str = "auto") -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.train.local.a_training", str(directory), strategy, str(shards), how]
         processes.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
         return processes[-1]
 
@@ -99,6 +99,24 @@ def test_nobody_survives_the_launcher_s_sudden_death(tmp_path, started):
     assert_gone(children)
     saved = load_checkpoint(place)
     run = local.resume(place, changes={"epochs": saved.epoch + 1})
+    assert run.distribution.ledger.applied_by_epoch == (23,) * (saved.epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)], ids=["sigkill", "ctrl-c"]
+)
+def test_no_shard_outlives_the_launcher(tmp_path, started, number):
+    place = tmp_path / "run"
+    process = started(place, "sync", 2)
+    wait_for(lambda: updates(place) > 10)
+    children = own_processes(process.pid)
+    assert len(children) == 4
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert_gone(children)
+    saved = load_checkpoint(place)
+    run = local.resume(place, changes={"epochs": saved.epoch + 1})
+    assert run.distribution.shards == 2
     assert run.distribution.ledger.applied_by_epoch == (23,) * (saved.epoch + 1)
 
 

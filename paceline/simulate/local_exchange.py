@@ -1,0 +1,45 @@
+"""Workers of one machine whose exchange was calibrated: what was measured takes the place of what is simulated.
+
+A simulation knows cores, copies and queues; waking processes and sharing caches it does not. `paceline calibrate
+--workers` trained such workers, so that a step of theirs is known; how its rest divides stays as simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from paceline.cost.exchange import ExchangeCost
+from paceline.cost.prediction import Prediction
+from paceline.simulate.placing import Placing
+from paceline.simulate.worker_step import StepTime, exchanges_by_server
+from paceline.strategy.strategy import PRESETS, Strategy
+
+
+def calibrated_exchange(known: Sequence[ExchangeCost], strategy: Strategy, placing: Placing) -> ExchangeCost | None:
+    """What was measured with just this strategy, as published, so many workers and so many cores."""
+    if placing.on_gpu or not placing.together or not exchanges_by_server(strategy, placing):
+        return None
+    if replace(strategy, own_pass=False) != PRESETS.get(strategy.name):
+        return None
+    wanted = strategy.name, placing.workers, placing.cores
+    return next((cost for cost in known if (cost.strategy, cost.workers, cost.cores) == wanted), None)
+
+
+def as_calibrated(found: StepTime, cost: ExchangeCost, prediction: Prediction) -> StepTime:
+    """The same step lasting as long as it did; what is not computing keeps its proportions."""
+    step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cost.cores)
+    computing_s = min(step_s, cost.crowded_s(prediction.iteration_s, cost.cores))
+    rest_s, simulated_s = step_s - computing_s, found.step_s - found.computing_s
+    if simulated_s <= 0:
+        return replace(found, step_s=step_s, computing_s=computing_s, communicating_s=rest_s, waiting_s={})
+    scale, slower = rest_s / simulated_s, step_s / found.step_s
+    return replace(
+        found,
+        step_s=step_s,
+        computing_s=computing_s,
+        communicating_s=scale * found.communicating_s,
+        waiting_s={what: scale * seconds for what, seconds in found.waiting_s.items()},
+        server_share=min(1.0, found.server_share / slower),
+        link_share=min(1.0, found.link_share / slower),
+    )

@@ -1,0 +1,63 @@
+"""This machine as one of a cluster, as its calibration describes it: workers are its processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paceline.cluster import Device, DeviceCount, Link, Machine, find_link
+from paceline.cost.calibration import Calibration
+from paceline.cost.calibrations import calibration_here, place_of
+from paceline.cost.relatives import sheet_of
+from paceline.errors import InputError
+from paceline.step.placement import choose_device, device_name
+
+HERE = "here"
+"""In place of a cluster's name."""
+NAME = "this machine"
+USUAL_BUS = "PCIe 4.0 x16"
+
+
+def this_machine(device: str = "auto") -> Machine:
+    """With the device that was calibrated, and as many of it as there are."""
+    name = device_name(choose_device(device)[0])
+    if not place_of(name).exists():
+        raise InputError(f"{name} of this machine is not calibrated yet: run paceline calibrate --workers first")
+    return machine_of(calibration_here(device))
+
+
+def machine_of(calibration: Calibration) -> Machine:
+    """The machine on which a calibration was made, as far as that tells; it has no price, and no others beside it."""
+    name, memory_bytes, cores = calibration.device_name, calibration.memory_bytes or None, calibration.cores or None
+    if calibration.device == "cpu":
+        return Machine(
+            NAME, (DeviceCount(Device(name, "cpu", cores=cores)),), vcpus=cores, memory_bytes=memory_bytes
+        )  # fmt: skip
+    sheet = sheet_of(calibration) or Device(name, "gpu")
+    gpu = replace(sheet, name=name, memory_bytes=memory_bytes or sheet.memory_bytes)
+    return Machine(NAME, (DeviceCount(gpu, _gpus()),), vcpus=cores, host_device=_bus(calibration))
+
+
+def a_worker_a_core(machine: Machine) -> Machine:
+    """The same with its cores as devices, so that each can have a worker; of a GPU machine, the same."""
+    (each,) = machine.devices
+    if each.device.kind == "gpu" or not each.device.cores:
+        return machine
+    core = Device(each.device.name, "cpu", cores=1)
+    return Machine(
+        machine.name, (DeviceCount(core, each.device.cores),), vcpus=machine.vcpus, memory_bytes=machine.memory_bytes
+    )  # fmt: skip
+
+
+def _gpus() -> int:
+    import torch
+
+    return max(1, torch.cuda.device_count() if torch.cuda.is_available() else 1)
+
+
+def _bus(calibration: Calibration) -> Link:
+    """As it was measured, from memory that the device can read by itself."""
+    found = [link for link in calibration.links if link.link.startswith("host to device")]
+    if not found:
+        return find_link(USUAL_BUS)
+    best = max(found, key=lambda link: link.bandwidth)
+    return Link("host to device", best.latency_s, best.bandwidth, source="measured")

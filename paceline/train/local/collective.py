@@ -1,0 +1,77 @@
+"""Who adds up the payloads of a synchronous group: the server, from the slots, or the members among themselves."""
+
+from __future__ import annotations
+
+import torch
+
+from paceline.errors import StrategyError, nearest
+from paceline.strategy.strategy import Strategy
+
+SHARED = "shared"
+COLLECTIVES = ("auto", SHARED, "nccl", "gloo")
+UNTESTED = "groups add up with nccl: not tested on a machine with several GPUs, --collective shared is"
+
+
+def check_collective(asked: str, strategy: Strategy, workers: int, *, record_events: bool = False) -> None:
+    """Says what is wrong before anything is loaded."""
+    if asked not in COLLECTIVES:
+        raise StrategyError(f"collective {asked!r} is unknown: {nearest(asked, COLLECTIVES)}")
+    if asked in ("auto", SHARED):
+        return
+    obstacle = _obstacle(strategy, workers)
+    if obstacle:
+        raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
+    if record_events:
+        raise StrategyError(
+            f"collective {asked} adds up in an order of its own, which no replay can repeat: "
+            "leave out --record-events, or use --collective shared"
+        )
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if asked == "nccl" and gpus < 2:
+        here = f"this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}"
+        raise StrategyError(f"collective nccl needs a GPU for each member of a group; {here}: use --collective auto")
+    if not is_available(asked):
+        raise StrategyError(f"collective {asked} is not part of this PyTorch: use --collective shared")
+
+
+def choose_collective(
+    asked: str, strategy: Strategy, workers: int, devices: list[str], *, record_events: bool = False
+) -> str:
+    """What it comes to with these devices, one for each worker: shared, nccl or gloo."""
+    check_collective(asked, strategy, workers, record_events=record_events)
+    if asked == "auto":
+        possible = not (_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
+        on_gpus = all(device.startswith("cuda") for device in devices)
+        return "nccl" if possible and on_gpus and is_available("nccl") else SHARED
+    if asked == "nccl":
+        for group in range(strategy.groups or workers):
+            members = [worker for worker in range(workers) if strategy.group_of(worker, workers) == group]
+            own = {devices[worker] for worker in members if devices[worker].startswith("cuda")}
+            if len(own) < len(members):
+                where = ", ".join(devices[worker] for worker in members)
+                raise StrategyError(
+                    f"collective nccl needs a GPU for each member of a group, and the {len(members)} workers of "
+                    f"group {group} are on {where}: use --collective auto, or fewer workers"
+                )
+    return asked
+
+
+def is_available(backend: str) -> bool:
+    from torch import distributed
+
+    if not distributed.is_available():
+        return False
+    return distributed.is_nccl_available() if backend == "nccl" else distributed.is_gloo_available()
+
+
+def _obstacle(strategy: Strategy, workers: int) -> str:
+    """Why members could not add up among themselves, if they could not."""
+    if strategy.groups is None:
+        return f"{strategy.name} has none, only workers by themselves"
+    if strategy.spares:
+        return f"{strategy.name} goes on without some"
+    if strategy.name == "towers":
+        return "towers are averaged on the CPU, use the strategy sync"
+    if workers // strategy.groups < 2:
+        return f"those of {strategy.name} with {workers} workers have one each"
+    return ""

@@ -1,0 +1,46 @@
+"""Probes beside a trial, and a clock that stops before memory is given back."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from paceline.cost.families import FAMILIES
+from paceline.cost.timing import CONVOLUTION, ELEMENTWISE, PRODUCT, Probe, Stopwatch, probe_of
+
+CPU = torch.device("cpu")
+
+
+def test_every_family_has_a_probe_that_drifts_like_it():
+    assert {probe_of(family) for family in FAMILIES} == {PRODUCT, CONVOLUTION, ELEMENTWISE}
+    assert probe_of("convolution_backward_weight") == CONVOLUTION
+    assert probe_of("matmul") == probe_of("recurrent_backward") == probe_of("attention") == PRODUCT
+    assert probe_of("batch_norm") == probe_of("add_") == ELEMENTWISE
+
+
+def test_the_second_of_two_probes_counts():
+    probe = Probe(CPU)
+    assert not any(probe.seen.values())
+    calls = iter([lambda: time.sleep(0.05), lambda: None])
+    probe.calls[PRODUCT] = lambda: next(calls)()
+    assert probe.seconds(PRODUCT) < 0.03
+    assert len(probe.seen[PRODUCT]) == 1 and set(probe.usual()) == {PRODUCT}
+
+
+def test_a_trial_has_its_own_probe_beside_it():
+    watch = Stopwatch(CPU)
+    timed = watch.time(lambda: time.sleep(0.002), CONVOLUTION)
+    assert timed.seconds >= 0.002 and timed.probe_s > 0
+    assert watch.probe.seen[CONVOLUTION] and not watch.probe.seen[PRODUCT]
+
+
+class Slow:
+    """Takes its time to go."""
+
+    def __del__(self) -> None:
+        time.sleep(0.02)
+
+
+def test_what_is_given_back_after_a_single_call_is_not_its_time():
+    assert Stopwatch(CPU).time(lambda: (time.sleep(0.005), Slow())).seconds < 0.015
