@@ -64,7 +64,11 @@ def test_a_file_of_skypilot_is_shown_with_what_could_not_be_read(paceline, tmp_p
     (tmp_path / "vms.csv").write_text(SKYPILOT)
     result = paceline("catalogue", "vms.csv")
     assert result.code == 0
-    assert "55.0400 USD" in result.out and "1 rows; 1 machines" in result.out
+    assert (
+        "55.0400 USD" in result.out
+        and "1 row; 1 machine with devices" in result.out
+        and "1 row could not be read:" in result.out
+    )
     assert "line 3: Price 'much' should be a number of at least 0" in result.out
     assert paceline("catalogue", "vms.csv", "--json", "-").json["refused_count"] == 1
 

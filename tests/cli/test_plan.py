@@ -57,7 +57,7 @@ def test_a_plan_is_shown_kept_and_handed_over(paceline, lab, tmp_path):
     (marked,) = [line for line in result.out.splitlines() if line.startswith("*")]
     assert kept.pick.candidate.machine in marked
     assert "paceline train --plan plans/one/plan.json" in result.out
-    page = (tmp_path / "plans/one/summary.html").read_text(encoding="utf-8")
+    page = (tmp_path / "plans/one/summary.html").read_text(encoding="utf-8").replace("\u00a0", " ")
     assert "What is planned" in page and str(kept.pick) in page
 
 

@@ -7,6 +7,7 @@ import io
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,26 @@ def test_nothing_is_wider_than_the_screen(open_page, study, width, dark):
     assert tab.ask("document.documentElement.scrollWidth") <= width
     right = "[...document.querySelectorAll('.chart svg, .chart canvas')].map(c => c.getBoundingClientRect().right)"
     assert max(tab.ask(right)) <= width
+    assert tab.complaints() == []
+
+
+def test_names_of_bars_are_told_apart_on_a_phone(open_page, tmp_path):
+    """They differ in their last words, and stand in several lines that do not run into each other."""
+    names = [f"communication of the small network at batch {batch}" for batch in (100, 500, 2000)]
+    given = Records(published=[Published(name, 2.0, 1.0, "s") for name in names])
+    page = tmp_path / "page.html"
+    page.write_text(render(page_of(given)), encoding="utf-8")
+    tab = open_page(page, width=360, height=780)
+    tab.draw_everything()
+    texts = "[...document.querySelectorAll('#figure-published .chart svg text')]"
+    said = " ".join(tab.ask(f"{texts}.map(t => t.textContent)"))
+    assert all(f"batch {batch}" in " ".join(said.split()) for batch in (100, 500, 2000)), said
+    boxes = tab.ask(
+        f"{texts}.filter(t => /[a-z]{{3}}/.test(t.textContent)).map(t => t.getBoundingClientRect())"
+        ".map(b => [b.top, b.bottom])"
+    )
+    ordered = sorted(boxes)
+    assert len(ordered) >= 6 and all(a[1] <= b[0] + 3 for a, b in pairwise(ordered)), ordered
     assert tab.complaints() == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from paceline.measure.feeding import IMAGES, STAND_INS, Feeding
 from paceline.measure.measurement import LayerSample, Spread
+from paceline.report.figure import value_of
 from paceline.report.given_rows import GivenTable, Published
 from paceline.report.reaching import seconds_to_loss, target_loss
 from paceline.report.reading import Records
@@ -64,6 +65,14 @@ def test_the_model_of_batches_is_found_again():
     (row,) = rows(section, "batch-model-parameters")
     assert row[1:5] == (1, SAMPLES, pytest.approx(2.0), pytest.approx(10.0))
     assert row[-1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_nothing_is_said_of_batches_where_larger_ones_are_not_faster():
+    slower = [replace(with_batch(batch), trace=Trace(), train_s=2 * batch / 1000) for batch in (100, 500, 2000)]
+    section = made(records(*slower))["batch-model"]
+    assert section.sentences[0].startswith("In no line does an epoch get shorter with larger batches")
+    ((*_, batch_ms, _, small, large, _),) = rows(section, "batch-model-parameters")
+    assert (batch_ms, small, large) == (0.0, 0.0, 0.0)
 
 
 def test_every_tower_has_a_line():
@@ -179,6 +188,15 @@ def test_notes_and_tables_are_shown_as_they_are():
     found = made(Records(notes=["First.", "Second."], tables=[table]))
     assert found["about"].sentences == ("First.",) and found["about"].points == ("Second.",)
     assert rows(found["tables"], "given-0") == [("a", 1), ("b", None)]
+
+
+def test_digits_of_a_given_table_are_kept_and_stand_on_the_right():
+    given = GivenTable("Digits", ("what", "exactly", "US$", "mixed"), (("t", "0.00014737", "27,156.53", "1"),) * 2)
+    given = replace(given, rows=(*given.rows, ("u", "", "8", "x")))
+    (listing,) = made(Records(tables=[given]))["tables"].blocks
+    assert listing.table.rows[0] == ("t", "0.00014737", "27,156.53", "1")
+    assert listing.table.numeric == [False, True, True, False]
+    assert [value_of(cell) for cell in ("27,156.53", "x", "nan", 3, None)] == [27156.53, None, None, 3, None]
 
 
 def test_a_run_beside_others_with_a_strategy_is_called_one_process():

@@ -117,7 +117,7 @@ def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[V
     samples = sorted((s for s in m.samples if s.layer in place), key=lambda s: (place[s.layer], s.number))
     if len({s.number for s in samples}) < 2:
         return []
-    columns = ("layer", "iteration", *(Column(part, "s") for part in ("forward", "backward", "update")))
+    columns = [Column("layer"), Column("iteration"), *(Column(part, "s") for part in ("forward", "backward", "update"))]
     data = table(columns, [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples])
     options = {"line": "layer", "group": "layer", "x": "iteration", "zero": True}
     return [View(f"{name}, {part}", data, {**options, "y": part}) for part in ("forward", "backward")]

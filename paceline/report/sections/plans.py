@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.plan.places import MACHINE_HOURS
+from paceline.plan.places import CATALOGUE, MACHINE_HOURS
 from paceline.plan.plan import Alternative, Plan
 from paceline.plan.reasons import headline, time_words
 from paceline.report.figure import Cell, Column, Figure, Listing, Section, Table, View, table
@@ -36,9 +36,10 @@ def plan_sentence(plan: Plan) -> str:
 def _section(plan: Plan, suffix: str) -> Section:
     shown = plan.front if plan.pick in plan.front else (*plan.front, plan.pick)
     shown = tuple(sorted(shown, key=lambda one: (one.time_s, one.money)))
+    where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
         f"{plan.workload.network} on {plan.workload.data}, {_wish_words(plan)}: {len(shown):,} of the "
-        f"{plan.candidates:,} ways to train it on {plan.cluster} {'is' if len(shown) == 1 else 'are'} worth having; "
+        f"{plan.candidates:,} ways to train it on {where} {'is' if len(shown) == 1 else 'are'} worth having; "
         f"{plan.conditions.get('simulated', '')} were simulated to know that."
     )
     blocks: list[Figure | Listing] = [
@@ -69,7 +70,7 @@ def _note(plan: Plan) -> str:
     dates, basis = plan.conditions.get("prices of", "not known"), plan.prediction.basis
     prices = "" if plan.currency == MACHINE_HOURS else f" Prices of {dates}."
     interval = (
-        "A name is machine, strategy and workers, samples a step of each. Between the least and the greatest time it "
+        "A name is machines, strategy × workers, and samples a step of each. Between the least and the greatest time it "
         "takes in nine cases of ten, as far as computing is predicted."
     )
     return f"{interval} Predictions of the pick: {basis}.{prices} {UNDER_WAY}"
@@ -127,8 +128,8 @@ def _names(shown: Sequence[Alternative]) -> dict[Alternative, str]:
 
 def _name(one: Alternative, precise: bool) -> str:
     machine = one.candidate.machine if one.machines == 1 else f"{one.machines} × {one.candidate.machine}"
-    words = [machine, f"{_strategy(one)} {one.candidate.workers}" if one.candidate.workers > 1 else "one worker"]
-    return ", ".join([*words, f"{one.candidate.batch:,}", *([one.candidate.precision] if precise else [])])
+    words = [machine, f"{_strategy(one)} × {one.candidate.workers}" if one.candidate.workers > 1 else "one worker"]
+    return ", ".join([*words, f"batch {one.candidate.batch:,}", *([one.candidate.precision] if precise else [])])
 
 
 def _strategy(one: Alternative) -> str | None:

@@ -46,7 +46,8 @@ def scaling(runs: Sequence[ShownRun], published: Sequence[Published] = ()) -> Se
     for name, title, columns, more, says in made:
         told = {view: y for view, y in columns.items() if _told(data, y)} or columns
         views = tuple(View(view, data, _options(y, more)) for view, y in told.items())
-        note = "No point: fewer than half of the repetitions get there." if name.startswith("time-to-") else ""
+        missing = name.startswith("time-to-") and any(None in data.values(y) for y in told.values())
+        note = "No point: fewer than half of the repetitions get there." if missing else ""
         figures.append(Figure(name, title, "lines", views, says, note))
     if saved := doubling(lines, loss, published):
         figures.append(saved)

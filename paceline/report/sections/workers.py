@@ -35,10 +35,10 @@ def _sentences(found: Sequence[tuple[ShownRun, Distribution]]) -> Iterable[str]:
     elif waiting:
         most, run = max(waiting, key=lambda entry: entry[0])
         yield f"Workers waited most with {run.label}: {percent(most, 1)} of their time."
-    stale = [(d.ledger.mean_staleness, d, run) for run, d in found if d.ledger.staleness]
-    mean, d, run = max(stale, key=lambda entry: entry[0], default=(0.0, None, None))
-    if d is not None and run is not None and mean > 0:
-        whose = f" with {run.label}" if len(stale) > 1 else ""
+    stale = [(d.ledger.mean_staleness, d, run) for run, d in found if d.ledger.mean_staleness > 0]
+    if stale:
+        mean, d, run = max(stale, key=lambda entry: entry[0])
+        whose = f" with {run.label}" if len(found) > 1 else ""
         yield (
             f"A payload was {mean:.1f} updates late in the mean{whose}, and 99 % were at most "
             f"{d.ledger.staleness_up_to(0.99):,} late."
