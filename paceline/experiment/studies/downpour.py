@@ -120,7 +120,7 @@ def _diverged(found: Collection, setting: str) -> int:
 def _by_workers(found: Collection) -> GivenTable:
     """What becomes of training with more and more workers, those that diverged counted."""
     header = (
-        "training", "time", "workers", "runs", "diverged", "test accuracy, %", "least, %", "test loss", "updates late",
+        "training", "time", "workers", "runs", "diverged", "accuracy, %", "least, %", "test loss", "updates late",
     )  # fmt: skip
     rows = [
         (
@@ -148,8 +148,8 @@ def _costs() -> list[Cost]:
     for row in price_table():
         cents = 100 * row.per_year / (365 * 24 * 3600) * training_s
         rows.append(Cost(
-            f"{row.instances} × {row.machine.name}", row.per_year,
-            what=f"a year, as in August 2017; {EPOCHS} epochs of {EPOCH_S['downpour'][0]} s cost {cents:.2g} cents",
+            f"{row.instances} × {row.machine.name}", row.per_year, "US$ a year",
+            f"as in August 2017; {EPOCHS} epochs of {EPOCH_S['downpour'][0]} s cost {cents:.2g} cents",
         ))  # fmt: skip
     return rows
 

@@ -14,28 +14,37 @@ function barRows(table, options, values) {
   return rows;
 }
 
-// Names stand beside their bars in as many lines as they need, up to three; what is longer ends in dots.
-const NAME_LINES = 3;
+// Names stand beside their bars in as many lines as they need, up to four; what is longer ends in dots.
+const NAME_LINES = 4;
 
 function nameSize(look) {
   const [width, fontSize] = [Math.round(look.width * (look.narrow ? 0.42 : 0.3)), look.narrow ? 11 : 12];
-  return { width, fontSize, lineHeight: fontSize + 2, letters: Math.floor(width / (0.6 * fontSize)) };
+  return { width, fontSize, lineHeight: fontSize + 2, letters: Math.floor(width / (0.56 * fontSize)) };
+}
+
+function nameLines(name, letters) {
+  const lines = [""];
+  for (const word of String(name).split(" ")) {
+    const longer = lines[lines.length - 1] ? lines[lines.length - 1] + " " + word : word;
+    if (longer.length <= letters || !lines[lines.length - 1]) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.length > NAME_LINES ? [...lines.slice(0, NAME_LINES - 1), lines[NAME_LINES - 1] + "\u2026"] : lines;
 }
 
 function rowHeight(look, rows, least) {
   const { lineHeight, letters } = nameSize(look);
-  const lines = Math.max(1, ...rows.map((r) => Math.min(NAME_LINES, Math.ceil(String(r.name).length / letters))));
+  const lines = Math.max(1, ...rows.map((r) => nameLines(r.name, letters).length));
   return Math.max(least, lines * lineHeight + (lines > 1 ? 6 : 0));
 }
 
 function categoryAxis(look, names, more) {
   const { width, fontSize, lineHeight, letters } = nameSize(look);
-  const most = NAME_LINES * letters;
   return axis(look, {
     type: "category", data: names, axisTick: { show: false }, ...more,
     axisLabel: {
-      width, overflow: "break", lineHeight, hideOverlap: false, interval: 0, color: look.colours.ink, fontSize,
-      formatter: (name) => (name.length > most ? name.slice(0, most - 1) + "\u2026" : name), ...(more.axisLabel || {}),
+      width, overflow: "truncate", lineHeight, hideOverlap: false, interval: 0, color: look.colours.ink, fontSize,
+      formatter: (name) => nameLines(name, letters).join("\n"), ...(more.axisLabel || {}),
     },
   });
 }

@@ -32,7 +32,7 @@ function drawTimeline(table, options, look) {
   const rows = Math.min(names.length, 48);
   option.grid = { ...option.grid, top: option.grid.top - 22, bottom: 74, right: names.length > rows ? 34 : 18 };
   option.yAxis = categoryAxis(look, names, { inverse: true });
-  Object.assign(option.yAxis.axisLabel, { width: look.narrow ? 70 : 120, overflow: "truncate" });
+  Object.assign(option.yAxis.axisLabel, { width: look.narrow ? 70 : 120, formatter: null });
   option.xAxis = valueAxis(look, { name: "", unit: "s" }, last - first, { ...below, nameGap: 24, min: first, max: last });
   Object.assign(option.xAxis.axisLabel, { showMinLabel: false, showMaxLabel: false });
   option.dataZoom = [

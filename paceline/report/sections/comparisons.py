@@ -9,7 +9,7 @@ from typing import TypeVar
 from paceline.report.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.report.given_rows import Cost, Prediction, Published
 from paceline.report.shown_run import ShownRun
-from paceline.report.words import count, largest, listed, middle, number, percent
+from paceline.report.words import count, listed, middle, number, percent
 
 Row = TypeVar("Row")
 MANY_ROWS = 30
@@ -163,8 +163,9 @@ def costs(rows: Sequence[Cost], runs: Sequence[ShownRun], price: float | None) -
         data = table(("what", Column("cost", currency), "for"), cells)
         views.append(View(currency, data, {"category": "what", "values": ["cost"], "most": 40}))
     cheap = min(rows, key=lambda row: row.amount if math.isfinite(row.amount) else math.inf)
-    most = largest([row.amount for row in rows])
-    says = f"Costs lie between {_money(cheap.amount, cheap.currency)} for {cheap.name} and {number(most)}."
+    dear = max(rows, key=lambda row: row.amount if math.isfinite(row.amount) else -math.inf)
+    ends = [f"{_money(row.amount, row.currency)} for {row.name}" for row in (cheap, dear)]
+    says = f"Costs lie between {ends[0]} and {ends[1]}."
     if len(rows) == 1:
         says = f"{cheap.name} costs {_money(cheap.amount, cheap.currency)}."
     note = "" if price is None else (
@@ -176,7 +177,10 @@ def costs(rows: Sequence[Cost], runs: Sequence[ShownRun], price: float | None) -
 
 
 def _money(amount: float, currency: str) -> str:
-    return f"{currency} {amount:,.2f}" if math.isfinite(amount) and amount >= 0.01 else f"{currency} {number(amount)}"
+    """US$ 2.50; US$ 1,272.17 a year."""
+    symbol, _, span = currency.partition(" ")
+    said = f"{amount:,.2f}" if math.isfinite(amount) and amount >= 0.01 else number(amount)
+    return f"{symbol} {said} {span}".rstrip()
 
 
 def _of_runs(runs: Sequence[ShownRun], price: float) -> list[Cost]:

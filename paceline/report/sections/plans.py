@@ -70,8 +70,8 @@ def _note(plan: Plan) -> str:
     dates, basis = plan.conditions.get("prices of", "not known"), plan.prediction.basis
     prices = "" if plan.currency == MACHINE_HOURS else f" Prices of {dates}."
     interval = (
-        "A name is machines, strategy × workers, and samples a step of each. Between the least and the greatest time it "
-        "takes in nine cases of ten, as far as computing is predicted."
+        "A name is machines, strategy × workers, and samples a step of each. Between the least and the greatest time "
+        "it takes in nine cases of ten, as far as computing is predicted."
     )
     return f"{interval} Predictions of the pick: {basis}.{prices} {UNDER_WAY}"
 
