@@ -22,7 +22,7 @@ def test_the_defaults_learn_the_digits(trained):
 
 
 def test_a_run_leaves_a_record_a_checkpoint_and_a_page(trained):
-    assert sorted(p.name for p in trained.iterdir()) == ["checkpoint.pt", "record.json", "summary.html"]
+    assert sorted(p.name for p in trained.iterdir()) == ["checkpoint.pt", "record.json", "summary.html", "trace.json"]
 
 
 def test_the_record_says_what_was_done_on_what_and_how_it_went(trained):
