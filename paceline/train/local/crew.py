@@ -47,7 +47,7 @@ class Crew:
         self.server_lives, self.server_fruitless, self.version_at_start = 0, 0, 0
         self.to_inject = sorted((f for f in faults if f.what in ("kill", "hang")), key=lambda f: f.at)
         self.workers: list[Child] = []
-        self.shards = ShardCrew(memory, settings, patience, self.note)
+        self.shards = ShardCrew(memory, settings, patience)
         self.server: Child | None = None
         self.started_ns = [0] * settings.workers
         self.server_started_ns = 0
@@ -116,7 +116,7 @@ class Crew:
         ):
             self.server.kill()
             self._server_ended("was silent for too long", "server hung")
-        self.shards.look(now_ns)
+        self.shards.look(now_ns, self.note)
         for number, child in enumerate(self.workers):
             if child.ended():
                 self._worker_ended(number, child.how_it_ended())

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from paceline.train.local.crew import Patience
 
 SHARD = "paceline.train.local.shard_process"
+Note = Callable[[str, int | None, str], None]
+"""What happened, to which worker if to one, and how."""
 
 
 class ShardCrew:
     """Shards are counted from 1; the server itself, which is the first, is not among these."""
 
-    def __init__(
-        self, memory: Memory, settings: Settings, patience: Patience, note: Callable[[str, int | None, str], None]
-    ) -> None:
-        self.memory, self.settings, self.patience, self.note = memory, settings, patience, note
+    def __init__(self, memory: Memory, settings: Settings, patience: Patience) -> None:
+        self.memory, self.settings, self.patience = memory, settings, patience
         self.children: dict[int, Child] = {}
         self.lives = [0] * memory.sizes.shards
         self.started_ns = [0] * memory.sizes.shards
@@ -57,19 +57,22 @@ class ShardCrew:
     def complete(self) -> bool:
         return all(self.is_working(number) for number in self.children)
 
-    def look(self, now_ns: int) -> None:
-        """Replaces who died or hangs; raises when that is no use. The server waits for who comes."""
+    def look(self, now_ns: int, note: Note) -> None:
+        """Replaces who died or hangs; raises when that is no use. The server waits for who comes.
+
+        `note` is not kept: whoever keeps its owner keeps the memory, after the run too.
+        """
         for number, child in self.children.items():
             if child.ended():
-                self._ended(number, child.how_it_ended())
+                self._ended(number, note, child.how_it_ended())
                 continue
             limit_s = self.patience.worker_s if self.is_working(number) else self.patience.start_s
             beat_ns = max(self._word(number, Shard.BEAT), self.started_ns[number])
             if (now_ns - beat_ns) / 1e9 > limit_s:
                 child.kill()
-                self._ended(number, f"was silent for more than {limit_s:g} s", "shard hung")
+                self._ended(number, note, f"was silent for more than {limit_s:g} s", "shard hung")
 
-    def _ended(self, number: int, how: str, what: str = "shard died") -> None:
+    def _ended(self, number: int, note: Note, how: str, what: str = "shard died") -> None:
         name = f"shard {number} of the server"
         told = self.memory.told(self.settings.workers + number)
         if told:
@@ -78,5 +81,5 @@ class ShardCrew:
         self.fruitless[number] = self.fruitless[number] + 1 if stuck else 0
         if self.fruitless[number] >= DEATHS:
             raise PacelineError(f"{name} {how}, {DEATHS} times in a row without its piece of an update")
-        self.note(what, None, f"{name} {how}")
+        note(what, None, f"{name} {how}")
         self._start(number)

@@ -179,21 +179,21 @@ class Dying:
 def test_a_shard_that_always_dies_ends_the_run(stage, monkeypatch):
     monkeypatch.setattr(shard_crew, "Child", Dying)
     notes = []
-    crew = ShardCrew(stage.memory, stage.settings, Patience(), lambda *note: notes.append(note))
+    crew = ShardCrew(stage.memory, stage.settings, Patience())
     crew.start()
     with pytest.raises(PacelineError, match=r"shard 1 of the server was ended by SIGSEGV, 5 times in a row without"):
         for _ in range(child.DEATHS):
-            crew.look(time.monotonic_ns())
+            crew.look(time.monotonic_ns(), lambda *note: notes.append(note))
     assert notes[0] == ("shard died", None, "shard 1 of the server was ended by SIGSEGV")
 
 
 def test_what_a_shard_says_before_it_ends_is_passed_on(stage, monkeypatch):
     monkeypatch.setattr(shard_crew, "Child", Dying)
-    crew = ShardCrew(stage.memory, stage.settings, Patience(), lambda *_: None)
+    crew = ShardCrew(stage.memory, stage.settings, Patience())
     crew.start()
     stage.memory.tell(2 + 2, "out of memory")
     with pytest.raises(PacelineError, match="shard 2 of the server: out of memory"):
-        crew.look(time.monotonic_ns())
+        crew.look(time.monotonic_ns(), lambda *_: None)
 
 
 def test_kills_of_all_kinds_lose_nothing_and_count_nothing_twice():
