@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.step_loop import StepLoop
 from paceline.measure.gpu_session import GpuSession
+from paceline.measure.look import look_of
 from paceline.measure.measured_step import MeasuredStep
 from paceline.measure.measurement import Measurement
 from paceline.measure.measuring import measurement_of
@@ -25,7 +26,7 @@ from paceline.workload import Workload
 
 SHORT_BLOCK_S = 0.5  # iterations are repeated until a block is this long
 LONG_PAIR_S = 4.0  # a pair that would be longer has its samples closer together
-DENSE = 8
+DENSE, DENSE_BLOCK = 4, 8
 DENSE_BLOCKS = 5
 GPU_ITERATIONS = 1_000
 UNTRACED_ITERATIONS = 50
@@ -71,7 +72,7 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
         watched.run(session.warm_up + (ENOUGH_SAMPLES + 1) * session.every)
         long_run = session.every
     every = session.every
-    block = every * max(1, ceil(SHORT_BLOCK_S / (every * iteration_s)))
+    block = max(DENSE_BLOCK, every * ceil(SHORT_BLOCK_S / (every * iteration_s)))
 
     def clocked_s() -> float:
         session.every = every
@@ -80,7 +81,8 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
     overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
     measurement = measurement_of(measured, choice)
     denser = long_run / every
-    return Clocked(measurement, [o / denser for o in overheads], block, 2 / long_run, denser)
+    share = look_of(long_run).touched / long_run
+    return Clocked(measurement, [o / denser for o in overheads], block, share, denser)
 
 
 def _on_gpu(measured: MeasuredStep, pairs: int, iterations: int, choice: StepChoice) -> Clocked:

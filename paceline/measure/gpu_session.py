@@ -57,7 +57,7 @@ class GpuSession(Session):
         captured: bool = False,
     ) -> None:
         super().__init__(model, {}, every=max(2, every), warm_up=0)
-        self.stride = stride
+        self.stride, self.reach = stride, 2
         self.device, self.order, self.captured = device, order, captured
         self.lengths = BlockLengths(stride, captured)
         self.enough_blocks = ENOUGH_CAPTURED if captured else ENOUGH_BLOCKS

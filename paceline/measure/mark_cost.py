@@ -1,97 +1,96 @@
 """What a mark costs beyond its own two readings of the clock: the call into it, and the way back.
 
-It is measured between small matrix products, with and without marks, in turns: between operations that fill the
-caches a mark takes two or three times as long as in a loop of nothing but marks.
+It is measured between pieces of work with and without marks, in turns. The work is like a small layer's, a product and
+a pass over a few hundred kilobytes: what it leaves of the caches decides whether a mark takes 0.2 or 0.6 microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from paceline.measure.averages import middle
 from paceline.measure.module_marks import ModuleMarks
 from paceline.measure.tape import Owner, Tape, around
 
-ROUNDS = 60
-LENGTH = 24
+TIMES, ROUNDS = 16, 6
+"""With new work each time: where it lies in memory makes a difference."""
+LENGTH = 16
 SIZE = 96
+PASS = 65_536
 NOBODY: Owner = ("other", "")
 
 
 class _Work(nn.Module):
-    """About ten microseconds of arithmetic."""
+    """Some thirty microseconds, with places of its own for the results.
+
+    New ones each time would lie elsewhere with marks than without, and work takes up to a tenth longer or shorter for
+    that.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = torch.full((SIZE, SIZE), 1.0 / SIZE)
+        self.weight, self.result = torch.full((SIZE, SIZE), 1.0 / SIZE), torch.empty(SIZE, SIZE)
+        self.passed, self.sums = torch.ones(2, PASS), torch.empty(PASS)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.mm(x, self.weight)
+        torch.add(self.passed[0], self.passed[1], out=self.sums)
+        return torch.mm(x, self.weight, out=self.result)
 
 
 def mark_cost_s() -> dict[str, float]:
     """Seconds a mark of each kind adds outside itself, on this machine, now."""
     with torch.enable_grad(), torch.device("cpu"):
-        return {"edge": _edge_cost_s(), "around": _around_cost_s(), "module": _module_cost_s(), "node": _node_cost_s()}
+        call, module, node = (
+            max(0.0, middle(cost for _ in range(TIMES) for cost in costs_s()))
+            for costs_s in (_call_costs_s, _module_costs_s, _node_costs_s)
+        )
+    return {"edge": call, "around": call, "module": module, "node": node}
 
 
-def _edge_cost_s() -> float:
-    """A mark that the loop makes by itself, through one call."""
-    work, x = [_Work() for _ in range(LENGTH)], torch.ones(SIZE, SIZE)
+class _Chain:
+    """Pieces of work one after another, told to whoever watches."""
 
-    def chain(watch: Callable[[str, str], None] | None) -> None:
-        h = x
-        for piece in work:
+    def __init__(self) -> None:
+        self.pieces = [_Work() for _ in range(LENGTH)]
+        self.x = torch.ones(SIZE, SIZE)
+        self.watch: Callable[[str, str], None] | None = None
+
+    def run(self) -> None:
+        h, watch = self.x, self.watch
+        for piece in self.pieces:
             if watch is not None:
                 watch("other", "")
             h = piece.forward(h)
 
-    def marked(tape: Tape) -> None:
-        chain(lambda part, row: tape.mark("edge", (part, row)))
 
-    return _extra_s(lambda: chain(None), marked)
+def _call_costs_s() -> list[float]:
+    """A mark that the loop makes by itself, and marks around a method: three to a piece of work, about alike."""
+    chain = _Chain()
 
-
-def _around_cost_s() -> float:
-    """Marks around a method."""
-    work, x = [_Work() for _ in range(LENGTH)], torch.ones(SIZE, SIZE)
-
-    def chain() -> None:
-        h = x
-        for piece in work:
-            h = piece.forward(h)
-
-    def marked(tape: Tape) -> None:
-        undo = [around(piece, "forward", tape, NOBODY, NOBODY) for piece in work]
-        start = len(tape.marks)
-        tape.mark("begin", NOBODY)
-        chain()
-        tape.mark("end", NOBODY)
-        tape.marks[:] = tape.marks[start:]
+    @contextmanager
+    def marks(tape: Tape) -> Iterator[None]:
+        chain.watch = lambda part, row: tape.mark("edge", (part, row))
+        undo = [around(piece, "forward", tape, NOBODY, NOBODY) for piece in chain.pieces]
+        yield
         for put_back in undo:
             put_back()
+        chain.watch = None
 
-    return _extra_s(chain, marked)
+    return _extra_s(chain.run, marks)
 
 
-def _module_cost_s() -> float:
+def _module_costs_s() -> list[float]:
     model, x = nn.Sequential(*[_Work() for _ in range(LENGTH)]), torch.ones(SIZE, SIZE)
-
-    def marked(tape: Tape) -> None:
-        with ModuleMarks(model, lambda: tape).installed():
-            tape.mark("begin", NOBODY)
-            model(x)
-            tape.mark("end", NOBODY)
-
-    return _extra_s(lambda: model(x), marked)
+    return _extra_s(lambda: model(x), lambda tape: ModuleMarks(model, lambda: tape).installed())
 
 
-def _node_cost_s() -> float:
+def _node_costs_s() -> list[float]:
     x, weight = torch.ones(SIZE, SIZE, requires_grad=True), torch.full((SIZE, SIZE), 1.0 / SIZE)
 
     def chain() -> Tensor:
@@ -113,26 +112,28 @@ def _node_cost_s() -> float:
         nodes = [m for m in tape.marks if m[0] == "node"]
         marked = walks[1][2] - walks[0][3] - sum(ended - begun for _, _, begun, ended in nodes)
         costs.append((marked - plain) * 1e-9 / len(nodes))
-    return max(0.0, median(costs))
+    return costs
 
 
-def _extra_s(plain: Callable[[], Any], marked: Callable[[Tape], None]) -> float:
-    """What the marks made by `marked` add to `plain`, each, beside what they know of themselves."""
+def _extra_s(run: Callable[[], Any], marks: Callable[[Tape], AbstractContextManager[None]]) -> list[float]:
+    """What each mark adds to `run`, beside what it knows of itself.
+
+    The second of two runs counts, as in a look: the first finds caches that putting marks in place left cold.
+    """
     costs = []
-    for number in range(ROUNDS + 3):
-        alone = _timed(plain)
+    for _ in range(ROUNDS):
+        run()
+        alone = _timed(run)
         tape = Tape()
-        start = perf_counter_ns()
-        marked(tape)
-        end = perf_counter_ns()
-        kinds = [m[0] for m in tape.marks]
-        if "begin" in kinds:  # putting marks in place takes its own time
-            start, end = tape.marks[kinds.index("begin")][3], tape.marks[kinds.index("end")][2]
-        between = [m for m in tape.marks if m[0] not in ("begin", "end")]
-        own = sum(ended - begun for _, _, begun, ended in between)
-        if number >= 3:
-            costs.append((end - start - own - alone) * 1e-9 / len(between))
-    return max(0.0, median(costs))
+        with marks(tape):
+            run()
+            tape.marks.clear()
+            tape.mark("begin", NOBODY)
+            run()
+            tape.mark("end", NOBODY)
+        between = tape.marks[-1][2] - tape.marks[0][3]
+        costs.append((between * 1e-9 - tape.own_s() - alone * 1e-9) / (len(tape.marks) - 2))
+    return costs
 
 
 def _timed(work: Callable[[], Any]) -> int:

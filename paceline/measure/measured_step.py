@@ -6,7 +6,7 @@ and at its own speed. A captured step, which takes several at once, is told apar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import gcd
 from time import perf_counter
 from typing import Any
@@ -42,6 +42,8 @@ class MeasuredStep(Step):
         self.session = _session_for(step)
         self.keep_every = 1
         self._kept: dict[int, Tally] = {}
+        self._notes = True
+        """Whether anything is to be noted of the scores of the iteration under way."""
         self._full_batches = step.parts.feeder.order.full_batches
         self._watching = False
         """Whether an iteration is under way."""
@@ -81,7 +83,8 @@ class MeasuredStep(Step):
             raise
         self._left_at_s = perf_counter()
         if not isinstance(self.session, GpuSession):
-            self._end_iteration()
+            if self._watching:
+                self.session.end_iteration()
             self.stop_watching()
 
     def _advance_windows(self, count: int, tally: Tally) -> None:
@@ -98,17 +101,26 @@ class MeasuredStep(Step):
             count -= now
 
     def _watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Of an iteration that is not looked into this is most of what watching costs: hardly a call is made."""
+        session, step, full_batches = self.session, self.step, self._full_batches
+        on_gpu = isinstance(session, GpuSession)
         try:
             while True:
-                self._end_iteration()
+                if self._watching:
+                    session.end_iteration()
                 # The smaller last batch of an epoch is another kind of iteration.
-                if self.step.next >= self._full_batches:
+                if step.next >= full_batches:
                     self.stop_watching()
                 elif not self._watching:
                     self._start_watching()
-                self.session.mark(("load", ""))
-                batch = next(batches, None)
-                self.session.mark(("other", ""))
+                if session.tape is None:
+                    self._notes = on_gpu or session.number % self.keep_every == 0
+                    batch = next(batches, None)
+                else:
+                    self._notes = True
+                    session.mark(("load", ""))
+                    batch = next(batches, None)
+                    session.mark(("other", ""))
                 if batch is None:
                     self.stop_watching()
                     return
@@ -121,10 +133,6 @@ class MeasuredStep(Step):
     def _start_watching(self) -> None:
         self.session.begin()
         self._watching = True
-
-    def _end_iteration(self) -> None:
-        if self._watching:
-            self.session.end_iteration()
 
     def stop_watching(self) -> None:
         """What comes now, a validation or the end, belongs to no iteration."""
@@ -148,7 +156,7 @@ class MeasuredStep(Step):
         self.stop_watching()
         self.step.close()
 
-    def _keep(self, top: int) -> Tally | None:
+    def _kept_tally(self, top: int) -> Tally | None:
         """A tally of its own for this iteration, if its score is to be kept."""
         number = self.session.current
         if not self._watching or number is None or number % self.keep_every >= self.stride:
@@ -161,23 +169,25 @@ class _NotingTally(Tally):
 
     def __init__(self, into: Tally, step: MeasuredStep) -> None:
         super().__init__(into.top)
-        self.into, self.step = into, step
+        self.into, self.step, self.session = into, step, step.session
 
     def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
-        self.step.session.mark(("forward", SCORE))
-        self.into.add(loss, output, target)
-        kept = self.step._keep(self.top)
-        if kept is not None:
-            kept.add(loss, output, target)
-        self.step.session.mark(("other", ""))
+        if self.step._notes:
+            self._note(lambda tally: tally.add(loss, output, target))
+        else:
+            self.into.add(loss, output, target)
 
     def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
-        self.step.session.mark(("forward", SCORE))
-        self.into.add_many(losses, size, outputs, targets)
-        kept = self.step._keep(self.top)
-        if kept is not None:  # it counts at once: what it was given is overwritten by the next window
-            kept.add_many(losses, size, outputs, targets)
-        self.step.session.mark(("other", ""))
+        # A kept one counts at once: what it was given is overwritten by the next window.
+        self._note(lambda tally: tally.add_many(losses, size, outputs, targets))
+
+    def _note(self, add: Callable[[Tally], None]) -> None:
+        self.session.mark(("forward", SCORE))
+        add(self.into)
+        kept = self.step._kept_tally(self.top)
+        if kept is not None:
+            add(kept)
+        self.session.mark(("other", ""))
 
 
 def stride_of(step: Step) -> int:

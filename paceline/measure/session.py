@@ -11,6 +11,7 @@ from time import perf_counter_ns
 
 from torch import nn
 
+from paceline.measure.look import COLD_AFTER, FULL, look_of
 from paceline.measure.module_marks import ModuleMarks
 from paceline.measure.shapes import ShapeWatch
 from paceline.measure.tape import Owner, Tape
@@ -20,14 +21,17 @@ SAMPLE_EVERY = 40
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
 ENOUGH_SAMPLES = 20
+ENOUGH_LOOKS = 10
 MOST_OVERHEAD = 0.01
 RAREST = 1_000
 KEEP_ITERATIONS = 100_000
+REACH, REACH_S = 8, 0.05
+"""So many untouched iterations on either side are a sample's neighbours, fewer where they would be that long ago."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One instrumented iteration, and how long its untouched neighbours took."""
+    """One instrumented iteration."""
 
     number: int
     owners: dict[Owner, float]
@@ -58,13 +62,26 @@ class Session:
     """Iterations of an epoch: samples should not fall on the same few places of it."""
     stride: int = 1
     """How many iterations a sample is the mean of."""
+    reach: int = REACH
     shapes_known: bool = False
     """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
     tape: Tape | None = None
     _began: int | None = None
-    _look_at: int = 0
+    _quiet_until: int = 0
+    """Up to there nothing is to be done but to note how long iterations take."""
+    _starts_at: int = 0
+    """The look under way or to come: its first iteration, the first that counts, and its last."""
+    _counts_from: int = 0
+    _ends_with: int = 0
+    _looked: list[tuple[int, int, Tape]] = field(default_factory=list)
+    """Number, nanoseconds and tape of its iterations so far. They are worked through when it is over: that between two
+    of them would make the next one slower."""
+    _last_look: int = 0
+    """The first iteration after it."""
+    _looks: int = 0
+    """With the present distance between them; iterations of theirs, and how long they and putting marks in place
+    took."""
     _touched: int = 0
-    """Iterations with marks in place, and how long they and putting marks in place took."""
     _touched_ns: int = 0
     _looking_ns: int = 0
     _wall_every: int = 1
@@ -88,33 +105,29 @@ class Session:
             self.warm_up = max(1, self.warm_up)
         self._prepare_next()
 
-    def _is_sampled(self, number: int) -> bool:
-        return number >= self.warm_up and (number - self.warm_up) % self.every == self.every // 2
-
-    def _is_prepared(self, number: int) -> bool:
-        """Putting marks in place leaves the caches cold, so it is done an iteration before the one that counts."""
-        return self.every >= 4 and self._is_sampled(number + 1)
-
     def _prepare_next(self) -> None:
         if self.number == 0 and not self.shapes_known:
             self._stack.enter_context(self.shapes.watching())
-        if self._is_prepared(self.number) or (self._is_sampled(self.number) and self.tape is None):
+        self._plan_look()
+        if self.number >= self._starts_at:
             self.tape = Tape()
             if self.modules:
                 self._stack.enter_context(self.marks.installed())
             for extra in self.extra:
                 self._stack.enter_context(extra(self.tape))
+        self._began = perf_counter_ns()
         if self.tape is not None:
             self.tape.mark("edge", self.first_owner)
-        self._look_at = self._next_look()
-        self._began = perf_counter_ns()
 
-    def _next_look(self) -> int:
-        """The next iteration that marks are put in place for, or one before it; never one after it."""
-        after = self.warm_up + self.every // 2
-        if self.number >= after:
-            after += ((self.number - after) // self.every + 1) * self.every
-        return min(after - 1, self.number + KEEP_ITERATIONS - len(self.walls) - 1)
+    def _plan_look(self) -> None:
+        """The next look, or what is left of the one that was broken off."""
+        look = look_of(self.every)
+        past = max(0, -(-(self.number - self.first_sample - look.kept + 1) // self.every))
+        self._counts_from = self.first_sample + past * self.every
+        self._starts_at = self._counts_from - look.settling
+        self._ends_with = self._counts_from + look.kept - 1
+        room = KEEP_ITERATIONS - len(self.walls) - 1
+        self._quiet_until = min(self._starts_at - 1, self.number + room) if self._wall_every == 1 else 0
 
     @property
     def current(self) -> int | None:
@@ -136,58 +149,79 @@ class Session:
 
         One whose beginning was not seen does not count.
         """
+        tape, number, began = self.tape, self.number, self._began
+        if tape is not None:
+            tape.mark("edge", ("other", ""))
         ended = perf_counter_ns()
-        if self._began is None:
+        if began is None:
             self.begin()
-            return
-        number = self.number
-        if self.warm_up <= number < self._look_at - 1 and self.tape is None and self._wall_every == 1:
-            # Nothing to do: most iterations are of this kind, and a short one should not notice.
-            self.walls.append((number, (ended - self._began) * 1e-9, False))
+        elif tape is not None:
+            self._looked.append((number, ended - began, tape.taken()))
+            self.backwards += self.marks.backwards if number >= self._counts_from else 0
+            self.marks.forget()
+            self.number = number + 1
+            if number >= self._ends_with:
+                self._end_look(ended)
+            else:
+                self._began = perf_counter_ns()
+                tape.mark("edge", self.first_owner)
+        elif number < self._quiet_until and number >= self.warm_up:
+            # Most iterations are of this kind, and a short one should not notice.
+            self.walls.append((number, (ended - began) * 1e-9, False))
             self.number = number + 1
             self._began = perf_counter_ns()
-            return
-        sampled = self.tape is not None
-        if self.tape is not None and self._is_sampled(self.number):
-            self.tape.mark("edge", ("other", ""))
-            self.backwards += self.marks.backwards
-            self._keep_sample(Sample(self.number, self.tape.durations_s(self.cost_s), self.tape.wall_s()))
-            self.last_tape, self.tape = self.tape, None
-            self._stack.close()
-        elif self.tape is not None:
-            self.tape.marks.clear()
-            self.marks.forget()
         else:
             self._stack.close()
-        near = any(self._is_sampled(self.number + d) for d in (-1, 0, 1))
-        if self.number >= self.warm_up:
-            self._keep_wall(self.number, (ended - self._began) * 1e-9, sampled, near)
-        if sampled:
-            self._touched_ns += ended - self._began
-            self._touched += 1
-        self.number += 1
+            if number >= self.warm_up:
+                near = number >= self._starts_at - REACH or number < self._last_look + COLD_AFTER + REACH
+                self._keep_wall(number, (ended - began) * 1e-9, False, near)
+            self.number = number + 1
+            self._prepare_next()
+            if self.tape is not None:
+                self._looking_ns += perf_counter_ns() - ended
+
+    def _end_look(self, ended: int) -> None:
+        self.tape = None
+        self._stack.close()
+        self._read_tapes()
+        self._last_look = self.number
+        self._look_less()
+        self._looking_ns += perf_counter_ns() - ended
         self._prepare_next()
-        if sampled or self.tape is not None:
-            self._looking_ns += perf_counter_ns() - ended
-        if sampled and self.tape is None:
-            self._look_less()
+
+    def _read_tapes(self) -> None:
+        for number, nanoseconds, tape in self._looked:
+            if number >= self.warm_up:
+                self._keep_wall(number, nanoseconds * 1e-9, True, near=True)
+            if number >= self._counts_from:
+                self._keep_sample(Sample(number, tape.durations_s(self.cost_s), tape.wall_s()))
+                self.last_tape = tape
+            self._touched_ns += nanoseconds
+        self._touched += len(self._looked)
+        self._looks += bool(self._looked)
+        self._looked = []
 
     def _look_less(self) -> None:
         """With enough samples, what looking costs is kept to a hundredth of the time."""
+        if len(self.samples) < ENOUGH_SAMPLES or self._looks < ENOUGH_LOOKS:
+            return
         untouched = [seconds for _, seconds, was in self.walls[-1000:] if not was]
-        if len(self.samples) < ENOUGH_SAMPLES or not untouched:
+        if not untouched:
             return
         typical = median(untouched)
         extra = (self._touched_ns + self._looking_ns) * 1e-9 - self._touched * typical
-        count = max(1, self._touched // (2 if self.every >= 4 else 1))
-        every = max(self.every, min(RAREST, ceil(extra / count / (MOST_OVERHEAD * typical))))
-        while every > self.every and gcd(every, self.period) > 1:
-            every += 1
-        self.every = every
+        every = min(RAREST, ceil(extra / self._looks / (MOST_OVERHEAD * typical)))
+        if every > self.every:
+            every = max(every, FULL)  # where looking is dear, rarely and then for long
+            while gcd(every, self.period) > 1:
+                every += 1
+            self.every = every
+            self._looks = self._touched = self._touched_ns = self._looking_ns = 0
 
     def close(self) -> None:
         """Nothing is watched until the next `begin`."""
         self._stack.close()
+        self._read_tapes()
         self.tape = self._began = None
 
     def finish(self) -> None:
@@ -199,8 +233,8 @@ class Session:
             self.walls.append((number, seconds, sampled))
         if len(self.walls) >= KEEP_ITERATIONS:
             self._wall_every *= 2
-            kept = {s.number for s in self.samples}
-            self.walls = [w for w in self.walls if w[0] % self._wall_every == 0 or kept & {w[0] - 1, w[0], w[0] + 1}]
+            wanted = {s.number + d for s in self.samples for d in range(-REACH, REACH + COLD_AFTER + 1)}
+            self.walls = [w for w in self.walls if w[0] % self._wall_every == 0 or w[0] in wanted]
 
     def _keep_sample(self, sample: Sample) -> None:
         if len(self.samples) >= KEEP_SAMPLES:

@@ -11,9 +11,10 @@ from statistics import median, quantiles
 from paceline.errors import PacelineError
 from paceline.measure.averages import middle
 from paceline.measure.kernel_order import UNKNOWN
+from paceline.measure.look import COLD_AFTER, COLD_S
 from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measure.rates import DeviceRates
-from paceline.measure.session import Sample, Session
+from paceline.measure.session import REACH_S, Sample, Session
 from paceline.measure.shapes import LayerShape
 from paceline.measure.step_marks import WHOLE
 from paceline.measure.tape import PARTS, RECOMPUTE, Tape
@@ -51,8 +52,7 @@ def summarise(
             f"the first sample comes after {session.first_sample}"
         )
     typical = median(untouched.values()) if untouched else session.samples[0].wall_s
-    numbers = sorted(untouched)
-    beside = {s.number: _neighbours_s(s.number, numbers, untouched, typical) for s in session.samples}
+    beside = _neighbours_s(session, untouched, typical)
     factors = {s.number: beside[s.number] / _all_s(s) for s in session.samples}
     named = [sum(t for (part, _), t in s.owners.items() if part != "other") / beside[s.number] for s in session.samples]
     iteration = spread(list(untouched.values()) or [typical])
@@ -84,11 +84,20 @@ def summarise(
     )
 
 
-def _neighbours_s(number: int, numbers: list[int], untouched: dict[int, float], typical: float) -> float:
-    """The two untouched iterations before a sampled one, and the two after it."""
-    place = bisect_left(numbers, number)
-    near = [untouched[n] for n in numbers[max(0, place - 2) : place + 2]]
-    return median(near) if near else typical
+def _neighbours_s(session: Session, untouched: dict[int, float], typical: float) -> dict[int, float]:
+    """For each sample, the median of the untouched iterations before and after it, without those just after a look."""
+    touched = {number for number, _, was in session.walls if was}
+    cold = range(1, COLD_AFTER + 1) if typical < COLD_S else ()
+    numbers = sorted(n for n in untouched if not any(n - d in touched for d in cold))
+    if len(numbers) < len(untouched) // 2:  # looks follow each other so closely that little would be left
+        numbers = sorted(untouched)
+    reach = max(2, min(session.reach, round(REACH_S / typical)))
+    beside = {}
+    for sample in session.samples:
+        place = bisect_left(numbers, sample.number)
+        near = [untouched[n] for n in numbers[max(0, place - reach) : place + reach]]
+        beside[sample.number] = median(near) if near else typical
+    return beside
 
 
 def _mean(values: list[float]) -> float:

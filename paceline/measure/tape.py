@@ -40,6 +40,11 @@ class Tape:
         """Whose time it is now."""
         return self.marks[-1][1] if self.marks else ("other", "")
 
+    def taken(self) -> Tape:
+        """What is on it, on a tape of its own; this one is then empty, and whoever marks it goes on."""
+        marks, self.marks = self.marks, []
+        return Tape(self.clock, marks)
+
     def durations_s(self, cost_s: dict[str, float]) -> dict[Owner, float]:
         """Seconds of every owner. What a mark costs outside its own two readings is taken off, half on each side."""
         total: dict[Owner, float] = {}
