@@ -113,6 +113,9 @@ class GpuSession(Session):
         self.every = blocks
         self._place = ceil(self._place / blocks) * blocks
 
+    def overhead(self, untouched_s: float) -> float:
+        return sum(seconds for _, seconds, _ in self.walls) / (max(1, len(self.walls)) * untouched_s) - 1.0
+
     # The life of a block
 
     def begin(self) -> None:

@@ -7,6 +7,7 @@ and at its own speed. A captured step, which takes several at once, is told apar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from math import gcd
 from time import perf_counter
 from typing import Any
@@ -44,6 +45,9 @@ class MeasuredStep(Step):
         self._kept: dict[int, Tally] = {}
         self._notes = True
         """Whether anything is to be noted of the scores of the iteration under way."""
+        self._keep_from = 0
+        self._unnoticed_from: int | None = None
+        """The first of the batches that are handed on unnoticed."""
         self._full_batches = step.parts.feeder.order.full_batches
         self._watching = False
         """Whether an iteration is under way."""
@@ -67,6 +71,7 @@ class MeasuredStep(Step):
     def begin(self, epoch: int, first: int = 0) -> None:
         if perf_counter() - self._left_at_s > PAUSE_S:
             self.stop_watching()  # there was a validation; only a block on a GPU is still under way here
+        self._unnoticed_from = None
         self.step.begin(epoch, first)
         if not isinstance(self.step, GraphStep):
             self.step._batches = self._watched(self.step._batches)
@@ -83,9 +88,11 @@ class MeasuredStep(Step):
             raise
         self._left_at_s = perf_counter()
         if not isinstance(self.session, GpuSession):
-            if self._watching:
-                self.session.end_iteration()
+            between = self._unnoticed_from is not None
+            self._end_iteration()
             self.stop_watching()
+            if between:  # the next batches are still handed on unnoticed
+                self._unnoticed_from = self.step.next
 
     def _advance_windows(self, count: int, tally: Tally) -> None:
         while count:
@@ -106,21 +113,25 @@ class MeasuredStep(Step):
         on_gpu = isinstance(session, GpuSession)
         try:
             while True:
-                if self._watching:
-                    session.end_iteration()
+                self._end_iteration()
                 # The smaller last batch of an epoch is another kind of iteration.
                 if step.next >= full_batches:
                     self.stop_watching()
                 elif not self._watching:
                     self._start_watching()
-                if session.tape is None:
-                    self._notes = on_gpu or session.number % self.keep_every == 0
-                    batch = next(batches, None)
-                else:
+                if session.tape is not None:
                     self._notes = True
                     session.mark(("load", ""))
                     batch = next(batches, None)
                     session.mark(("other", ""))
+                else:
+                    unnoticed = 0 if on_gpu else min(session.stretch(), full_batches - step.next)
+                    if unnoticed > 0:
+                        self._unnoticed_from, self._notes = step.next, False
+                        yield from islice(batches, unnoticed)
+                        continue
+                    self._notes = on_gpu or session.number >= self._keep_from
+                    batch = next(batches, None)
                 if batch is None:
                     self.stop_watching()
                     return
@@ -129,6 +140,13 @@ class MeasuredStep(Step):
             close = getattr(batches, "close", None)
             if close is not None:
                 close()
+
+    def _end_iteration(self) -> None:
+        if self._unnoticed_from is not None:
+            self.session.pass_over(self.step.next - self._unnoticed_from)
+            self._unnoticed_from = None
+        elif self._watching:
+            self.session.end_iteration()
 
     def _start_watching(self) -> None:
         self.session.begin()
@@ -159,9 +177,12 @@ class MeasuredStep(Step):
     def _kept_tally(self, top: int) -> Tally | None:
         """A tally of its own for this iteration, if its score is to be kept."""
         number = self.session.current
-        if not self._watching or number is None or number % self.keep_every >= self.stride:
+        if not self._watching or number is None or (number < self._keep_from and number not in self._kept):
             return None
-        return self._kept.setdefault(number, Tally(top))
+        if number not in self._kept:
+            self._kept[number] = Tally(top)
+            self._keep_from = (number // self.keep_every + 1) * self.keep_every
+        return self._kept[number]
 
 
 class _NotingTally(Tally):

@@ -21,7 +21,8 @@ SAMPLE_EVERY = 40
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
 ENOUGH_SAMPLES = 20
-ENOUGH_LOOKS = 10
+RECKON_AFTER = 10
+"""Looks; to reckon what they cost has its cost too."""
 MOST_OVERHEAD = 0.01
 RAREST = 1_000
 KEEP_ITERATIONS = 100_000
@@ -79,8 +80,7 @@ class Session:
     _last_look: int = 0
     """The first iteration after it."""
     _looks: int = 0
-    """With the present distance between them; iterations of theirs, and how long they and putting marks in place
-    took."""
+    """So far; iterations of theirs, and how long they and putting marks in place took."""
     _touched: int = 0
     _touched_ns: int = 0
     _looking_ns: int = 0
@@ -128,6 +128,22 @@ class Session:
         self._ends_with = self._counts_from + look.kept - 1
         room = KEEP_ITERATIONS - len(self.walls) - 1
         self._quiet_until = min(self._starts_at - 1, self.number + room) if self._wall_every == 1 else 0
+
+    def stretch(self) -> int:
+        """So many iterations from here on need not be noticed at all: where looks are rare, neighbours are enough."""
+        if self.every < FULL or self.number < self._last_look + COLD_AFTER + REACH:
+            return 0
+        return max(0, self._starts_at - REACH - self.number)
+
+    def pass_over(self, count: int) -> None:
+        """So many went by unnoticed; the next one begins now."""
+        self.number += count
+        self._began = perf_counter_ns() if self._began is not None else None
+
+    def overhead(self, untouched_s: float) -> float:
+        """What looking has cost, relative to a run without it."""
+        extra_s = (self._touched_ns + self._looking_ns) * 1e-9 - self._touched * untouched_s
+        return extra_s / (max(1, self.number) * untouched_s)
 
     @property
     def current(self) -> int | None:
@@ -203,20 +219,18 @@ class Session:
 
     def _look_less(self) -> None:
         """With enough samples, what looking costs is kept to a hundredth of the time."""
-        if len(self.samples) < ENOUGH_SAMPLES or self._looks < ENOUGH_LOOKS:
+        if len(self.samples) < ENOUGH_SAMPLES or self._looks % RECKON_AFTER:
             return
         untouched = [seconds for _, seconds, was in self.walls[-1000:] if not was]
         if not untouched:
             return
         typical = median(untouched)
-        extra = (self._touched_ns + self._looking_ns) * 1e-9 - self._touched * typical
-        every = min(RAREST, ceil(extra / self._looks / (MOST_OVERHEAD * typical)))
+        every = min(RAREST, ceil(self.overhead(typical) * self.number / self._looks / MOST_OVERHEAD))
         if every > self.every:
             every = max(every, FULL)  # where looking is dear, rarely and then for long
             while gcd(every, self.period) > 1:
                 every += 1
             self.every = every
-            self._looks = self._touched = self._touched_ns = self._looking_ns = 0
 
     def close(self) -> None:
         """Nothing is watched until the next `begin`."""

@@ -57,7 +57,6 @@ def summarise(
     named = [sum(t for (part, _), t in s.owners.items() if part != "other") / beside[s.number] for s in session.samples]
     iteration = spread(list(untouched.values()) or [typical])
     parts = _parts_s(session.samples, factors, typical)
-    all_s = sum(seconds for _, seconds, _ in session.walls)
     return Measurement(
         name=name,
         batch=batch,
@@ -70,7 +69,7 @@ def summarise(
         parts_s=parts,
         accounted=middle(named),
         scale=middle(factors.values()),
-        overhead=all_s / (len(session.walls) * _mean(list(untouched.values()) or [typical])) - 1.0,
+        overhead=session.overhead(_mean(list(untouched.values()) or [typical])),
         layers=_layers(session, factors, typical, beside, parts["update"]),
         device_flops=rates.flops,
         device_bytes=rates.bytes,
