@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from benchmarks.options import Options, digits_of_28
-from benchmarks.table import show
-from paceline.cost.exchange import ExchangeCost
+from benchmarks.options import Options
+from benchmarks.table import show, show_table
 from paceline.step.placement import available_cores
-from paceline.train import trainer
-from paceline.train.exchange_costs import STRATEGIES, WORKERS, measure_exchange, step_s
-from paceline.train.local import launcher
+from paceline.train.exchange_costs import (
+    DATA,
+    EPOCHS,
+    STRATEGIES,
+    WORKERS,
+    exchange_costs,
+    measure_steps,
+    reference_networks,
+)
 from paceline.workload import Workload
 
-ROUNDS = 2
-NETWORKS = {"dnn": {"hidden": [128, 128]}, "mlp": {"hidden": [200]}}
-EPOCHS = 16
+ROUNDS = 3
+NETWORKS = {"dnn": [128, 128], "mlp": [200]}
+SAMPLES = 12_800  # of DATA
+BAR = 0.10
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Calibrated and trained strategy by strategy and count by count, so that a slow moment meets both."""
+    """Networks that calibrate and networks that are predicted are trained side by side; each figure is a median."""
     rounds = options.rounds or (1 if options.quick else ROUNDS)
-    samples = 3200 if options.quick else 12800
-    errors: dict[tuple[str, str, int], list[float]] = {}
-    show(f"{'network':8} {'strategy':18} {'workers':>7} {'predicted':>10} {'measured':>10} {'error':>7}")
-    for strategy, count in [(s, w) for _ in range(rounds) for s in STRATEGIES for w in WORKERS]:
-        (known,) = measure_exchange([strategy], [count], rounds=1)
-        for network, hidden in NETWORKS.items():
-            workload = Workload(
-                network, digits_of_28(samples), options=hidden, dropout=0.0, epochs=EPOCHS, threads=1, device="cpu"
-            )
-            predicted, measured = _epoch_s(workload, strategy, count, known, samples)
-            error = predicted / measured - 1.0
-            errors.setdefault((network, strategy, count), []).append(error)
-            show(f"{network:8} {strategy:18} {count:7} {predicted:8.3f} s {measured:8.3f} s {error:+7.1%}")
-    every = [abs(median(found)) for found in errors.values()]
-    show(f"of {len(every)}, each the median of {rounds}: median error {median(every):.1%}, largest {max(every):.1%}")
-    return {f"{n} {s} {w}": found for (n, s, w), found in errors.items()}
+    settings: dict[str, Any] = {"dropout": 0.0, "epochs": EPOCHS, "threads": 1, "device": "cpu"}
+    predicted = [Workload(name, DATA, options={"hidden": hidden}, **settings) for name, hidden in NETWORKS.items()]
+    references = reference_networks()
+    found = measure_steps([*references, *predicted], STRATEGIES, WORKERS, rounds=rounds)
+    others = found[len(references) :]
+    costs = exchange_costs(found[: len(references)])
+    rows, errors = [], []
+    for cost in costs:
+        for network, times in zip(predicted, others, strict=True):
+            steps = -(-SAMPLES // (network.batch * cost.workers))
+            expected_s = cost.step_s(times.alone_s, times.parameter_bytes, available_cores())
+            took_s = times.together_s[cost.strategy, cost.workers]
+            errors.append(expected_s / took_s - 1.0)
+            rows.append(
+                [network.network, cost.strategy, str(cost.workers), f"{steps * expected_s:.3f} s",
+                 f"{steps * took_s:.3f} s", f"{errors[-1]:+.1%}"]
+            )  # fmt: skip
+    show_table(
+        f"workers: an epoch, with one to four of them on {available_cores()} cores, {rounds} rounds",
+        ("network", "strategy", "workers", "predicted", "measured", "error"),
+        rows,
+    )
+    sizes = [abs(error) for error in errors]
+    beyond = sum(size > BAR for size in sizes)
+    show(f"median error {median(sizes):.1%}, largest {max(sizes):.1%}; {beyond} of {len(sizes)} beyond {BAR:.0%}")
+    return {"costs": [asdict(cost) for cost in costs], "steps": [_plain(times) for times in found], "errors": errors}
 
 
-def _epoch_s(workload: Workload, strategy: str, count: int, known: ExchangeCost, samples: int) -> tuple[float, float]:
-    """Predicted and measured, with one process before and after the workers."""
-    before = trainer.run(workload)
-    made = launcher.run(workload, strategy, workers=count)
-    alone_s = (step_s(before) + step_s(trainer.run(workload))) / 2
-    steps = -(-samples // (workload.batch * count))
-    predicted_s = known.step_s(alone_s, 4 * before.parameters, available_cores())
-    return steps * predicted_s, steps * step_s(made, count)
+def _plain(times: Any) -> dict[str, Any]:
+    together = {f"{strategy} {workers}": seconds for (strategy, workers), seconds in times.together_s.items()}
+    return {"parameter_bytes": times.parameter_bytes, "alone_s": times.alone_s, "together_s": together}

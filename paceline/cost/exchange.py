@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -9,16 +10,31 @@ from dataclasses import dataclass
 class ExchangeCost:
     """What exchanging through a local server adds to a worker's step, with so many workers on this machine's cores.
 
-    Two networks of different size were trained for it: a part is the same for both, another grows with parameters.
+    Networks of different size were trained for it. A part is the same for all, another grows with their parameters,
+    and faster once these no longer fit into a core's cache.
     """
 
     strategy: str
     workers: int
     fixed_s: float
     byte_s: float
-    """For each byte of parameters."""
+    """For each byte of parameters, up to the bend."""
     cores: int = 0
     """Of the machine; 0: those of the calibration it belongs to."""
+    bend_bytes: int = 0
+    """0: there is none."""
+    beyond_byte_s: float = 0.0
+
+    @classmethod
+    def through(cls, strategy: str, workers: int, cores: int, points: Sequence[tuple[int, float]]) -> ExchangeCost:
+        """From the parameters' bytes of three networks, smallest first, and what exchanging added to their steps.
+
+        Never less than nothing for a byte.
+        """
+        (small, first_s), (middle, second_s), (large, third_s) = points
+        byte_s = max(0.0, (second_s - first_s) / (middle - small))
+        beyond_byte_s = max(0.0, (third_s - second_s) / (large - middle))
+        return cls(strategy, workers, first_s - byte_s * small, byte_s, cores, middle, beyond_byte_s)
 
     def crowded_s(self, alone_s: float, cores: int) -> float:
         """What a step takes beside the others, before any exchange: more workers than cores share them."""
@@ -26,4 +42,6 @@ class ExchangeCost:
 
     def step_s(self, alone_s: float, parameter_bytes: int, cores: int) -> float:
         """A worker's step, from what it takes one process alone."""
-        return self.crowded_s(alone_s, cores) + self.fixed_s + self.byte_s * parameter_bytes
+        beyond = max(0, parameter_bytes - self.bend_bytes) if self.bend_bytes else 0
+        exchanging_s = self.fixed_s + self.byte_s * (parameter_bytes - beyond) + self.beyond_byte_s * beyond
+        return self.crowded_s(alone_s, cores) + exchanging_s

@@ -10,11 +10,10 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
+from paceline.child_environment import child_environment
 from paceline.data.decode_worker import ANSWER, TASK, Settings
 
-_PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 _READ_BYTES = 1 << 16
 
 
@@ -48,7 +47,7 @@ class DecodeProcess:
             stdout=subprocess.PIPE,
             bufsize=0,
             pass_fds=(self._settings.ring_descriptor, self._settings.paths_descriptor),
-            env=_environment(),
+            env=child_environment(),
             # A process group of its own: Ctrl-C is for the trainer, which then closes us.
             process_group=0,
         )
@@ -109,11 +108,3 @@ class DecodeProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def _environment() -> dict[str, str]:
-    """Lets the decoder import the same package as we did, also from a checkout that is not installed."""
-    if _PACKAGE_PARENT.name in ("site-packages", "dist-packages"):
-        return dict(os.environ)
-    search_path = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}

@@ -11,15 +11,14 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
+from paceline.child_environment import child_environment
 from paceline.errors import PacelineError
 from paceline.experiment.one_run import Task
 from paceline.record import to_json
 from paceline.train.local import start
 
-_PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 STARTING_S = 300.0
 """Importing PyTorch from a slow disk takes a while."""
 STOPPING_S = 10.0
@@ -56,7 +55,7 @@ class Processes:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-W", "ignore", start.__file__, str(os.getpid()),
                  "paceline.experiment.nursery", json.dumps({"channel": theirs.fileno()})],
-                stdin=subprocess.DEVNULL, stdout=2, pass_fds=(theirs.fileno(),), env=_environment(),
+                stdin=subprocess.DEVNULL, stdout=2, pass_fds=(theirs.fileno(),), env=child_environment(),
                 process_group=0,  # Ctrl-C is for us, who then end it
             )  # fmt: skip
         self.ready = False
@@ -118,12 +117,3 @@ class Processes:
 
 class Lost(PacelineError):
     """The nursery is gone, and all runs with it."""
-
-
-def _environment() -> dict[str, str]:
-    """Lets the process import the same package as we did, also from a checkout that is not installed."""
-    environment = dict(os.environ)
-    if _PACKAGE_PARENT.name not in ("site-packages", "dist-packages"):
-        search_path = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
-    return environment

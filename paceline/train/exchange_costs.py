@@ -1,4 +1,4 @@
-"""Finds what a local server's exchange costs on this machine's cores, by training two small networks with it."""
+"""Finds what a local server's exchange costs on this machine's cores, by training three small networks with it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,20 @@ from paceline.workload import Workload
 STRATEGIES = ("sync", "downpour", "delay-compensated")
 WORKERS = (1, 2, 4)
 DATA = "synthetic:1x28x28/10:12800"
-SIZES = ((64, 64), (512, 256))
-"""Hidden layers of the two networks: 55 thousand parameters and half a million."""
-EPOCHS = 12
+SIZES = ((64, 64), (256, 128), (512, 256))
+"""Hidden layers of the networks: 0.2, 0.9 and 2.1 megabytes of parameters, around what a core's cache holds."""
+EPOCHS = 8
+Setting = tuple[str, int]
+"""A strategy and how many workers."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A network, and what a step of it takes one process alone."""
+class StepTimes:
+    """What a step of a network takes one process alone, and each of several workers together."""
 
-    workload: Workload
-    alone_s: float
     parameter_bytes: int
-
-
-def step_s(run: Run, workers: int = 1) -> float:
-    """Of one worker, from the epochs after the first."""
-    batch = run.workload.batch
-    return median(batch * workers / epoch.samples_per_s for epoch in run.epochs[1:])
+    alone_s: float
+    together_s: dict[Setting, float]
 
 
 def measure_exchange(
@@ -43,40 +39,62 @@ def measure_exchange(
     rounds: int = 2,
     watch: Callable[[float], None] | None = None,
 ) -> tuple[ExchangeCost, ...]:
-    """`rounds` times everything in turn, so that a slow moment of the machine meets all alike."""
-    networks = [
+    """What exchanging costs with each of the strategies and counts; `watch` is told the share that is done."""
+    return exchange_costs(measure_steps(reference_networks(), strategies, workers, rounds=rounds, watch=watch))
+
+
+def reference_networks() -> list[Workload]:
+    """Those that tell what exchanging costs."""
+    return [
         Workload("dnn", DATA, options={"hidden": list(hidden)}, dropout=0.0, epochs=EPOCHS, threads=1, device="cpu")
         for hidden in SIZES
     ]
-    alone: dict[int, list[float]] = {place: [] for place in range(len(networks))}
-    found: dict[tuple[str, int, int], list[float]] = {}
-    size_bytes = [0] * len(networks)
-    done, jobs = 0, rounds * len(networks) * (1 + len(strategies) * len(workers))
+
+
+def measure_steps(
+    networks: Sequence[Workload],
+    strategies: Sequence[str] = STRATEGIES,
+    workers: Sequence[int] = WORKERS,
+    *,
+    rounds: int,
+    watch: Callable[[float], None] | None = None,
+) -> list[StepTimes]:
+    """`rounds` times everything in turn, so that a slow moment of the machine meets all alike; medians.
+
+    One process alone is timed before each strategy: its memory may happen to lie badly, and then a run is slower.
+    """
+    alone: list[list[float]] = [[] for _ in networks]
+    together: list[dict[Setting, list[float]]] = [{} for _ in networks]
+    parameter_bytes = [0] * len(networks)
+    done, jobs = 0, rounds * len(networks) * len(strategies) * len(workers)
     for _ in range(rounds):
-        for place, workload in enumerate(networks):
-            run = trainer.run(workload)
-            alone[place].append(step_s(run))
-            size_bytes[place] = 4 * run.parameters
-            for strategy in strategies:
+        for strategy in strategies:
+            for place, workload in enumerate(networks):
+                run = trainer.run(workload)
+                parameter_bytes[place] = 4 * run.parameters
+                alone[place].append(_step_s(run))
                 for count in workers:
                     made = launcher.run(workload, strategy, workers=count)
-                    found.setdefault((strategy, count, place), []).append(step_s(made, count))
+                    together[place].setdefault((strategy, count), []).append(_step_s(made, count))
                     done += 1
                     if watch is not None:
                         watch(done / jobs)
-    tried = [Tried(w, median(alone[place]), size_bytes[place]) for place, w in enumerate(networks)]
-    return tuple(
-        _cost(strategy, count, tried, [median(found[strategy, count, place]) for place in range(len(tried))])
-        for strategy in strategies
-        for count in workers
-    )
+    return [
+        StepTimes(size, median(one), {setting: median(times) for setting, times in several.items()})
+        for size, one, several in zip(parameter_bytes, alone, together, strict=True)
+    ]
 
 
-def _cost(strategy: str, workers: int, tried: Sequence[Tried], steps_s: Sequence[float]) -> ExchangeCost:
-    """The straight line through both networks' extra time; never less than nothing for a byte."""
-    cores = available_cores()
-    crowd = max(1.0, workers / cores)
-    small, large = (took - crowd * each.alone_s for took, each in zip(steps_s, tried, strict=True))
-    width = tried[1].parameter_bytes - tried[0].parameter_bytes
-    byte_s = max(0.0, (large - small) / width)
-    return ExchangeCost(strategy, workers, small - byte_s * tried[0].parameter_bytes, byte_s, cores)
+def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
+    """From what the reference networks took."""
+    cores, costs = available_cores(), []
+    for strategy, workers in references[0].together_s:
+        crowd = max(1.0, workers / cores)
+        points = [(r.parameter_bytes, r.together_s[strategy, workers] - crowd * r.alone_s) for r in references]
+        costs.append(ExchangeCost.through(strategy, workers, cores, points))
+    return tuple(costs)
+
+
+def _step_s(run: Run, workers: int = 1) -> float:
+    """Of one worker, from the epochs after the first."""
+    return median(run.workload.batch * workers / epoch.samples_per_s for epoch in run.epochs[1:])

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
+from paceline.child_environment import child_environment
 from paceline.errors import Diverged, InputError, PacelineError
 from paceline.step.reason import reason
 from paceline.train.local.memory import Memory
 from paceline.train.local.settings import Settings
 
-_PACKAGE_PARENT = Path(__file__).resolve().parents[3]
 _START = Path(__file__).with_name("start.py")
 DIVERGED = 3
 """The exit code of a child that found the run to diverge; any other failure has that of its error."""
@@ -36,7 +36,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=2,  # what a user's module prints must not get between the lines of a record
             pass_fds=settings.descriptors,
-            env=_environment(settings.threads),
+            env=child_environment(OMP_NUM_THREADS=str(settings.threads)),
             # A process group of its own: Ctrl-C is for the launcher, which then ends us.
             process_group=0,
         )
@@ -69,15 +69,6 @@ def failure(message: str, code: int | None) -> PacelineError:
     if code == DIVERGED:
         return Diverged(message)
     return InputError(message) if code == InputError.exit_code else PacelineError(message)
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Lets the process import the same package as we did, also from a checkout that is not installed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    if _PACKAGE_PARENT.name not in ("site-packages", "dist-packages"):
-        search_path = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
-    return environment
 
 
 @contextlib.contextmanager
