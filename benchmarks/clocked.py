@@ -28,7 +28,7 @@ SHORT_BLOCK_S = 0.5  # iterations are repeated until a block is this long
 LONG_PAIR_S = 4.0  # a pair that would be longer has its samples closer together
 DENSE, DENSE_BLOCK = 4, 8
 DENSE_BLOCKS = 5
-GPU_ITERATIONS = 1_000
+GPU_ITERATIONS = 2_500
 UNTRACED_ITERATIONS = 50
 
 

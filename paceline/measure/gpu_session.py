@@ -34,7 +34,7 @@ LEAST_EVERY = 3
 """So that a traced block has untouched ones on both sides."""
 PAIRS = 4
 """Blocks with and without tracing that tell beforehand what tracing costs."""
-ENOUGH_BLOCKS, ENOUGH_CAPTURED = 14, 6
+ENOUGH_BLOCKS, ENOUGH_CAPTURED = 30, 6
 """So that a bad moment of the machine does not decide; captured iterations hardly depend on the host."""
 KEEP_BLOCKS = 100
 TRACES = ("host traced", "marked", "traced")

@@ -169,7 +169,7 @@ def test_a_plan_is_made_again_when_blocks_turn_out_to_be_long(monkeypatch):
 def test_with_enough_blocks_it_looks_less(monkeypatch):
     gpu = FakeGpu(*HOST_BOUND, traced_ns=6_000)
     session = session_on(gpu, monkeypatch, every=5)
-    run(gpu, session, 400)
+    run(gpu, session, 900)
     assert len(session._blocks) == session.enough_blocks and session.every > 100
 
 
