@@ -13,6 +13,7 @@ from paceline.cost.prediction import Prediction
 from paceline.measure.measurement import Measurement
 from paceline.measure.tape import PARTS
 
+NOTABLE = 0.05
 KINDS = ("iteration", "part", "layer", "distribution", "epoch")
 
 
@@ -49,6 +50,21 @@ class Verification:
 
     def of_kind(self, *kinds: str) -> tuple[Comparison, ...]:
         return tuple(row for row in self.rows if row.kind in kinds)
+
+    def prediction_rows(self) -> Iterator[tuple[str, float, float, float, float]]:
+        """Name, predicted, low, high and measured of what a report shows.
+
+        Parts and layers that take next to nothing are left out. The iteration has the name that a report gives it where
+        it finds a prediction and a measurement.
+        """
+        whole_s = max((row.measured_s for row in self.of_kind("iteration")), default=math.inf)
+        for row in self.rows:
+            if row.kind in ("part", "layer") and max(row.predicted_s, row.measured_s) < NOTABLE * whole_s:
+                continue
+            where = f" of {self.name} at batch {self.batch} on {self.device}"
+            words = {"iteration": f"an iteration{where}", "epoch": f"an epoch{where}"}
+            name = words.get(row.kind, f"{row.kind} {row.name}" if row.kind == "layer" else row.name)
+            yield name, row.predicted_s, row.low_s, row.high_s, row.measured_s
 
     @property
     def held(self) -> tuple[int, int]:

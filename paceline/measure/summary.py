@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from paceline.errors import PacelineError
 from paceline.measure.averages import middle
 from paceline.measure.kernel_order import UNKNOWN
-from paceline.measure.look import COLD_AFTER, COLD_S
+from paceline.measure.look import COLD_AFTER, COLD_S, FULL
 from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measure.rates import DeviceRates
 from paceline.measure.session import REACH_S, Sample, Session
@@ -84,13 +84,15 @@ def summarise(
 
 
 def _neighbours_s(session: Session, untouched: dict[int, float], typical: float) -> dict[int, float]:
-    """For each sample, the median of the untouched iterations before and after it, without those just after a look."""
-    touched = {number for number, _, was in session.walls if was}
-    cold = range(1, COLD_AFTER + 1) if typical < COLD_S else ()
-    numbers = sorted(n for n in untouched if not any(n - d in touched for d in cold))
-    if len(numbers) < len(untouched) // 2:  # looks follow each other so closely that little would be left
-        numbers = sorted(untouched)
-    reach = max(2, min(session.reach, round(REACH_S / typical)))
+    """For each sample, the median of the untouched iterations before and after it.
+
+    A look at one iteration finds the caches almost as cold as the two iterations after it do, so these are half of its
+    neighbours. A long look settles first: its neighbours are many, and none of those two.
+    """
+    long = session.every >= FULL
+    touched = {number for number, _, was in session.walls if was} if long and typical < COLD_S else set()
+    numbers = sorted(n for n in untouched if not any(n - d in touched for d in range(1, COLD_AFTER + 1)))
+    reach = max(2, min(session.reach, round(REACH_S / typical))) if long else 2
     beside = {}
     for sample in session.samples:
         place = bisect_left(numbers, sample.number)

@@ -101,7 +101,9 @@ class Records:
     @property
     def all_predictions(self) -> list[Prediction]:
         """Those that were given as rows, and those of iterations beside what was measured."""
-        return [*self.predictions, *(self._compared(expected) for expected in self.expected)]
+        known = {row.name for row in self.predictions}  # a verification has said it already
+        beside = (self._compared(expected) for expected in self.expected)
+        return [*self.predictions, *(row for row in beside if row.name not in known)]
 
     def _compared(self, expected: ExpectedIteration) -> Prediction:
         same = (expected.name, expected.batch, expected.device)

@@ -17,6 +17,7 @@ from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError
 from paceline.report import distributed_verification, verification
+from paceline.report.reading import read
 from paceline.workload import Workload
 from tests.a_run import a_run
 from tests.report.examples import a_distribution, a_measurement
@@ -90,6 +91,20 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
     assert found.held == (2, 3)
     assert any("not among what was measured: norm" in note for note in found.notes)
     assert any("not among what was predicted: conv3, conv4, conv5 and conv6" in note for note in found.notes)
+
+
+def test_a_report_shows_a_verification_once(paceline, tmp_path):
+    place = measured(tmp_path / "m")
+    record.save(a_prediction(), place / "prediction.json")
+    assert paceline("verify", place, "--json", "v.json").code == 0
+    found = record.load(tmp_path / "v.json")
+    records = read([place, tmp_path / "v.json"])
+    names = [row.name for row in records.all_predictions]
+    assert not records.skipped and names.count("an iteration of alexnet at batch 8 on A Processor") == 1
+    assert "layer conv2" in names and "forward" in names and len(names) == len(set(names))
+    assert "layer conv1" not in names  # less than a twentieth
+    (iteration,) = found.of_kind("iteration")
+    assert all(max(row.predicted, row.measured) >= iteration.measured_s / 20 for row in records.all_predictions)
 
 
 def test_rows_in_json_have_what_was_promised(paceline, tmp_path):

@@ -180,9 +180,10 @@ def test_spans_that_are_no_spans_are_left_out():
 def test_predictions_stand_beside_what_came():
     given = [Prediction("a", 11.0, 9.0, 12.0, 10.0), Prediction("b", 9.0, 8.0, 9.5, 10.0), Prediction("c", 1.0)]
     assert prediction_sentence(given) == (
-        "2 predictions are off by 10.0 % in the median and 10.0 % at most; 1 of 2 measured values lie in the predicted "
-        "interval."
+        "2 predictions are off by 10.0 % in the median and 10.0 % at most; 1 of 2 intervals hold what was measured."
     )
+    assert prediction_sentence(given[:1]) == "The prediction is off by 10.0 %, within its interval."
+    assert prediction_sentence(given[1:2]) == "The prediction is off by 10.0 %, beyond its interval."
     section = predictions(given)
     assert section.title == "Prediction beside reality"
     assert rows(section, "prediction-rows")[0] == ("a", "s", 11.0, 9.0, 12.0, 10.0, pytest.approx(10.0))
@@ -251,7 +252,7 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
 @pytest.mark.parametrize(
     ("records", "expected", "picture"),
     [
-        (replace(MANY, predictions=[Prediction("a", 11.0, measured=10.0)]), "1 prediction is off by 10.0 %.",
+        (replace(MANY, predictions=[Prediction("a", 11.0, measured=10.0)]), "The prediction is off by 10.0 %.",
          "predictions"),
         (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 seconds of simulated "
          "time: 1.69 times as fast as with 2.", "time-to-accuracy"),

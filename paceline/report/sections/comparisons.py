@@ -63,11 +63,14 @@ def prediction_sentence(rows: Sequence[Prediction]) -> str:
     if not known:
         return f"{count(len(rows), 'figure')} predicted, none of them measured yet."
     errors = [abs(row.error) for row in known]
-    said = f"{count(len(known), 'prediction')} {'is' if len(known) == 1 else 'are'} off by "
-    said += percent(middle(errors), 1) + (f" in the median and {percent(max(errors), 1)} at most" if errors[1:] else "")
     inside = [row.inside for row in known if row.inside is not None]
+    if len(known) == 1:
+        said = f"The prediction is off by {percent(errors[0], 1)}"
+        return f"{said}, {'within' if inside[0] else 'beyond'} its interval." if inside else f"{said}."
+    said = f"{count(len(known), 'prediction')} are off by {percent(middle(errors), 1)} in the median"
+    said += f" and {percent(max(errors), 1)} at most"
     if inside:
-        said += f"; {sum(inside)} of {len(inside)} measured values lie in the predicted interval"
+        said += f"; {sum(inside)} of {len(inside)} intervals hold what was measured"
     return f"{said}."
 
 
