@@ -159,6 +159,10 @@ def test_training_with_and_without_measuring():
         "alexnet, forward",
         "alexnet, backward",
     ]
+    assert "took +10.0 % more time" in section.sentences[0]
+    elsewhere = replace(without, workload=replace(without.workload, precision="bfloat16"))
+    other = Records(runs=[("a", elsewhere), ("b", with_clock)], measurements=[("b/measure", m)])
+    assert "looking" not in made(other)  # not the same training
     alone = Records(runs=[("b", with_clock)], measurements=[("b/measure", m)])
     assert "looking" not in made(alone) and MEASURED not in shown_runs(alone)[0].settings
 

@@ -101,7 +101,7 @@ const below = { nameLocation: "middle", nameGap: 28 };
 const above = { nameLocation: "end", nameGap: 12, nameTextStyle: { align: "left" } };
 
 function upwards(look, axisMade) {
-  return { ...axisMade, nameTextStyle: { ...axisMade.nameTextStyle, align: "left", padding: [0, 0, 0, -30] } };
+  return { ...axisMade, nameTextStyle: { ...axisMade.nameTextStyle, align: "left", padding: [0, 0, 0, -18] } };
 }
 
 function largestOf(values) {

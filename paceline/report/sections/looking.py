@@ -53,13 +53,14 @@ def looking(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun
 
 
 def _pairs(runs: Sequence[ShownRun], setting: Setting) -> list[tuple[float, float]]:
-    """Seconds of training without and with measuring, by seed."""
-    seconds: dict[str, dict[str, float]] = {"no": {}, "yes": {}}
+    """Seconds of training without and with measuring, of runs that are the same otherwise."""
+    seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"no": {}, "yes": {}}
     for run in runs:
         same = (run.settings["network"], run.settings["batch"]) == (setting[0], str(setting[1]))
         if same and MEASURED in run.settings and run.seconds > 0:
-            seconds[run.settings[MEASURED]][run.settings["seed"]] = run.seconds
-    return [(without, seconds["yes"][seed]) for seed, without in seconds["no"].items() if seed in seconds["yes"]]
+            others = tuple(sorted((key, value) for key, value in run.settings.items() if key != MEASURED))
+            seconds[run.settings[MEASURED]][others] = run.seconds
+    return [(without, seconds["yes"][key]) for key, without in seconds["no"].items() if key in seconds["yes"]]
 
 
 def looking_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> str:
@@ -69,10 +70,11 @@ def looking_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence
     ]  # fmt: skip
     missed = [abs(1 - m.accounted) for _, m in measured]
     clock = [m.overhead for _, m in measured]
+    longer = _signed(more[0]) if len(more) == 1 else f"between {_signed(min(more))} and {_signed(max(more))}"
     return (
-        f"With measuring, {count(len(more), 'training', 'kinds of training')} took between {_signed(min(more))} "
-        f"and {_signed(max(more))} more time (by the clock's own account {_signed(middle(clock))} in the median), and "
-        f"{percent(max(missed), 1)} of an iteration at most was not accounted for."
+        f"With measuring, {count(len(more), 'training', 'kinds of training')} took {longer} more time (by the clock's "
+        f"own account {_signed(middle(clock))} in the median), and {percent(max(missed), 1)} of an iteration at most was "
+        "not accounted for."
     )
 
 
