@@ -73,8 +73,8 @@ def looking_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence
     longer = _signed(more[0]) if len(more) == 1 else f"between {_signed(min(more))} and {_signed(max(more))}"
     return (
         f"With measuring, {count(len(more), 'training', 'kinds of training')} took {longer} more time (by the clock's "
-        f"own account {_signed(middle(clock))} in the median), and {percent(max(missed), 1)} of an iteration at most was "
-        "not accounted for."
+        f"own account {_signed(middle(clock))} in the median), and {percent(max(missed), 1)} of an iteration at most "
+        "was not accounted for."
     )
 
 
