@@ -10,6 +10,7 @@ from paceline.plan.plan import Plan
 from paceline.plan.reasons import time_words
 from paceline.report.reaching import seconds_all_to, seconds_to, target_accuracy
 from paceline.report.reading import Records
+from paceline.report.sections.clusters import cluster_sentence
 from paceline.report.sections.comparisons import prediction_sentence, published_sentence
 from paceline.report.sections.layers import iteration_sentence
 from paceline.report.sections.plans import plan_sentence
@@ -50,6 +51,7 @@ def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
         yield from ((given.sentence, (given.figure,)) for given in records.findings)
         return
     yield from ((plan_sentence(plan), ("plan-front",)) for _, plan in records.plans)
+    yield from ((cluster_sentence(scaling), ("cluster",)) for _, scaling in records.clusters)
     predicted = records.all_predictions
     if any(math.isfinite(row.error) for row in predicted):
         yield prediction_sentence(predicted), ("predictions",)

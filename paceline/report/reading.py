@@ -27,6 +27,7 @@ from paceline.report.given_rows import (
     read_rows,
     read_table,
 )
+from paceline.simulate.scaling import Scaling
 from paceline.simulate.time_record import TimeRecord
 from paceline.train.evaluate import Evaluation
 from paceline.train.run import Run
@@ -76,6 +77,7 @@ class Records:
     evaluations: list[tuple[str, Evaluation]] = field(default_factory=list)
     feedings: list[tuple[str, Feeding]] = field(default_factory=list)
     plans: list[tuple[str, Plan]] = field(default_factory=list)
+    clusters: list[tuple[str, Scaling]] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
@@ -96,7 +98,7 @@ class Records:
         """How many records, and rows beside them."""
         records = len(self.runs) + len(self.simulations) + len(self.measurements) + len(self.links) + len(self.feedings)
         beside = len(self.predictions) + len(self.published) + len(self.costs) + len(self.tables) + len(self.plans)
-        return records + len(self.evaluations) + len(self.expected) + len(self.failed) + beside
+        return records + len(self.clusters) + len(self.evaluations) + len(self.expected) + len(self.failed) + beside
 
     @property
     def all_predictions(self) -> list[Prediction]:
@@ -116,7 +118,7 @@ class Records:
         """Whether it is something that a report shows."""
         homes: dict[type, list[Any]] = {
             Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans,
+            Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans, Scaling: self.clusters,
         }  # fmt: skip
         home = homes.get(type(found))
         if home is not None:

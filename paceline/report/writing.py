@@ -56,8 +56,8 @@ def write_records(records: Records, path: Path, *, figures: Path | None = None) 
 
         drawn = write_figures(page, figures)
     counts = {
-        "runs": len(records.runs), "plans": len(records.plans), "simulations": len(records.simulations),
-        "measurements": len(records.measurements),
+        "runs": len(records.runs), "plans": len(records.plans),
+        "simulations": len(records.simulations) + len(records.clusters), "measurements": len(records.measurements),
         "link measurements": len(records.links), "feedings": len(records.feedings),
         "evaluations": len(records.evaluations),
         "predictions": len(records.all_predictions), "published figures": len(records.published),

@@ -10,6 +10,8 @@ import pytest
 import paceline as package
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
+from paceline.report.reading import read
+from paceline.report.sections.clusters import cluster_sentence, clusters
 from paceline.simulate import scaling
 from paceline.workload import Workload
 from tests.report.trace_reading import read_rows
@@ -109,6 +111,38 @@ def test_a_file_s_machines_are_simulated_as_far_as_there_are_any(paceline, tmp_p
     small, large = package.load(tmp_path / "a.json").machines
     assert [o.workers for o in small.outcomes] == [1, 2] and [o.workers for o in large.outcomes] == [1, 2, 3, 4]
     assert small.network == "10 Gb/s Ethernet" and large.network == ""
+
+
+def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
+    (tmp_path / "lab.toml").write_text(CLUSTER)
+    words = [
+        "simulate",
+        "dnn",
+        "--cluster",
+        "lab.toml",
+        "--strategy",
+        "downpour",
+        "--workers",
+        "1,2,3,4,8",
+        "--out",
+        "s",
+    ]
+    assert paceline(*words).code == 0
+    result = paceline("report", "s", "--out", "s.html")
+    assert result.code == 0 and "1 simulation" in result.out
+    records = read([tmp_path / "s"])
+    (_, made), *others = records.clusters
+    assert not others and not records.skipped
+    (section,) = clusters(records.clusters)
+    figure, listing = section.blocks
+    assert [row[1] for row in listing.table.rows] == [1, 2, 1, 2, 3, 4]
+    fastest = max((o for m in made.machines for o in m.outcomes), key=lambda o: o.samples_per_s)
+    assert f"fastest with {fastest.workers} workers on g2-standard-48" in section.sentences[0]
+    assert {view.name for view in figure.views} >= {"epoch", "samples a second", "efficiency", "money an epoch"}
+    assert any("8 workers need 3 × g2-standard-48" in point for point in section.points)
+    assert section.sentences[0] in (tmp_path / "s.html").read_text()
+    nothing = replace(made, machines=tuple(replace(m, outcomes=()) for m in made.machines))
+    assert "no number of workers fits" in cluster_sentence(nothing) and clusters([("", nothing)])[0].blocks == ()
 
 
 def test_epochs_or_steps_are_paid_for_as_a_whole(paceline):

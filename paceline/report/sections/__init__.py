@@ -7,6 +7,7 @@ from paceline.report.reading import Records
 from paceline.report.sections.about import about, given_tables
 from paceline.report.sections.batch_model import batch_model
 from paceline.report.sections.by_setting import by_setting
+from paceline.report.sections.clusters import clusters
 from paceline.report.sections.comparisons import costs, predictions, published
 from paceline.report.sections.feeding import feeding
 from paceline.report.sections.layers import where_the_time_goes
@@ -28,6 +29,7 @@ def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
         about(records.notes),
         what_was_run(records, runs),
         *plans(records.plans),
+        *clusters(records.clusters),
         predictions(records.all_predictions),
         published(records.published),
         by_setting(runs, measured),
