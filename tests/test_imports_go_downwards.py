@@ -34,6 +34,7 @@ GROUND = {
     "trace": {"errors"},
     "record": {"errors"},
     "testing": {"errors"},
+    "child_environment": set(),
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.clocked import with_clock
+from benchmarks.clocked import DENSE, with_clock
 from benchmarks.measure import CASES, Case, chosen_cases, missed_bars
 from benchmarks.options import Options
 from benchmarks.other_clocks import other_clocks, synchronised_hooks
@@ -46,7 +46,7 @@ def test_bars_are_judged_by_the_record(clocked):
 def test_a_slow_network_is_looked_into_more_often_and_the_overhead_divided_by_it(monkeypatch):
     monkeypatch.setattr("benchmarks.clocked.LONG_PAIR_S", 0.0)
     clocked = with_clock(SMALL, CPU, 2, quick=True)
-    assert clocked.denser == pytest.approx(2 / clocked.sampled_share / 8)
+    assert clocked.denser == pytest.approx(2 / clocked.sampled_share / DENSE)
 
 
 def test_the_others_account_for_a_share_and_leave_no_hook():
