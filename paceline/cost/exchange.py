@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+def crowded(workers: int, cores: int) -> float:
+    """How many times as long a step takes where so many workers share the cores."""
+    return max(1.0, workers / cores)
+
+
 @dataclass(frozen=True)
 class ExchangeCost:
     """What exchanging through a local server adds to a worker's step, with so many workers on this machine's cores.
@@ -38,7 +43,7 @@ class ExchangeCost:
 
     def crowded_s(self, alone_s: float, cores: int) -> float:
         """What a step takes beside the others, before any exchange: more workers than cores share them."""
-        return max(1.0, self.workers / cores) * alone_s
+        return crowded(self.workers, cores) * alone_s
 
     def step_s(self, alone_s: float, parameter_bytes: int, cores: int) -> float:
         """A worker's step, from what it takes one process alone."""

@@ -52,18 +52,14 @@ class Verification:
         return tuple(row for row in self.rows if row.kind in kinds)
 
     def prediction_rows(self) -> Iterator[tuple[str, float, float, float, float]]:
-        """Name, predicted, low, high and measured of what a report shows.
-
-        Parts and layers that take next to nothing are left out. The iteration has the name that a report gives it where
-        it finds a prediction and a measurement.
-        """
+        """Name, predicted, low, high and measured of what a report shows; parts and layers that take next to nothing
+        are left out."""
         whole_s = max((row.measured_s for row in self.of_kind("iteration")), default=math.inf)
         for row in self.rows:
             if row.kind in ("part", "layer") and max(row.predicted_s, row.measured_s) < NOTABLE * whole_s:
                 continue
-            where = f" of {self.name} at batch {self.batch} on {self.device}"
-            words = {"iteration": f"an iteration{where}", "epoch": f"an epoch{where}"}
-            name = words.get(row.kind, f"{row.kind} {row.name}" if row.kind == "layer" else row.name)
+            what = {"iteration": "an iteration", "epoch": "an epoch"}.get(row.name, row.name)
+            name = described(f"layer {what}" if row.kind == "layer" else what, self.name, self.batch, self.device)
             yield name, row.predicted_s, row.low_s, row.high_s, row.measured_s
 
     @property
@@ -71,6 +67,11 @@ class Verification:
         """How many intervals held, and how many there are."""
         told = [row.within for row in self.rows if row.within is not None]
         return sum(told), len(told)
+
+
+def described(what: str, network: str, batch: int, device: str) -> str:
+    """What a report calls it, wherever the figure comes from."""
+    return f"{what} of {network} at batch {batch} on {device}"
 
 
 def compared(

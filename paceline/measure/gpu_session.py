@@ -22,7 +22,7 @@ from paceline.measure.block_kernels import Whose, busy_s, loading_in, owners_in_
 from paceline.measure.block_lengths import BlockLengths
 from paceline.measure.kernel_order import KernelOrder
 from paceline.measure.kernels import Kernel, owners_by_launch
-from paceline.measure.session import ENOUGH_SAMPLES, KEEP_SAMPLES, MOST_OVERHEAD, Session
+from paceline.measure.session import ENOUGH_SAMPLES, FEW, KEEP_SAMPLES, MOST_OVERHEAD, Session
 from paceline.measure.slowdown import Comparison
 from paceline.measure.tape import Tape
 from paceline.measure.traced_block import Timings, TracedBlock, samples_of
@@ -57,7 +57,7 @@ class GpuSession(Session):
         captured: bool = False,
     ) -> None:
         super().__init__(model, {}, every=max(2, every), warm_up=0)
-        self.stride, self.reach = stride, 2
+        self.stride = stride
         self.device, self.order, self.captured = device, order, captured
         self.lengths = BlockLengths(stride, captured)
         self.enough_blocks = ENOUGH_CAPTURED if captured else ENOUGH_BLOCKS
@@ -112,6 +112,9 @@ class GpuSession(Session):
         """From now on one block in so many is looked into, the first of them after half as many."""
         self.every = blocks
         self._place = ceil(self._place / blocks) * blocks
+
+    def neighbours(self, typical_s: float) -> tuple[int, int]:
+        return FEW, 0  # a block's iterations all have its mean, and a pause follows a traced one
 
     def overhead(self, untouched_s: float) -> float:
         return sum(seconds for _, seconds, _ in self.walls) / (max(1, len(self.walls)) * untouched_s) - 1.0

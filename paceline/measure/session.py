@@ -11,7 +11,7 @@ from time import perf_counter_ns
 
 from torch import nn
 
-from paceline.measure.look import COLD_AFTER, FULL, look_of
+from paceline.measure.look import COLD_AFTER, COLD_S, FULL, look_of
 from paceline.measure.module_marks import ModuleMarks
 from paceline.measure.shapes import ShapeWatch
 from paceline.measure.tape import Owner, Tape
@@ -26,7 +26,7 @@ RECKON_AFTER = 10
 MOST_OVERHEAD = 0.01
 RAREST = 1_000
 KEEP_ITERATIONS = 100_000
-REACH, REACH_S = 8, 0.05
+FEW, REACH, REACH_S = 2, 8, 0.05
 """So many untouched iterations on either side are a sample's neighbours, fewer where they would be that long ago."""
 
 
@@ -63,7 +63,6 @@ class Session:
     """Iterations of an epoch: samples should not fall on the same few places of it."""
     stride: int = 1
     """How many iterations a sample is the mean of."""
-    reach: int = REACH
     shapes_known: bool = False
     """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
     tape: Tape | None = None
@@ -139,6 +138,16 @@ class Session:
         """So many went by unnoticed; the next one begins now."""
         self.number += count
         self._began = perf_counter_ns() if self._began is not None else None
+
+    def neighbours(self, typical_s: float) -> tuple[int, int]:
+        """How many untouched iterations on either side a sample is compared with, and how many after a look are not.
+
+        A look at one iteration finds the caches almost as cold as the two iterations after it do, so these are half of
+        its neighbours. A long look settles first: its neighbours are many, and none of those two.
+        """
+        if self.every < FULL:
+            return FEW, 0
+        return max(FEW, min(REACH, round(REACH_S / typical_s))), COLD_AFTER if typical_s < COLD_S else 0
 
     def overhead(self, untouched_s: float) -> float:
         """What looking has cost, relative to a run without it."""

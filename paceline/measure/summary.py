@@ -11,10 +11,9 @@ from statistics import median, quantiles
 from paceline.errors import PacelineError
 from paceline.measure.averages import middle
 from paceline.measure.kernel_order import UNKNOWN
-from paceline.measure.look import COLD_AFTER, COLD_S, FULL
 from paceline.measure.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measure.rates import DeviceRates
-from paceline.measure.session import REACH_S, Sample, Session
+from paceline.measure.session import Sample, Session
 from paceline.measure.shapes import LayerShape
 from paceline.measure.step_marks import WHOLE
 from paceline.measure.tape import PARTS, RECOMPUTE, Tape
@@ -84,15 +83,10 @@ def summarise(
 
 
 def _neighbours_s(session: Session, untouched: dict[int, float], typical: float) -> dict[int, float]:
-    """For each sample, the median of the untouched iterations before and after it.
-
-    A look at one iteration finds the caches almost as cold as the two iterations after it do, so these are half of its
-    neighbours. A long look settles first: its neighbours are many, and none of those two.
-    """
-    long = session.every >= FULL
-    touched = {number for number, _, was in session.walls if was} if long and typical < COLD_S else set()
-    numbers = sorted(n for n in untouched if not any(n - d in touched for d in range(1, COLD_AFTER + 1)))
-    reach = max(2, min(session.reach, round(REACH_S / typical))) if long else 2
+    """For each sample, the median of the untouched iterations before and after it."""
+    reach, cold = session.neighbours(typical)
+    touched = {number for number, _, was in session.walls if was}
+    numbers = sorted(n for n in untouched if not any(n - d in touched for d in range(1, cold + 1)))
     beside = {}
     for sample in session.samples:
         place = bisect_left(numbers, sample.number)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from paceline import record
+from paceline.cost.verification import described
 from paceline.errors import InputError, PacelineError, RecordError
 from paceline.measure.feeding import Feeding
 from paceline.measure.links import LinkMeasurement
@@ -110,7 +111,7 @@ class Records:
     def _compared(self, expected: ExpectedIteration) -> Prediction:
         same = (expected.name, expected.batch, expected.device)
         measured = [m.iteration_s.median_s for _, m in self.measurements if (m.name, m.batch, m.device_name) == same]
-        name = f"an iteration of {expected.name} at batch {expected.batch} on {expected.device}"
+        name = described("an iteration", *same)
         seconds = measured[0] if len(measured) == 1 else math.nan  # several would need someone to choose
         return Prediction(name, expected.iteration_s, expected.low_s, expected.high_s, seconds)
 

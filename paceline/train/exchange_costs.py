@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from paceline.cost.exchange import ExchangeCost
+from paceline.cost.exchange import ExchangeCost, crowded
 from paceline.step.placement import available_cores
 from paceline.train import trainer
 from paceline.train.local import launcher
@@ -15,7 +15,8 @@ from paceline.workload import Workload
 
 STRATEGIES = ("sync", "downpour", "delay-compensated")
 WORKERS = (1, 2, 4)
-DATA = "synthetic:1x28x28/10:12800"
+SAMPLES = 12_800
+DATA = f"synthetic:1x28x28/10:{SAMPLES}"
 SIZES = ((64, 64), (256, 128), (512, 256))
 """Hidden layers of the networks: 0.2, 0.9 and 2.1 megabytes of parameters, around what a core's cache holds."""
 EPOCHS = 8
@@ -89,7 +90,7 @@ def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
     """From what the reference networks took."""
     cores, costs = available_cores(), []
     for strategy, workers in references[0].together_s:
-        crowd = max(1.0, workers / cores)
+        crowd = crowded(workers, cores)
         points = [(r.parameter_bytes, r.together_s[strategy, workers] - crowd * r.alone_s) for r in references]
         costs.append(ExchangeCost.through(strategy, workers, cores, points))
     return tuple(costs)

@@ -101,8 +101,9 @@ def test_a_report_shows_a_verification_once(paceline, tmp_path):
     records = read([place, tmp_path / "v.json"])
     names = [row.name for row in records.all_predictions]
     assert not records.skipped and names.count("an iteration of alexnet at batch 8 on A Processor") == 1
-    assert "layer conv2" in names and "forward" in names and len(names) == len(set(names))
-    assert "layer conv1" not in names  # less than a twentieth
+    where = "of alexnet at batch 8 on A Processor"
+    assert f"layer conv2 {where}" in names and f"forward {where}" in names and len(names) == len(set(names))
+    assert f"layer conv1 {where}" not in names  # less than a twentieth
     (iteration,) = found.of_kind("iteration")
     assert all(max(row.predicted, row.measured) >= iteration.measured_s / 20 for row in records.all_predictions)
 

@@ -40,16 +40,16 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     columns = (
         Column("machine"), Column("workers"), Column("machines"), Column("epoch", "s"), Column("samples a second"),
         Column("efficiency", "%"), Column("waiting", "%"), Column("exchange", "%"), Column("staleness"),
-        Column("money an epoch", currency), Column("bound by"), Column("line"),
+        Column("money an epoch", currency), Column("bound by"),
     )  # fmt: skip
     cells: list[tuple[Cell, ...]] = [
         (m.machine, o.workers, o.machines, o.epoch_s or None, o.samples_per_s, 100 * o.efficiency,
-         100 * o.waiting_share, 100 * o.communication_share, o.staleness_mean, o.money_per_epoch, o.bound, m.machine)
+         100 * o.waiting_share, 100 * o.communication_share, o.staleness_mean, o.money_per_epoch, o.bound)
         for m, o in rows
     ]  # fmt: skip
     data = table(columns, cells)
     views = tuple(
-        View(column.name, data, {"line": "line", "group": "line", "x": "workers", "y": column.name, "both": True,
+        View(column.name, data, {"line": "machine", "group": "machine", "x": "workers", "y": column.name, "both": True,
                                  "zero": True, "whole": True})
         for column in columns[3:10]
         if any(value is not None for value in data.values(column.name))
@@ -60,7 +60,6 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     blocks: list[Figure | Listing] = []
     if rows:
         figure = Figure(f"cluster{suffix}", "By number of workers", "lines", views, says, choice="show", wide=True)
-        shown = table(columns[:-1], [row[:-1] for row in cells])
-        blocks = [figure, Listing(f"cluster{suffix}-rows", "Every number of workers", shown)]
+        blocks = [figure, Listing(f"cluster{suffix}-rows", "Every number of workers", data)]
     sentences = (says, f"A step of one worker by itself, predicted: {listed(alone)}.")
     return Section(f"cluster{suffix}", "On more workers, simulated", sentences, left_out, tuple(blocks))
