@@ -4,14 +4,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
+CORES := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint bench clean
+# Tests marked `serial` compare times: they run after the others, one at a time. Both parts run, and either can fail.
+run_tests = parallel=0; serial=0; \
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m '($(1)) and not serial' $(2) || parallel=$$?; \
+	$(BIN)/python -m pytest -m '($(1)) and serial' $(2) || serial=$$?; \
+	exit $$((parallel | serial))
+
+.PHONY: demo test test-slow soak lint bench clean
 
 demo: $(READY)
 	$(BIN)/paceline demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	@tests/get_browser.sh
+	@$(call run_tests,not slow and not soak)
+
+test-slow: $(READY)
+	@tests/get_browser.sh
+	@$(call run_tests,slow and not soak,--timeout 600)
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak --timeout 3600
 
 lint: $(READY)
 	$(BIN)/ruff check paceline tests benchmarks examples

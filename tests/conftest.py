@@ -1,9 +1,20 @@
-"""Tests that need a GPU are skipped where there is none."""
+"""One thread for PyTorch in every test, and tests that need a GPU are skipped where there is none."""
 
 from __future__ import annotations
 
+import os
+
+# Several test processes share the cores, and processes that tests start inherit this. Set before torch is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest
 import torch
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Sums depend on the number of threads, so no test inherits the number that another one chose."""
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,7 +33,7 @@ class Browser:
             "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--no-first-run",
             "--disable-gpu",
             "--no-default-browser-check", "--disable-extensions", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync", "--mute-audio", "--hide-scrollbars",
+            "--disable-component-update", "--disable-sync", "--disable-quic", "--mute-audio", "--hide-scrollbars",
             "--disable-dev-shm-usage", "--force-color-profile=srgb",
         ]  # fmt: skip
         if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -149,8 +149,9 @@ def test_filtering_the_table_filters_the_curves(open_page, study):
 
 
 def saved(folder: Path, pattern: str) -> str:
+    """The text of a download once it is whole: its name is there, empty, before its content is."""
     until_s = time.monotonic() + 10
-    while not (found := [p for p in folder.glob(pattern) if p.suffix != ".crdownload"]):
+    while not (found := [p for p in folder.glob(pattern) if p.stat().st_size]) or list(folder.glob("*.crdownload")):
         assert time.monotonic() < until_s, f"{pattern} never came"
         time.sleep(0.05)
     return found[0].read_text(encoding="utf-8")
