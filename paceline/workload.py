@@ -18,7 +18,7 @@ from paceline import user_code
 from paceline.errors import WorkloadError, nearest
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge")
-OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "nadam")
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "adamw", "nadam")
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
 STEPS = ("auto", "plain", "flat", "compiled", "graph")
@@ -39,7 +39,17 @@ class Workload:
     """constant, step:EPOCHS:FACTOR or cosine; a warm-up goes before it: warm-up:EPOCHS+cosine."""
     l1: float = 0.0
     l2: float = 0.0
-    """Adds l2 times each parameter to its gradient, PyTorch's `weight_decay`; with l1, elastic net."""
+    """Adds l2 times each parameter to its gradient, as PyTorch's `weight_decay` in SGD and Adam."""
+    momentum: float = 0.9
+    """Of the optimizers momentum and nesterov."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay rates of the running averages in adam, adamw and nadam."""
+    eps: float | None = None
+    """Added to the denominator by adaptive optimizers. None: PyTorch's default for the optimizer."""
+    weight_decay: float | None = None
+    """Decoupled weight decay, for adamw only. None: PyTorch's default, 0.01."""
+    clip_norm: float = 0.0
+    """Clips the global norm of each update's gradient to this value; 0: no clipping."""
     dropout: float | None = None
     """None: what the network has by default."""
     activation: str | None = None
@@ -69,6 +79,7 @@ class Workload:
         _number("lr", self.lr, above=0.0)
         _number("l1", self.l1, least=0.0)
         _number("l2", self.l2, least=0.0)
+        _check_optimizer_constants(self)
         if self.dropout is not None:
             _number("dropout", self.dropout, least=0.0, below=1.0)
         _number("batch", self.batch, least=1)
@@ -169,8 +180,11 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     if network not in BUILT_IN and ":" not in network:
         raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")
     defaults = dict(BUILT_IN.get(network, {}))
-    if given.get("optimizer", defaults.get("optimizer")) != defaults.get("optimizer"):
+    optimizer = given.get("optimizer", defaults.get("optimizer"))
+    if optimizer != defaults.get("optimizer"):
         defaults.pop("schedule", None)  # it was chosen for that optimizer and its rate
+    if optimizer == "adamw":
+        defaults.pop("l2", None)  # its decoupled weight decay does the same
     return with_settings(Workload(**defaults), given)
 
 
@@ -223,6 +237,8 @@ def _read(key: str, kind: Any, text: str) -> Any:
             return None
         kind = next(k for k in typing.get_args(kind) if k is not type(None))
     try:
+        if typing.get_origin(kind) is tuple:
+            return [float(number) for number in text.strip("[]()").split(",")]
         if kind is bool:
             return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}[text.lower()]
         return kind(text)
@@ -241,7 +257,11 @@ def _read_option(value: Any) -> Any:
 
 
 def _type_name(kind: Any) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}.get(kind, "text")
+    names = {
+        int: "a whole number", float: "a number", bool: "true or false", dict: "a table",
+        tuple: "two numbers, as [0.9, 0.999]",
+    }  # fmt: skip
+    return names.get(kind, "text")
 
 
 def _check_type(workload: Workload) -> None:
@@ -250,8 +270,17 @@ def _check_type(workload: Workload) -> None:
         allowed = typing.get_args(kind) if isinstance(kind, types.UnionType) else (typing.get_origin(kind) or kind,)
         if float in allowed and isinstance(value, int) and not isinstance(value, bool):
             object.__setattr__(workload, key, float(value))
+        elif tuple in allowed:
+            object.__setattr__(workload, key, _two_numbers(key, value))
         elif not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             raise WorkloadError(f"{key}={value!r} should be {_type_name(allowed[0])}")
+
+
+def _two_numbers(key: str, value: Any) -> tuple[float, float]:
+    """A file or a record has them as a list."""
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(n) in (int, float) for n in value):
+        raise WorkloadError(f"{key}={value!r:.60} should be {_type_name(tuple)}")
+    return float(value[0]), float(value[1])
 
 
 def _check_is_module(place: str, made: Any) -> None:
@@ -259,6 +288,22 @@ def _check_is_module(place: str, made: Any) -> None:
 
     if not isinstance(made, nn.Module):
         raise WorkloadError(f"{place} returned a {type(made).__name__}; it should return an nn.Module or a Workload")
+
+
+def _check_optimizer_constants(workload: Workload) -> None:
+    optimizer, decay = workload.optimizer, workload.weight_decay
+    _number("momentum", workload.momentum, least=0.0, below=1.0)
+    if optimizer == "nesterov" and not workload.momentum:
+        raise WorkloadError("momentum=0 should be above 0 for nesterov; use optimizer sgd to train without momentum")
+    for beta in workload.betas:
+        _number("betas", beta, least=0.0, below=1.0)
+    if workload.eps is not None:
+        _number("eps", workload.eps, above=0.0)
+    _number("clip_norm", workload.clip_norm, least=0.0)
+    if decay is not None:
+        _number("weight_decay", decay, least=0.0)
+        if decay and optimizer != "adamw":
+            raise WorkloadError(f"weight_decay={decay:g} is for optimizer adamw, not {optimizer}; set l2 instead")
 
 
 def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:

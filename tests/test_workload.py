@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import WorkloadError
+from paceline.record import from_json, to_json
 from paceline.workload import (
     BUILT_IN,
     OPTIMIZERS,
@@ -144,6 +146,10 @@ def test_a_word_that_is_no_pair_is_refused(pair):
         ("lr", "1e-3", 1e-3),
         ("dropout", "0.5", 0.5),
         ("dropout", "none", None),
+        ("betas", "[0.8, 0.99]", (0.8, 0.99)),
+        ("betas", "0,0.99", (0.0, 0.99)),
+        ("eps", "default", None),
+        ("clip_norm", "1", 1.0),
         ("activation", "default", None),
         ("activation", "tanh", "tanh"),
         ("data", "12", "12"),
@@ -161,6 +167,7 @@ def test_text_is_read_as_the_type_of_its_key(key, text, value):
         ("batch", "1.5", "a whole number"),
         ("lr", "fast", "a number"),
         ("dropout", "half", "a number"),
+        ("betas", "high", "two numbers, as [0.9, 0.999]"),
         ("options", "hidden", "a table"),
     ],
 )
@@ -185,7 +192,7 @@ def test_options_add_up():
 
 def test_an_unknown_key_is_answered_with_the_nearest():
     assert refused(lambda: resolve("mlp", {"learning_rate": "1"})).startswith("no key 'learning_rate'")
-    assert refused(lambda: resolve("mlp", {"epoch": "1"})).endswith("did you mean epochs?")
+    assert refused(lambda: resolve("mlp", {"epoch": "1"})).startswith("no key 'epoch' in a workload: did you mean epochs")
     assert refused(lambda: resolve("mlp", {"options.": "1"})).startswith("no key 'options.'")
 
 
@@ -206,6 +213,18 @@ def test_an_unknown_key_is_answered_with_the_nearest():
         ("l1", -1.0, "l1=-1 should be at least 0"),
         ("l2", -1.0, "l2=-1 should be at least 0"),
         ("l2", float("nan"), "l2=nan is not a finite number"),
+        ("momentum", 1.0, "momentum=1 should be at least 0 and below 1"),
+        ("momentum", float("nan"), "momentum=nan is not a finite number"),
+        ("betas", (0.9, 1.0), "betas=1 should be at least 0 and below 1"),
+        ("betas", (0.9, float("inf")), "betas=inf is not a finite number"),
+        ("betas", [0.9], "betas=[0.9] should be two numbers, as [0.9, 0.999]"),
+        ("betas", [0.9, True], "betas=[0.9, True] should be two numbers, as [0.9, 0.999]"),
+        ("betas", 0.9, "betas=0.9 should be two numbers, as [0.9, 0.999]"),
+        ("eps", 0.0, "eps=0 should be above 0"),
+        ("weight_decay", 0.1, "weight_decay=0.1 is for optimizer adamw, not sgd; set l2 instead"),
+        ("weight_decay", -0.1, "weight_decay=-0.1 should be at least 0"),
+        ("clip_norm", -1.0, "clip_norm=-1 should be at least 0"),
+        ("clip_norm", float("inf"), "clip_norm=inf is not a finite number"),
         ("dropout", 1.0, "dropout=1 should be at least 0 and below 1"),
         ("dropout", -0.5, "dropout=-0.5 should be at least 0 and below 1"),
         ("batch", 0, "batch=0 should be at least 1"),
@@ -242,6 +261,27 @@ def test_a_value_at_the_edge_is_taken(key, value):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_listed_is_taken(optimizer):
     assert Workload(optimizer=optimizer).optimizer == optimizer
+
+
+def test_nesterov_needs_a_momentum():
+    text = refused(lambda: Workload(optimizer="nesterov", momentum=0.0))
+    assert text == "momentum=0 should be above 0 for nesterov; use optimizer sgd to train without momentum"
+    assert Workload(optimizer="momentum", momentum=0).momentum == 0.0
+
+
+def test_adamw_decays_weights_in_place_of_a_built_in_l2(toml):
+    assert (resolve("dnn").l2, resolve("dnn", {"optimizer": "adamw"}).l2) == (1e-5, 0.0)
+    assert resolve("dnn", {"optimizer": "adamw", "l2": 1e-3}).l2 == 1e-3
+    workload = resolve(toml('optimizer = "adamw"\nweight_decay = 0.1\nbetas = [0, 0.95]\n'))
+    assert (workload.weight_decay, workload.betas) == (0.1, (0.0, 0.95))
+
+
+def test_a_record_keeps_the_constants_and_may_lack_them():
+    workload = Workload(optimizer="adamw", betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1, clip_norm=2.0)
+    saved = json.loads(json.dumps(to_json(workload)))
+    assert from_json(Workload, saved, "workload") == workload
+    older = {key: saved[key] for key in ("network", "optimizer", "lr")}
+    assert from_json(Workload, older, "workload") == Workload(optimizer="adamw")
 
 
 # Schedules

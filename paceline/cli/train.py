@@ -40,8 +40,9 @@ def train(
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list; NAME:N takes N.")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, nesterov, adagrad, … adam, nadam.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, nesterov, … adam, adamw, nadam.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    clip_norm: Annotated[float | None, typer.Option(help="Largest norm of the gradient; 0: no clipping.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, tf32, bfloat16 or float64.")] = None,
@@ -72,8 +73,8 @@ def train(
     from paceline.workload import parse_settings
 
     flags = {
-        "data": data, "batch": batch, "epochs": epochs, "optimizer": optimizer, "lr": lr, "device": device,
-        "threads": threads, "precision": precision, "seed": seed,
+        "data": data, "batch": batch, "epochs": epochs, "optimizer": optimizer, "lr": lr,
+        "clip_norm": clip_norm, "device": device, "threads": threads, "precision": precision, "seed": seed,
     }  # fmt: skip
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     given |= parse_settings(settings or [])

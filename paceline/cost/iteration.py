@@ -24,7 +24,7 @@ LEAST_DEVIATION = 0.05
 # An update as passes over the parameters, each like adding two tensors into one.
 PASSES = {
     "sgd": 1.0, "momentum": 1.7, "nesterov": 1.7, "adagrad": 5.0, "adadelta": 9.0, "rmsprop": 6.0, "adam": 8.0,
-    "nadam": 11.0,
+    "adamw": 9.0, "nadam": 11.0,
 }  # fmt: skip
 
 

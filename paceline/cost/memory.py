@@ -7,7 +7,8 @@ from paceline.workload import Workload
 
 # Tensors of the parameters' size that an optimizer keeps.
 KEPT = {
-    "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2, "nadam": 2
+    "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2, "adamw": 2,
+    "nadam": 2,
 }  # fmt: skip
 RUNTIME_BYTES = {True: 600 << 20, False: 250 << 20}
 """On a GPU, on a CPU: libraries, contexts, their workspaces."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from paceline.errors import InputError, StrategyError, WorkloadError, nearest
-from paceline.strategy.strategy import Strategy, preset
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.train.distributing import ClusterWords, StrategyWords, check_driver, check_types
 from paceline.workload import STEPS, Workload, with_settings
 
@@ -129,7 +130,8 @@ def check_value(key: str, value: Any) -> None:
     if is_of_workload(key):
         if key == "network" and not isinstance(value, str):
             raise WorkloadError(f"network={value!r:.60} should be text")
-        with_settings(Workload(), {key: value})
+        usual = Workload(optimizer="adamw") if key == "weight_decay" else Workload()
+        with_settings(usual, {key: value})
     elif key in RUN:
         RunWords(**{key: value})
     elif key in DRIVER:
@@ -139,7 +141,7 @@ def check_value(key: str, value: Any) -> None:
     elif key in STRATEGY:
         StrategyWords(**{"strategy": "sync", key: value})
         if key == "strategy" and value != ALONE:
-            preset(value)
+            find_strategy(value)
     else:
         _check_field(key, value)
 

@@ -24,7 +24,8 @@ CORE_RATE = 20e9
 """Bytes a second that one core reads and writes in memory at most, whatever all cores reach together."""
 
 OPTIMIZER_STATES = {
-    "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2, "nadam": 2,
+    "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2,
+    "adamw": 2, "nadam": 2,
 }  # fmt: skip
 USUAL_STATES = 1
 CORRECTIONS = {"none": (0, 0), "staleness": (2, 0), "constant": (9, 1), "adaptive": (21, 3)}

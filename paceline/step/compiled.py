@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value
 
+from paceline.step.clipping import clip_norm_
 from paceline.step.flat import FlatStep
 from paceline.step.losses import total_loss
 from paceline.step.optimizers import State, update
@@ -71,6 +72,8 @@ class CompiledStep(FlatStep):
                 tuple(flat.split(parameters)), buffers, x, y
             )
             gradient = torch.cat([g.reshape(-1) for g in gradients])
+            if phase.rule.clip_norm:
+                clip_norm_([gradient], phase.rule.clip_norm)
             update(phase.rule, parameters, gradient, state, lr)
             for name, buffer in buffers.items():
                 buffer.copy_(changed[name])

@@ -10,6 +10,7 @@ from torch import Tensor
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
 from paceline.step.chain import Chain
+from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch, Outcome, Phase
@@ -37,19 +38,27 @@ class FlatPhase:
         rule, flat, lr = self.phase.rule, self.flat, self.lr if lr is None else lr
         if self.chain is not None and len(batch[1]) == self.chain.batch:
             outcome = self.chain.gradient(batch)
-            if self.fused:
-                fused_update(rule, [flat.buffer], [flat.gradient], self.velocity, lr)
-            else:
-                update(rule, flat.buffer, flat.gradient, self.state, lr)
+            self._update(lr)
             return outcome
         outcome = self.phase.gradient(batch, generator)
         gradients = [g for g in outcome.gradients if g is not None]
         with torch.no_grad():
-            if self.fused and len(gradients) == len(flat.views):
+            if self.fused and not rule.clip_norm and len(gradients) == len(flat.views):
                 fused_update(rule, flat.views, gradients, self.velocities, lr)
             else:
-                update(rule, flat.buffer, flat.gather(outcome.gradients), self.state, lr)
+                flat.gather(outcome.gradients)
+                self._update(lr)
         return Outcome(outcome.loss, (), outcome.output)  # the gradients have served; a large network's are let go here
+
+    def _update(self, lr: Tensor) -> None:
+        """One update by the flat gradient."""
+        rule, flat = self.phase.rule, self.flat
+        if rule.clip_norm:
+            clip_norm_([flat.gradient], rule.clip_norm)
+        if self.fused:
+            fused_update(rule, [flat.buffer], [flat.gradient], self.velocity, lr)
+        else:
+            update(rule, flat.buffer, flat.gradient, self.state, lr)
 
     def load_state(self, saved: dict[str, Tensor]) -> None:
         if saved.keys() != self.state.keys():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.utils import clip_grad_norm_
 
 from paceline.step.optimizers import torch_optimizer
 from paceline.step.phase import Batch, Outcome, Phase
@@ -22,11 +23,17 @@ class PlainStep(Step):
         return reported([self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)])
 
     def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer, batch: Batch) -> Outcome:
-        outcome = phase.gradient(batch, self.parts.generator)
+        rule, outcome = phase.rule, phase.gradient(batch, self.parts.generator)
+        changes = bool(rule.clip_norm or rule.l1)
         for parameter, gradient in zip(phase.parameters, outcome.gradients, strict=True):
-            parameter.grad = gradient
-            if phase.rule.l1 and gradient is not None:
-                gradient.add_(parameter.detach().sign(), alpha=phase.rule.l1)
+            # What is changed in place is a copy: autograd may give two parameters one and the same tensor.
+            parameter.grad = gradient.clone() if changes and gradient is not None else gradient
+        if rule.clip_norm:
+            clip_grad_norm_(phase.parameters, rule.clip_norm)
+        if rule.l1:
+            for parameter in phase.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach().sign(), alpha=rule.l1)
         for group in optimizer.param_groups:
             group["lr"] = self.parts.rate(phase, self.epoch, self.next)
         optimizer.step()

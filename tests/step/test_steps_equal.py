@@ -63,11 +63,21 @@ def small(network: str, **settings: object) -> Workload:
     return resolve(network, {"data": "digits:500", "batch": 32, "lr": 0.01, "schedule": "constant", **settings})
 
 
-def with_optimizer(optimizer: str) -> Workload:
+def with_optimizer(optimizer: str, **settings: object) -> Workload:
     """Adaptive rules divide by the gradient's size, so where it vanishes they turn rounding into steps; a small
     rate and the larger `l2` keep that below what is compared."""
-    rates = {"adadelta": 0.05, "rmsprop": 1e-3, "adam": 1e-3, "nadam": 1e-3}
-    return small("dnn", optimizer=optimizer, dropout=0.3, l2=1e-2, lr=rates.get(optimizer, 0.01))
+    rates = {"adadelta": 0.05, "rmsprop": 1e-3, "adam": 1e-3, "adamw": 1e-3, "nadam": 1e-3}
+    given = {"optimizer": optimizer, "dropout": 0.3, "l2": 1e-2, "lr": rates.get(optimizer, 0.01)}
+    return small("dnn", **{**given, **settings})
+
+
+CONSTANTS: dict[str, dict[str, object]] = {
+    "momentum": {"optimizer": "momentum", "momentum": 0.5},
+    "betas": {"optimizer": "adam", "betas": (0.8, 0.95), "eps": 1e-3},
+    "weight_decay": {"optimizer": "adamw", "weight_decay": 0.2},
+    "clip_norm": {"optimizer": "momentum", "clip_norm": 0.3},
+    "clip_norm, l1": {"optimizer": "adamw", "clip_norm": 0.3, "l1": 1e-4},
+}
 
 
 @pytest.mark.parametrize("kind", ["plain", "flat"])
@@ -81,10 +91,28 @@ def test_elastic_net_follows_pytorch(kind: str) -> None:
     assert largest_difference(small("dnn", optimizer="sgd", l1=1e-4, l2=1e-3), kind) <= 1e-5
 
 
+@pytest.mark.parametrize("kind", ["plain", "flat"])
+@pytest.mark.parametrize("given", CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_of_optimizers_and_clipping_follow_pytorch(kind: str, given: dict[str, object]) -> None:
+    assert largest_difference(with_optimizer(**given), kind) <= 1e-5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["plain", "flat"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_network_that_autograd_differentiates_is_clipped_too(kind: str, optimizer: str) -> None:
+    workload = small("lenet5", optimizer=optimizer, clip_norm=0.1, **({"lr": 1e-3} if optimizer == "adam" else {}))
+    assert largest_difference(workload, kind) <= 1e-5
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "nadam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw", "nadam"])
 def test_compiled_follows_pytorch_with_the_same_dropout_masks(optimizer: str) -> None:
     assert largest_difference(with_optimizer(optimizer), "compiled") <= 1e-5
+
+
+@pytest.mark.slow
+def test_compiled_clips_as_pytorch_does() -> None:
+    assert largest_difference(with_optimizer("adamw", betas=(0.8, 0.95), clip_norm=0.3), "compiled") <= 1e-5
 
 
 @pytest.mark.parametrize("network", ["mlp", "lstm", "lenet5"])
@@ -141,6 +169,13 @@ def test_gpu_steps_without_batch_norm(network: str, kind: str) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_graph_runs_every_optimizer(optimizer: str) -> None:
     assert largest_difference(with_optimizer(optimizer), "graph", "cuda") <= 1e-5
+
+
+@gpu
+@pytest.mark.parametrize("kind", ["flat", "graph"])
+@pytest.mark.parametrize("given", CONSTANTS.values(), ids=CONSTANTS)
+def test_gpu_constants_of_optimizers_and_clipping(kind: str, given: dict[str, object]) -> None:
+    assert largest_difference(with_optimizer(**given), kind, "cuda") <= 1e-5  # type: ignore[arg-type]
 
 
 @gpu
