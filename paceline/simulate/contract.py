@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.simulation import Simulation, simulate_training
 from paceline.simulate.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.strategy.corrections import Correction, parse_correction
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.workload import resolve
 
 SIZE = 1000
@@ -127,6 +127,6 @@ def _run(place: str) -> Simulation:
     settings = {"data": "digits", "batch": 8, "epochs": 1, "optimizer": "sgd", "schedule": "constant", "device": "cpu"}
     workload = resolve("dnn", settings)
     parts = assemble(workload, load_data(workload), torch.device("cpu"))
-    cluster = VirtualCluster(compute=Spread("gamma", (100.0, 0.01)))
-    strategy = preset("delay-compensated", correction=place)
+    cluster = VirtualCluster(compute=DurationDistribution("gamma", (100.0, 0.01)))
+    strategy = find_strategy("delay-compensated", correction=place)
     return simulate_training(parts, strategy, WORKERS, cluster, on_bad_gradient="skip")

@@ -25,7 +25,7 @@ DRAWN_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Spread:
+class DurationDistribution:
     """How durations are spread: `gamma:100:0.01` and the like, checked."""
 
     name: str
@@ -55,11 +55,11 @@ class Spread:
         return drawn
 
 
-def parse_spread(text: str, option: str) -> Spread:
+def parse_distribution(text: str, option: str) -> DurationDistribution:
     """A number of seconds, or one of the distributions above, or recorded:FILE with a number a line or a JSON list."""
     name, _, rest = text.partition(":")
     if name == "recorded":
-        return Spread("recorded", recorded=_recorded(rest, option))
+        return DurationDistribution("recorded", recorded=_recorded(rest, option))
     words = rest.split(":") if rest else []
     if not rest:
         try:
@@ -87,7 +87,7 @@ def parse_spread(text: str, option: str) -> Spread:
         )
     if name == "pareto" and numbers[0] <= 1:
         raise StrategyError(f"--{option} {text!r}: a pareto shape of {numbers[0]:g} has no mean; use one above 1")
-    return Spread(name, numbers)
+    return DurationDistribution(name, numbers)
 
 
 def _recorded(place: str, option: str) -> tuple[float, ...]:
@@ -104,14 +104,14 @@ def _recorded(place: str, option: str) -> tuple[float, ...]:
     return values
 
 
-class Clockwork:
+class DurationSampler:
     """Durations of many workers. Each has random numbers of its own, so one's do not depend on another's."""
 
     def __init__(
-        self, given: Spread | Duration | None, seed: int, purpose: int, speeds: tuple[float, ...] = ()
+        self, given: DurationDistribution | Duration | None, seed: int, purpose: int, speeds: tuple[float, ...] = ()
     ) -> None:
         self.given, self.seed, self.purpose, self.speeds = given, seed, purpose, speeds
-        self.zero = given is None or (isinstance(given, Spread) and given.name == "constant" and not given.numbers[0])
+        self.zero = given is None or (isinstance(given, DurationDistribution) and given.name == "constant" and not given.numbers[0])
         self._ready: dict[int, list[float]] = {}
         self._had: dict[int, int] = {}
         self._generators: dict[int, tuple[np.random.Generator, int]] = {}
@@ -125,7 +125,7 @@ class Clockwork:
         speed = self.speeds[worker % len(self.speeds)] if self.speeds else 1.0
         if self.given is None:
             return 0.0
-        if not isinstance(self.given, Spread):
+        if not isinstance(self.given, DurationDistribution):
             self._had[worker] = had + 1
             seconds = self.given(worker, had)
             if not (isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0):

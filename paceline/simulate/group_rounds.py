@@ -24,7 +24,7 @@ class GroupRounds:
     """How long a group's next round takes, as a `Duration` of the virtual driver whose workers are groups.
 
     A member takes `steps` steps a round, each `mean_s` with a deviation of `variation` times that. A round does not
-    wait for `spares` of them: who is late ends what it has, for nothing, and begins the next round late. `watch` is
+    wait for `backup_workers` of them: who is late ends what it has, for nothing, and begins the next round late. `watch` is
     told of every round of a group.
     """
 
@@ -36,13 +36,13 @@ class GroupRounds:
         variation: float,
         exchange_s: float,
         *,
-        spares: int = 0,
+        backup_workers: int = 0,
         seed: int = 0,
         watch: Callable[[int, Round], None] | None = None,
     ) -> None:
         self.watch = watch
         self.members, self.steps, self.mean_s, self.variation = members, steps, mean_s, variation
-        self.exchange_s, self.spares, self.seed = exchange_s, spares, seed
+        self.exchange_s, self.backup_workers, self.seed = exchange_s, backup_workers, seed
         self.rounds = 0
         self.seconds = 0.0
         """Of all rounds, exchanges included."""
@@ -57,8 +57,8 @@ class GroupRounds:
         takes_s = self._drawn(group)
         late_s = self._late_s.get(group, 0.0)
         ends_s = takes_s + late_s
-        if self.spares:
-            last = self.members - self.spares - 1
+        if self.backup_workers:
+            last = self.members - self.backup_workers - 1
             round_s = float(np.partition(ends_s, last)[last])
             self._late_s[group] = np.maximum(ends_s - round_s - self.exchange_s, 0.0)
         else:

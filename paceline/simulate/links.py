@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from paceline.simulate.durations import Clockwork
+from typing import NamedTuple
+
+from paceline.simulate.durations import DurationSampler
 from paceline.simulate.virtual_cluster import Network
+from paceline.strategy.strategy import Strategy
+
+FLOAT_BYTES = 4
+
+
+class MessageSizes(NamedTuple):
+    fetch_bytes: int
+    """The parameters that a worker fetches."""
+    push_bytes: int
+    """The payload that it pushes, as its exchange encodes it."""
+
+
+def message_sizes(strategy: Strategy, model_bytes: int) -> MessageSizes:
+    """Of a model of so many bytes in float32, with the payloads that a strategy exchanges."""
+    parameters = model_bytes // FLOAT_BYTES
+    if not parameters:
+        return MessageSizes(model_bytes, model_bytes)
+    return MessageSizes(model_bytes, FLOAT_BYTES * strategy.make_exchange.payload_size(parameters))
 
 
 class Links:
-    def __init__(self, network: Network, seed: int, message_bytes: int) -> None:
+    def __init__(self, network: Network, seed: int, messages: MessageSizes) -> None:
         self.latency_s, self.shared = network.latency_s, network.shared
-        self.occupied_s = message_bytes / network.bandwidth
-        self.extra = Clockwork(network.time, seed, 4)
+        self.fetch_s = messages.fetch_bytes / network.bandwidth
+        self.push_s = messages.push_bytes / network.bandwidth
+        self.extra = DurationSampler(network.time, seed, 4)
         self._in_free_s = 0.0
         self._out_free_s = 0.0
 
@@ -21,15 +42,15 @@ class Links:
     def received(self, worker: int, now_s: float) -> float:
         """When a worker has the parameters that the server sends now."""
         if self.shared:
-            now_s = self._out_free_s = max(now_s, self._out_free_s) + self.occupied_s
+            now_s = self._out_free_s = max(now_s, self._out_free_s) + self.fetch_s
         else:
-            now_s += self.occupied_s
+            now_s += self.fetch_s
         return now_s + self.latency_s + self.extra.next(worker)
 
     def pushed(self, worker: int, now_s: float) -> float:
         """When the server has the payload that a worker sends now."""
         if self.shared:
-            now_s = self._in_free_s = max(now_s, self._in_free_s) + self.occupied_s
+            now_s = self._in_free_s = max(now_s, self._in_free_s) + self.push_s
         else:
-            now_s += self.occupied_s
+            now_s += self.push_s
         return now_s + self.latency_s + self.extra.next(worker)

@@ -11,10 +11,10 @@ from paceline.cost.communication import ParameterServer
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
 from paceline.simulate.local_exchange import as_calibrated, calibrated_exchange
-from paceline.simulate.placing import Placing, runs_on_gpu
+from paceline.simulate.placement import Placement, runs_on_gpu
 from paceline.simulate.server_work import server_seconds
 from paceline.simulate.step_trace import trace_of
-from paceline.simulate.worker_step import Stepping, exchanges_by_server
+from paceline.simulate.worker_step import StepModel, exchanges_by_server
 from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 
@@ -65,7 +65,7 @@ def simulate_on(
     network: Link | None,
     workers_per_machine: int = 1,
     steps: int = 200,
-    own_pass: bool = False,
+    full_pass_per_worker: bool = False,
     server_s: float | None = None,
     seed: int = 0,
     contention: float = 0.0,
@@ -79,16 +79,16 @@ def simulate_on(
     pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
     """
     _check(prediction, workers_per_machine, steps, server_s, contention)
-    strategy = replace(strategy, own_pass=own_pass or strategy.own_pass, warm_start=0)
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker or strategy.full_pass_per_worker, warm_start=0)
     batches = -(-prediction.samples // prediction.batch)
     strategy.check(workers, batches or None)
-    placing = Placing(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    stepping = _stepping(prediction, strategy, placing, server_s, contention, steps, seed)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    step_model = _stepping(prediction, strategy, placement, server_s, contention, steps, seed)
     if overlap_backward:
-        stepping = replace(stepping, hidden_behind_s=_backward_share(prediction) * stepping.compute_s)
-    cost = calibrated_exchange(prediction.exchange, strategy, placing) if server_s is None else None
-    found = stepping.time() if cost is None else as_calibrated(stepping.time(), cost, prediction)
-    machines = placing.machines + (not placing.together and exchanges_by_server(strategy, placing))
+        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
+    cost = calibrated_exchange(prediction.exchange, strategy, placement) if server_s is None else None
+    found = step_model.time() if cost is None else as_calibrated(step_model.time(), cost, prediction)
+    machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
     samples_per_s = workers * prediction.batch * found.applied / found.step_s
     epoch_s = _steps_an_epoch(batches, workers, strategy) * found.step_s
     price = machine.price(epoch_s)
@@ -118,51 +118,51 @@ def trace_on(
     *,
     network: Link | None,
     workers_per_machine: int = 1,
-    own_pass: bool = False,
+    full_pass_per_worker: bool = False,
     seed: int = 0,
     overlap_backward: bool = False,
 ) -> Trace:
     """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
-    strategy = replace(strategy, own_pass=own_pass or strategy.own_pass, warm_start=0)
-    placing = Placing(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    stepping = _stepping(prediction, strategy, placing, None, 0.0, 0, seed)
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker or strategy.full_pass_per_worker, warm_start=0)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    step_model = _stepping(prediction, strategy, placement, None, 0.0, 0, seed)
     if overlap_backward:
-        stepping = replace(stepping, hidden_behind_s=_backward_share(prediction) * stepping.compute_s)
-    return trace_of(stepping)
+        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
+    return trace_of(step_model)
 
 
 def _stepping(
     prediction: Prediction,
     strategy: Strategy,
-    placing: Placing,
+    placement: Placement,
     server_s: float | None,
     contention: float,
     steps: int,
     seed: int,
-) -> Stepping:
+) -> StepModel:
     """What a worker computes, and what its machine's others leave of it."""
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
-    served = exchanges_by_server(strategy, placing)
+    served = exchanges_by_server(strategy, placement)
     compute_s, beside_s = prediction.iteration_s, 0.0
     if served and leaves_updates(strategy):
         compute_s = max(0.01 * compute_s, compute_s - prediction.parts_s.get("update", 0.0))  # that is the server's
-    if served and placing.together:
+    if served and placement.together:
         compute_s, beside_s = compute_s + TASK_S / strategy.push_every, HANDLING_S
     if server_s is None:
-        optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placing)
-        server_s = beside_s + server_seconds(strategy, size_bytes, placing.machine, optimizer, payloads)
-    busy_cores: float = placing.on_one * threads
-    if served and placing.together:  # the server needs a core now and then, and who waits for it needs none
-        cycle_s = _cycle_s(strategy, placing, compute_s, size_bytes, server_s)
-        busy_cores = placing.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
-    slower = placing.slowdown(busy_cores, threads, contention)
-    return Stepping(
+        optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placement)
+        server_s = beside_s + server_seconds(strategy, size_bytes, placement.machine, optimizer, payloads)
+    busy_cores: float = placement.on_one * threads
+    if served and placement.together:  # the server needs a core now and then, and who waits for it needs none
+        cycle_s = _cycle_s(strategy, placement, compute_s, size_bytes, server_s)
+        busy_cores = placement.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
+    slower = placement.slowdown(busy_cores, threads, contention)
+    return StepModel(
         strategy=strategy,
-        placing=placing,
+        placement=placement,
         compute_s=compute_s * slower,
         variation=variation_of(prediction),
         message_bytes=size_bytes,
-        server_s=server_s * slower if placing.together and not placing.on_gpu else server_s,
+        server_s=server_s * slower if placement.together and not placement.on_gpu else server_s,
         steps=steps,
         seed=seed,
     )
@@ -175,11 +175,11 @@ def _backward_share(prediction: Prediction) -> float:
     return prediction.parts_s["backward"] / prediction.iteration_s
 
 
-def _cycle_s(strategy: Strategy, placing: Placing, compute_s: float, size_bytes: int, server_s: float) -> float:
+def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
     """About what a step takes if there are cores for all."""
-    network, every = placing.exchange(size_bytes), strategy.push_every
+    network, every = placement.exchange(size_bytes), strategy.push_every
     link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
-    each = ParameterServer(placing.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap)
+    each = ParameterServer(placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap)
     return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
 
 
@@ -194,16 +194,16 @@ def leaves_updates(strategy: Strategy) -> bool:
     return strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1)
 
 
-def payloads_of(strategy: Strategy, placing: Placing) -> int:
+def payloads_of(strategy: Strategy, placement: Placement) -> int:
     """Of workers in an update of the server."""
     if strategy.groups is None:
-        return strategy.payloads_an_update(placing.workers)
-    return placing.workers // strategy.groups if placing.together and not placing.on_gpu else 1
+        return strategy.payloads_per_update(placement.workers)
+    return placement.workers // strategy.groups if placement.together and not placement.on_gpu else 1
 
 
 def _steps_an_epoch(batches: int, workers: int, strategy: Strategy) -> float:
     """Of a worker; where all wait for each other, the last of them is a whole one."""
-    if strategy.own_pass:
+    if strategy.full_pass_per_worker:
         return batches
     return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers
 

@@ -19,7 +19,7 @@ from paceline.step.step import Parts
 from paceline.step.tally import Tally
 from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
 from paceline.strategy.learner import Learner, LearnerState
-from paceline.strategy.server import Given, Payload, Server
+from paceline.strategy.updater import GroupContribution, Payload, Updater
 from paceline.workload import with_settings
 
 
@@ -59,9 +59,9 @@ class _Replay:
     def __init__(self, parts: Parts, events: EventRecord) -> None:
         self.events = events
         self.learner = Learner(parts, events.strategy, events.workers, fetches_stay=True)
-        self.server = Server(events.strategy, self.learner.layout, events.workers)
-        self.state = self.server.initial_state()
-        self.kept: dict[int, dict[str, Tensor]] = defaultdict(self.server.initial_kept)
+        self.updater = Updater(events.strategy, self.learner.layout, events.workers)
+        self.state = self.updater.initial_state()
+        self.correction_state: dict[int, dict[str, Tensor]] = defaultdict(self.updater.initial_correction_state)
         self.versions: dict[int, Tensor] = {0: self.learner.initial()}
         self.wanted = Counter(version for task in events.tasks for version in task.versions)
         """How many fetches of a version are still to come; without any it is let go."""
@@ -69,9 +69,9 @@ class _Replay:
         for task in sorted(events.tasks, key=lambda t: (t.worker, t.sequence), reverse=True):
             self.todo[task.worker].append(task)
         self.states: dict[tuple[int, int], LearnerState] = {}
-        self.backups: dict[int, Tensor] = {}
+        self.fetched: dict[int, Tensor] = {}
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor]] = {}
-        self.applied = {key for update in events.updates for given in update.given for key in given.payloads}
+        self.applied = {key for update in events.updates for one in update.contributions for key in one.payloads}
         """Of the other tasks nothing need be kept: they were dropped or refused."""
 
     def apply(self, number: int) -> None:
@@ -80,12 +80,12 @@ class _Replay:
             raise RecordError(f"update {number} of the recorded run is missing: found {order.update}")
         given = []
         for contribution in order.contributions:
-            found = [self._payload(worker, sequence) for worker, sequence in contribution.payloads]
-            kept = self.kept[contribution.group]
-            given.append(Given([payload for payload, _ in found], found[0][1], kept, kept))
+            found = [self._payload(task.worker, task.sequence) for task in contribution.tasks]
+            state = self.correction_state[contribution.group]
+            given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
         old = self.versions[number - 1]
         new = torch.empty_like(old)
-        self.server.apply(order, given, old, new, self.state, self.state)
+        self.updater.apply(order, given, old, new, self.state, self.state)
         self.versions[number] = new
         if not self.wanted[number - 1]:
             del self.versions[number - 1]
@@ -103,27 +103,28 @@ class _Replay:
         return self.payloads.pop((worker, sequence))
 
     def _computed(self, recorded: TaskRecord) -> tuple[Payload, Tensor]:
-        learner, task, key = self.learner, recorded.task, (recorded.worker, recorded.life)
+        learner, task, key = self.learner, recorded.task, (recorded.worker, recorded.incarnation)
         if key not in self.states:
-            self.states.pop((recorded.worker, recorded.life - 1), None)
+            self.states.pop((recorded.worker, recorded.incarnation - 1), None)
             self.states[key] = learner.fresh()
         learner.load_state(self.states[key])
-        out = torch.empty_like(learner.local)
+        out = learner.local.new_empty(learner.payload_size)
+        learner.bind(out)
         versions = list(recorded.versions)
 
-        def fetch(_: int | None) -> tuple[int, Tensor]:
+        def fetch(_: int) -> tuple[int, Tensor]:
             version = versions.pop(0)
             if version not in self.versions:
                 raise RecordError(f"task {task.sequence} of worker {task.worker} fetched version {version} too early")
-            self.backups[task.worker] = found = self.versions[version]
-            self._fetched(version)
+            self.fetched[task.worker] = found = self.versions[version]
+            self._let_go(version)
             return version, found
 
         result = learner.run(task, fetch, out, Tally(learner.parts.workload.top))
         self.states[key] = learner.state()
-        return Payload(out, result.samples, result.steps), self.backups[task.worker]
+        return Payload(out, result.samples, result.steps), self.fetched[task.worker]
 
-    def _fetched(self, version: int) -> None:
+    def _let_go(self, version: int) -> None:
         self.wanted[version] -= 1
         if not self.wanted[version] and version != max(self.versions):
             del self.versions[version]

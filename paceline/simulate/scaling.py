@@ -11,7 +11,7 @@ from paceline.cluster import Cluster, Device, Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
 from paceline.simulate.on_cluster import ClusterOutcome, simulate_on, trace_on
-from paceline.simulate.placing import Placing
+from paceline.simulate.placement import Placement
 from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 from paceline.workload import Workload
@@ -40,7 +40,7 @@ class Scaling:
     workload: Workload
     cluster: str
     strategy: Strategy
-    own_pass: bool
+    full_pass_per_worker: bool
     machines: tuple[MachineScaling, ...]
     overlap_backward: bool = False
     """Whether all-reduces begin during the backward pass."""
@@ -53,7 +53,7 @@ def scale(
     workers: Sequence[int],
     *,
     per_machine: int | None = None,
-    own_pass: bool = False,
+    full_pass_per_worker: bool = False,
     overlap_backward: bool = False,
     predict: Predict | None = None,
 ) -> Scaling:
@@ -63,7 +63,7 @@ def scale(
     """
     if not workers:
         raise InputError("name at least one number of workers")
-    own_pass = own_pass or strategy.own_pass
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
     made = []
     for machine, count, network in _kinds(cluster):
         device, devices = worker_device(machine)
@@ -76,7 +76,7 @@ def scale(
             try:
                 outcome = simulate_on(
                     ask(threads if found.threads > threads else 0), machine, number, strategy,
-                    network=network, workers_per_machine=each, own_pass=own_pass, seed=workload.seed,
+                    network=network, workers_per_machine=each, full_pass_per_worker=full_pass_per_worker, seed=workload.seed,
                     overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
@@ -93,7 +93,7 @@ def scale(
         made.append(kind)
     if not any(kind.outcomes for kind in made):
         raise InputError(made[0].left_out[0])
-    return Scaling(workload, cluster.name, strategy, own_pass, tuple(made), overlap_backward)
+    return Scaling(workload, cluster.name, strategy, full_pass_per_worker, tuple(made), overlap_backward)
 
 
 def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
@@ -109,7 +109,7 @@ def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
             workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
             found[f"{workers} on {machine.name}"] = trace_on(
                 prediction, machine, outcome.workers, scaling.strategy, network=network,
-                workers_per_machine=each.workers_per_machine, own_pass=scaling.own_pass, seed=scaling.workload.seed,
+                workers_per_machine=each.workers_per_machine, full_pass_per_worker=scaling.full_pass_per_worker, seed=scaling.workload.seed,
                 overlap_backward=scaling.overlap_backward,
             )  # fmt: skip
     return found
@@ -130,7 +130,7 @@ def worker_device(machine: Machine) -> tuple[Device, int]:
 
 def threads_of_each(machine: Machine, workers: int, devices: int) -> int:
     """Of a machine's workers, where they are more than its processors: all together have no more than it has cores."""
-    cores = Placing(machine, workers, workers, on_gpu=False).cores
+    cores = Placement(machine, workers, workers, on_gpu=False).cores
     return max(1, cores // workers) if cores is not None and workers > devices else sys.maxsize
 
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paceline.errors import StrategyError
-from paceline.simulate.accounts import SPANS, Accounts
-from paceline.simulate.driver import VirtualDriver
-from paceline.simulate.gradients import Gradients
+from paceline.simulate.links import message_sizes
 from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulate.virtual_driver import VirtualDriver
+from paceline.simulate.virtual_store import VirtualStore
+from paceline.simulate.worker_times import SPANS, WorkerTimes
 from paceline.step.step import Parts
 from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
-from paceline.strategy.refusals import check_policy
+from paceline.strategy.engine import check_policy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Trace
@@ -57,10 +58,11 @@ class Simulator:
         epochs: int = 1,
         seed: int = 0,
         message_bytes: int = 0,
-        gradients: Gradients | None = None,
+        gradients: VirtualStore | None = None,
         on_bad_gradient: str = "stop",
         faults: tuple[Fault, ...] = (),
         epoch_done: Callable[[EpochEnd], None] | None = None,
+        updated: Callable[[int], None] | None = None,
         watch: Callable[[], None] | None = None,
         spans: int = SPANS,
     ) -> None:
@@ -70,12 +72,14 @@ class Simulator:
         network = cluster.network
         overlaps = network is not None and network.shared
         self.strategy, self.workers, self.gradients = strategy, workers, gradients
-        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=2 if overlaps else 1)
-        self.accounts = Accounts(spans)
+        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=2 if overlaps and strategy.overlap else 1)
+        self.times = WorkerTimes(spans)
         self.on_epoch = epoch_done
+        messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
         self.driver = VirtualDriver(
-            self.coordinator, cluster, self.accounts, seed=seed, message_bytes=message_bytes, gradients=gradients,
-            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=self._epoch_done, watch=watch,
+            self.coordinator, cluster, self.times, seed=seed, messages=messages, gradients=gradients,
+            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=self._epoch_done, updated=updated,
+            watch=watch,
         )  # fmt: skip
 
     @property
@@ -86,17 +90,17 @@ class Simulator:
         try:
             self.driver.run(self.workers)
         finally:
-            self.driver.epoch_done = self.driver.watch = None  # so that nothing is kept by a circle of references
+            self.driver.epoch_done = self.driver.updated = self.driver.watch = None  # no reference cycle keeps the run's memory
         gradients = self.gradients
         parameters = gradients.current if gradients is not None else None
         events = gradients.events() if gradients is not None and gradients.recording else None
-        return Simulation(self.distribution(), self.accounts.trace(self.now_s), parameters, events)
+        return Simulation(self.distribution(), self.times.trace(self.now_s), parameters, events)
 
     def distribution(self) -> Distribution:
         """How it was distributed, so far."""
         ledger = self.coordinator.ledger.summary()
         made = self.gradients
-        by_worker = self.accounts.records(made.scores, made.accuracies) if made else self.accounts.records({})
+        by_worker = self.times.records(made.scores, made.accuracies) if made else self.times.records({})
         return Distribution(
             strategy=self.strategy,
             workers=self.workers,
@@ -104,11 +108,11 @@ class Simulator:
             seconds=self.now_s,
             steps=sum(w.batches for w in by_worker),
             updates=ledger.updates,
-            server_s=self.accounts.server_s,
+            server_s=self.times.server_s,
             ledger=ledger,
             by_worker=by_worker,
-            faults=tuple(self.accounts.faults),
-            fault_count=self.accounts.fault_count,
+            faults=tuple(self.times.faults),
+            fault_count=self.times.fault_count,
         )
 
     def _epoch_done(self, epoch: int) -> None:
@@ -132,11 +136,11 @@ def simulate_time(
     watch: Callable[[], None] | None = None,
     spans: int = SPANS,
 ) -> Simulation:
-    """Time, throughput, waiting and staleness of `steps` steps a worker, in the mean, without computing any."""
+    """Time, throughput, waiting and staleness of `steps` steps per worker on average, without computing any."""
     if steps < 1:
         raise StrategyError(f"steps={steps} should be at least 1")
     strategy.check(workers)
-    batches = steps if strategy.own_pass else workers * steps
+    batches = steps if strategy.full_pass_per_worker else workers * steps
     return Simulator(
         strategy, workers, cluster or VirtualCluster(), batches=batches, seed=seed, message_bytes=message_bytes,
         faults=faults, watch=watch, spans=spans,
@@ -156,11 +160,11 @@ def simulate_training(
 ) -> Simulation:
     """Trains the parts' workload on a virtual cluster; with `record` what happened can be replayed."""
     strategy.check(workers, parts.updates_per_epoch)
-    gradients = Gradients(parts, strategy, workers, record=record)
+    gradients = VirtualStore(parts, strategy, workers, record=record)
     try:
         return Simulator(
             strategy, workers, cluster or VirtualCluster(), batches=parts.updates_per_epoch,
-            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.learner.layout.size_bytes,
+            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.messages.fetch_bytes,
             gradients=gradients, on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=epoch_done,
         ).run()  # fmt: skip
     finally:

@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from paceline.simulate.accounts import Accounts
-from paceline.simulate.driver import VirtualDriver
+from paceline.simulate.links import message_sizes
 from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulate.virtual_driver import VirtualDriver
+from paceline.simulate.worker_times import WorkerTimes
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.strategy import Strategy
@@ -19,7 +20,7 @@ from paceline.strategy.strategy import Strategy
 MOST_STEPS = 60_000
 """Of all workers together: ten thousand of them are given fewer steps each."""
 FEWEST_ROUNDS = 8
-PLACES = 2
+SLOTS = 2
 """Payloads of a worker that are not applied yet, where it goes on meanwhile."""
 
 
@@ -33,7 +34,7 @@ class Steady:
     waiting_s: float
     staleness: float
     server_share: float
-    pushes_a_step: float
+    pushes_per_step: float
     applied: float
 
 
@@ -53,7 +54,7 @@ def play_steady(
     runs = []
     for count in (steps, steps // 2):
         driver = play(strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed)
-        runs.append(_sums(driver.now_s, driver.accounts, driver.coordinator.ledger.summary()))
+        runs.append(_sums(driver.now_s, driver.times, driver.coordinator.ledger.summary()))
     return _difference(runs[0], runs[1], workers)
 
 
@@ -68,10 +69,10 @@ def play(
     spans: int = 0,
 ) -> VirtualDriver:
     """`steps` a worker in the mean, from beginning to end; so many `spans` are kept at most."""
-    ahead = 2 if cluster.network is not None and cluster.network.shared else 1
-    batches = steps if strategy.own_pass else workers * steps
-    coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, places=PLACES)
-    driver = VirtualDriver(coordinator, cluster, Accounts(spans), seed=seed, message_bytes=message_bytes)
+    ahead = 2 if strategy.overlap and cluster.network is not None and cluster.network.shared else 1
+    batches = steps if strategy.full_pass_per_worker else workers * steps
+    coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, slots=SLOTS)
+    driver = VirtualDriver(coordinator, cluster, WorkerTimes(spans), seed=seed, messages=message_sizes(strategy, message_bytes))
     driver.run(workers)
     return driver
 
@@ -90,8 +91,8 @@ class _Sums:
     closed: int
 
 
-def _sums(seconds: float, accounts: Accounts, ledger: LedgerSummary) -> _Sums:
-    workers = accounts.records({})
+def _sums(seconds: float, times: WorkerTimes, ledger: LedgerSummary) -> _Sums:
+    workers = times.records({})
     payloads = sum(ledger.staleness.values())
     return _Sums(
         seconds,
@@ -99,7 +100,7 @@ def _sums(seconds: float, accounts: Accounts, ledger: LedgerSummary) -> _Sums:
         math.fsum(w.computing_s for w in workers),
         math.fsum(w.communicating_s for w in workers),
         math.fsum(w.waiting_s for w in workers),
-        accounts.server_s,
+        times.server_s,
         ledger.mean_staleness * payloads,
         payloads,
         ledger.applied,
@@ -124,6 +125,6 @@ def _difference(long: _Sums, short: _Sums, workers: int) -> Steady:
         waiting_s * scale,
         staleness=max(0.0, (long.stale - short.stale) / payloads),
         server_share=min(1.0, max(0.0, (long.server_s - short.server_s) / seconds)),
-        pushes_a_step=payloads / steps,
+        pushes_per_step=payloads / steps,
         applied=(long.applied - short.applied) / max(1, long.closed - short.closed),
     )

@@ -1,4 +1,4 @@
-"""The first steps on a cluster as a trace, a row for each worker: what `Stepping.time` gives as a mean, to be seen."""
+"""The first steps on a cluster as a trace, a row for each worker: what `StepModel.time` gives as a mean, to be seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from paceline.simulate.group_rounds import Round
 from paceline.simulate.steady import play
-from paceline.simulate.worker_step import Stepping, acts_alone, exchanges_by_server
+from paceline.simulate.worker_step import StepModel, acts_alone, exchanges_by_server
 from paceline.trace import Span, Trace
 
 MOST_STEPS = 50
@@ -17,24 +17,24 @@ MOST_WORKERS = 256
 SERVER = "server"
 
 
-def trace_of(stepping: Stepping) -> Trace:
-    strategy, workers = stepping.strategy, stepping.placing.workers
+def trace_of(step_model: StepModel) -> Trace:
+    strategy, workers = step_model.strategy, step_model.placement.workers
     every = max(strategy.push_every, strategy.fetch_every)
     steps = max(2 * every, min(MOST_STEPS, ABOUT // (4 * workers)))
-    if not exchanges_by_server(strategy, stepping.placing):
-        return _of_one_group(stepping, steps // strategy.push_every)
-    if not acts_alone(strategy, stepping.placing):
-        return _of_groups(stepping, steps // strategy.push_every)
-    cluster, spans = stepping.cluster(stepping.spread()), 8 * workers * steps
-    size, seed = stepping.message_bytes, stepping.seed
+    if not exchanges_by_server(strategy, step_model.placement):
+        return _of_one_group(step_model, steps // strategy.push_every)
+    if not acts_alone(strategy, step_model.placement):
+        return _of_groups(step_model, steps // strategy.push_every)
+    cluster, spans = step_model.cluster(step_model.spread()), 8 * workers * steps
+    size, seed = step_model.message_bytes, step_model.seed
     driver = play(strategy, workers, steps, cluster, message_bytes=size, seed=seed, spans=spans)
     rows = {SERVER, *(f"worker {number}" for number in range(MOST_WORKERS))}
-    return Trace(tuple(span for span in driver.accounts.trace(driver.now_s).spans if span.who in rows))
+    return Trace(tuple(span for span in driver.times.trace(driver.now_s).spans if span.who in rows))
 
 
-def _of_one_group(stepping: Stepping, rounds: int) -> Trace:
+def _of_one_group(step_model: StepModel, rounds: int) -> Trace:
     made: list[Round] = []
-    durations = stepping.rounds(lambda _, one: made.append(one))
+    durations = step_model.rounds(lambda _, one: made.append(one))
     now_s = 0.0
     spans: list[Span] = []
     for number in range(rounds):
@@ -44,20 +44,20 @@ def _of_one_group(stepping: Stepping, rounds: int) -> Trace:
     return Trace(tuple(spans))
 
 
-def _of_groups(stepping: Stepping, rounds: int) -> Trace:
+def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     """One member of each exchanges with the server, while the others wait for it."""
-    groups = stepping.strategy.groups or 1
-    members = stepping.placing.workers // groups
+    groups = step_model.strategy.groups or 1
+    members = step_model.placement.workers // groups
     made: dict[str, list[Round]] = {f"worker {group}": [] for group in range(groups)}
-    cluster = stepping.cluster(stepping.rounds(lambda group, one: made[f"worker {group}"].append(one)))
-    size, seed = stepping.message_bytes, stepping.seed
+    cluster = step_model.cluster(step_model.rounds(lambda group, one: made[f"worker {group}"].append(one)))
+    size, seed = step_model.message_bytes, step_model.seed
     driver = play(
-        stepping.of_groups(), groups, rounds, cluster, message_bytes=size, seed=seed, spans=8 * groups * rounds
+        step_model.of_groups(), groups, rounds, cluster, message_bytes=size, seed=seed, spans=8 * groups * rounds
     )
     spans: list[Span] = []
     next_rounds = {who: iter(each) for who, each in made.items()}
     first = {who: members * group for group, who in enumerate(made)}
-    for span in driver.accounts.trace(driver.now_s).spans:
+    for span in driver.times.trace(driver.now_s).spans:
         if span.who == SERVER:
             spans.append(span)
         elif span.what == "compute":

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from paceline.errors import StrategyError, nearest
-from paceline.simulate.durations import Duration, Spread
+from paceline.simulate.durations import Duration, DurationDistribution
 from paceline.testing.faults import Fault, check_faults
 
 CHANGES = ("dies", "joins", "leaves")
@@ -25,7 +25,7 @@ class Network:
     shared: bool = True
     """Whether all messages in one direction pass one after another through the server's link. Memory that is copied
     by each worker for itself is not shared."""
-    time: Spread | Duration | None = None
+    time: DurationDistribution | Duration | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
@@ -68,9 +68,9 @@ def parse_change(text: str) -> Change:
 class VirtualCluster:
     """With nothing said, a step takes one second, messages and updates take none, and nobody dies."""
 
-    compute: Spread | Duration = Spread("constant", (1.0,))  # noqa: RUF009
+    compute: DurationDistribution | Duration = DurationDistribution("constant", (1.0,))  # noqa: RUF009
     """A step."""
-    server: Spread | Duration | None = None
+    server: DurationDistribution | Duration | None = None
     """Work of the server for each payload in an update."""
     network: Network | None = None
     speeds: tuple[float, ...] = ()

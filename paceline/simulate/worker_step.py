@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from paceline.cost.communication import exposed_s
-from paceline.simulate.durations import Duration, Spread
+from paceline.simulate.durations import Duration, DurationDistribution
 from paceline.simulate.group_rounds import GroupRounds, Round
-from paceline.simulate.placing import Placing
+from paceline.simulate.placement import Placement
 from paceline.simulate.steady import FEWEST_ROUNDS, Steady, play_steady
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
 from paceline.strategy.strategy import Strategy
@@ -50,11 +50,11 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Stepping:
+class StepModel:
     """What is simulated."""
 
     strategy: Strategy
-    placing: Placing
+    placement: Placement
     compute_s: float
     """Of a step, beside the others of its machine."""
     variation: float
@@ -68,8 +68,8 @@ class Stepping:
     """The backward pass, where a group's exchange begins during it; None: it begins when all is computed."""
 
     def time(self) -> StepTime:
-        if exchanges_by_server(self.strategy, self.placing):
-            return self._through_server() if acts_alone(self.strategy, self.placing) else self._groups_through_server()
+        if exchanges_by_server(self.strategy, self.placement):
+            return self._through_server() if acts_alone(self.strategy, self.placement) else self._groups_through_server()
         return self._all_together()
 
     def _all_together(self) -> StepTime:
@@ -86,7 +86,7 @@ class Stepping:
             computing_s=self.compute_s,
             communicating_s=rounds.exchange_s / rounds.steps,
             waiting_s={"straggling": exact * rounds.straggling_s / all_steps},
-            applied=1.0 - rounds.spares / rounds.members,
+            applied=1.0 - rounds.backup_workers / rounds.members,
         )
 
     def _groups_through_server(self) -> StepTime:
@@ -115,7 +115,7 @@ class Stepping:
 
     def _through_server(self) -> StepTime:
         """Every worker exchanges with the server."""
-        workers = self.placing.workers
+        workers = self.placement.workers
         found = self._played(self.strategy, workers, self.steps, self.spread)
         off_s = 0.0
         if max(found.server_share, self._link_share(found, workers)) <= BUSY:
@@ -131,38 +131,38 @@ class Stepping:
             applied=found.applied,
         )
 
-    def spread(self) -> Spread:
+    def spread(self) -> DurationDistribution:
         """Of a worker's step."""
         if not self.variation:
-            return Spread("constant", (self.compute_s,))
-        return Spread("gamma", (self.variation**-2, self.compute_s * self.variation**2))
+            return DurationDistribution("constant", (self.compute_s,))
+        return DurationDistribution("gamma", (self.variation**-2, self.compute_s * self.variation**2))
 
     def of_groups(self) -> Strategy:
         """What groups do among each other, each of them as one worker."""
-        return replace(self.strategy, groups=None, fetch_every=1, push_every=1, spares=0)
+        return replace(self.strategy, groups=None, fetch_every=1, push_every=1, backup_workers=0)
 
     def rounds(self, watch: Callable[[int, Round], None] | None = None) -> GroupRounds:
         strategy = self.strategy
-        members = self.placing.workers // (strategy.groups or 1)
+        members = self.placement.workers // (strategy.groups or 1)
         exchange_s = self._all_reduce_s(members)
-        steps, spares = strategy.push_every, strategy.spares
+        steps, backup_workers = strategy.push_every, strategy.backup_workers
         mean_s, seed = self.compute_s, self.seed
-        return GroupRounds(members, steps, mean_s, self.variation, exchange_s, spares=spares, seed=seed, watch=watch)
+        return GroupRounds(members, steps, mean_s, self.variation, exchange_s, backup_workers=backup_workers, seed=seed, watch=watch)
 
-    def cluster(self, compute: Spread | Duration) -> VirtualCluster:
-        server = Spread("constant", (self.server_s,)) if self.server_s else None
-        return VirtualCluster(compute=compute, server=server, network=self.placing.exchange(self.message_bytes))
+    def cluster(self, compute: DurationDistribution | Duration) -> VirtualCluster:
+        server = DurationDistribution("constant", (self.server_s,)) if self.server_s else None
+        return VirtualCluster(compute=compute, server=server, network=self.placement.exchange(self.message_bytes))
 
     def _all_reduce_s(self, members: int) -> float:
         """What a group adds to its slowest member's step."""
         rule = self.strategy
         if self.hidden_behind_s is None or rule.exchange != "gradient" or rule.push_every != 1:
-            return self.placing.all_reduce_s(self.message_bytes, members)
+            return self.placement.all_reduce_s(self.message_bytes, members)
         return exposed_s(
-            lambda size_bytes: self.placing.all_reduce_s(size_bytes, members), self.message_bytes, self.hidden_behind_s
+            lambda size_bytes: self.placement.all_reduce_s(size_bytes, members), self.message_bytes, self.hidden_behind_s
         )
 
-    def _played(self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], Spread | Duration]) -> Steady:
+    def _played(self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]) -> Steady:
         def cluster() -> VirtualCluster:
             return self.cluster(compute())
 
@@ -172,25 +172,25 @@ class Stepping:
         """Whom a worker waits for, besides its own messages: the server while it is busy, or who is slower."""
         strategy = self.strategy
         serving_s = min(waiting_s, found.server_share * found.round_s)
-        together = strategy.groups is not None and acts_alone(strategy, self.placing)
-        if together or strategy.bound is not None or strategy.softness is not None:
+        together = strategy.groups is not None and acts_alone(strategy, self.placement)
+        if together or strategy.staleness_bound is not None or strategy.softsync_n is not None:
             return {"server": serving_s, "straggling": waiting_s - serving_s}
         return {"network" if self._link_share(found, senders) > found.server_share else "server": waiting_s}
 
     def _link_share(self, found: Steady, senders: int) -> float:
-        network: Network = self.placing.exchange(self.message_bytes)
+        network: Network = self.placement.exchange(self.message_bytes)
         occupied_s = self.message_bytes / network.bandwidth if network.shared else 0.0
         fetches = 1 / self.strategy.fetch_every if self.strategy.fetch_every else 0.0
-        return senders * max(found.pushes_a_step, fetches) * occupied_s / found.round_s
+        return senders * max(found.pushes_per_step, fetches) * occupied_s / found.round_s
 
 
-def acts_alone(strategy: Strategy, placing: Placing) -> bool:
+def acts_alone(strategy: Strategy, placement: Placement) -> bool:
     """Whether every worker exchanges for itself: processes of one machine do, since they share its memory."""
-    return strategy.groups is None or (placing.together and not placing.on_gpu)
+    return strategy.groups is None or (placement.together and not placement.on_gpu)
 
 
-def exchanges_by_server(strategy: Strategy, placing: Placing) -> bool:
+def exchanges_by_server(strategy: Strategy, placement: Placement) -> bool:
     """Whether there is a server; one group over several GPUs or machines adds up its gradients without."""
     if strategy.groups == 1:
-        return placing.workers > 1 and acts_alone(strategy, placing)
+        return placement.workers > 1 and acts_alone(strategy, placement)
     return True

@@ -25,8 +25,8 @@ Key = tuple[int, int]
 class BatchSource:
     """With passes of their own, batch i of worker w is number w * batches + i, in an order of that worker."""
 
-    def __init__(self, parts: Parts, own_pass: bool) -> None:
-        self.feeder, self.own_pass = parts.feeder, own_pass
+    def __init__(self, parts: Parts, full_pass_per_worker: bool) -> None:
+        self.feeder, self.full_pass_per_worker = parts.feeder, full_pass_per_worker
         self.order: Order = parts.feeder.order
         if self.order.workers != 1:
             raise StrategyError("batches are shared by number: the feeder's order should be that of a single worker")
@@ -37,7 +37,7 @@ class BatchSource:
 
     def position(self, number: int) -> tuple[int, int]:
         """Whose pass a batch belongs to, and where in it it stands."""
-        return divmod(number, self.order.batches) if self.own_pass else (0, number)
+        return divmod(number, self.order.batches) if self.full_pass_per_worker else (0, number)
 
     def indices(self, epoch: int, number: int) -> Tensor:
         """The samples of a batch."""
@@ -46,7 +46,7 @@ class BatchSource:
         batches = self._orders.get(key)
         if batches is None:
             order = self.order
-            if self.own_pass:
+            if self.full_pass_per_worker:
                 seed = mix(_OWN_PASS, order.seed, worker)
                 order = Order(order.samples, order.batch, seed, shuffle=order.shuffle)
             batches = self._orders[key] = order.permutation(epoch).split(order.batch)

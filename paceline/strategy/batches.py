@@ -12,10 +12,10 @@ class Batches:
     An epoch opens when the one before it is all given out and the one before that is done.
     """
 
-    def __init__(self, each: int, epochs: int, workers: int, own_pass: bool) -> None:
-        self.each, self.epochs, self.workers, self.own_pass = each, epochs, workers, own_pass
-        self.an_epoch = each * workers if own_pass else each
-        """With passes of their own, batch i of worker w is number w * each + i."""
+    def __init__(self, each: int, epochs: int, workers: int, full_pass_per_worker: bool) -> None:
+        self.each, self.epochs, self.workers, self.full_pass_per_worker = each, epochs, workers, full_pass_per_worker
+        self.per_epoch = each * workers if full_pass_per_worker else each
+        """With a full pass per worker, batch i of worker w is number w * each + i."""
         self.opened = 0
         """Epochs opened so far."""
         self.shared: dict[int, deque[int]] = {}
@@ -26,13 +26,13 @@ class Batches:
 
     def _open(self, epoch: int, done: Iterable[int] = ()) -> None:
         self.opened = epoch + 1
-        self.done[epoch] = bytearray(self.an_epoch)
+        self.done[epoch] = bytearray(self.per_epoch)
         for batch in done:
             self.done[epoch][batch] = 1
-        self._left[epoch] = self.an_epoch - sum(self.done[epoch])
-        todo = [batch for batch in range(self.an_epoch) if not self.done[epoch][batch]]
-        self.shared[epoch] = deque(() if self.own_pass else todo)
-        if self.own_pass:
+        self._left[epoch] = self.per_epoch - sum(self.done[epoch])
+        todo = [batch for batch in range(self.per_epoch) if not self.done[epoch][batch]]
+        self.shared[epoch] = deque(() if self.full_pass_per_worker else todo)
+        if self.full_pass_per_worker:
             for worker in range(self.workers):
                 mine = range(worker * self.each, (worker + 1) * self.each)
                 self.own[epoch, worker] = deque(batch for batch in mine if not self.done[epoch][batch])
@@ -56,8 +56,8 @@ class Batches:
         """How many batches of an epoch nobody has yet."""
         return len(self.shared[epoch]) + sum(len(own) for (number, _), own in self.own.items() if number == epoch)
 
-    def whose(self, batch: int) -> int:
-        """With passes of their own: the worker that a batch belongs to."""
+    def owner(self, batch: int) -> int:
+        """With a full pass per worker: whose batch it is."""
         return batch // self.each
 
     def take(self, worker: int, epoch: int, most: int) -> tuple[int, ...]:
@@ -96,12 +96,12 @@ class Batches:
         return True
 
     def closed(self, epoch: int) -> int:
-        return self.an_epoch - self._left.get(epoch, 0)
+        return self.per_epoch - self._left.get(epoch, 0)
 
     def restore(self, opened: int, done: dict[int, list[int]]) -> None:
         """Where a run was: how many epochs were open so far, and what was done of those that still are."""
         for epoch in sorted(done):
-            if len(done[epoch]) < self.an_epoch:
+            if len(done[epoch]) < self.per_epoch:
                 self._open(epoch, done[epoch])
         self.opened = opened
 

@@ -1,8 +1,8 @@
 """Runs a strategy: turns what happened into what to do next.
 
-It knows no clock, process, socket or tensor. A driver tells it that a worker joined or died, that a payload is
-ready or was refused, that an update was applied; it answers with instructions, to be carried out in their order.
-The same object drives a simulated cluster and real processes.
+It knows no clock, process, socket or tensor. It is told that a worker joined or died, that a payload is ready or was
+refused, that an update was applied; it answers with instructions, to be carried out in their order. The same object
+drives a simulated cluster and real processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from paceline.strategy.batches import Batches
-from paceline.strategy.group import Arrival, Group
+from paceline.strategy.group import Arrival, Group, Round
 from paceline.strategy.instructions import Apply, Compute, Contribution, Drop, EpochDone, Instruction
 from paceline.strategy.ledger import Ledger, LedgerSummary
 from paceline.strategy.rounds import Rounds
@@ -24,41 +24,40 @@ def _batches_of(arrival: Arrival) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a coordinator stands, to go on from there: plain values only. What was given out counts as not done."""
+    """Where a coordinator stands, to continue from there: plain values only. What was given out counts as not done."""
 
     version: int
     opened: int
     done: dict[str, tuple[int, ...]]
     """Batches done of the epochs that are open."""
     sequences: dict[str, int]
-    """Of every worker that is there or will be."""
+    """Tasks given so far to every worker that is alive or will be."""
     clocks: dict[str, int]
+    """Rounds committed by every group."""
     ledger: LedgerSummary
 
 
 class Coordinator:
-    """`ahead` tasks are given to a worker that need not wait for its payload to be applied.
-
-    With `places`, its payloads lie in so many places in turn, and one that is not applied yet keeps its own.
-    """
-
     def __init__(
-        self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1, places: int | None = None
+        self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1, slots: int | None = None
     ) -> None:
+        """`ahead` tasks are given to a worker before its payload is applied; its payloads lie in `slots` in turn.
+
+        More than one task ahead is for workers that may continue meanwhile, or that commit updates by themselves.
+        """
         strategy.check(workers)
-        self.strategy, self.workers, self.places = strategy, workers, places
-        self.ahead = ahead if strategy.overlap else 1
-        self.batches = Batches(batches, epochs, workers, strategy.own_pass)
-        self.rounds = Rounds(strategy, workers, self.batches, self.ahead, places)
+        self.strategy, self.workers = strategy, workers
+        self.batches = Batches(batches, epochs, workers, strategy.full_pass_per_worker)
+        self.rounds = Rounds(strategy, workers, self.batches, ahead, slots)
         self.members, self.groups = self.rounds.members, self.rounds.groups
         self.ledger = Ledger()
         self.issued = 0
-        """Updates told to the driver; the last of them may not be applied yet."""
+        """Updates that were decided; the last of them may not be applied yet."""
         self.epochs_done = 0
-        """Epochs told to be done, in their order."""
+        """Epochs announced as done, in their order."""
         self._complete: set[int] = set()
         """Done, but for one before them."""
-        self._enough = strategy.payloads_an_update(workers)
+        self._enough = strategy.payloads_per_update(workers)
         self._collected: list[tuple[Group, list[Arrival]]] = []
         """Committed, for an update that waits for more."""
         self._in_flight: dict[int, list[tuple[Group, list[Arrival]]]] = {}
@@ -76,14 +75,26 @@ class Coordinator:
     def alive(self) -> int:
         return sum(member.alive for member in self.members.values())
 
-    def waits_for(self, worker: int, sequence: int) -> bool:
+    def is_awaited(self, worker: int, sequence: int) -> bool:
         """Whether a payload is wanted when it comes, and not only dropped."""
-        return (worker, sequence) in self.members[worker].group.open
+        member = self.members[worker]
+        task = member.tasks.get(sequence)
+        if task is None or self.rounds.alone:
+            return task is not None
+        found = self.rounds.round_of(member.group, task)
+        return found is not None and (worker, sequence) in found.open
+
+    def steps_since_fetch(self, worker: int) -> int:
+        return self.members[worker].steps
+
+    def set_ahead(self, worker: int, tasks: int) -> None:
+        """How many tasks a worker is given at a time from now on."""
+        self.members[worker].ahead = tasks
 
     # What happened
 
     def joined(self, *workers: int) -> list[Instruction]:
-        """Workers are there, for the first time or again. Those that begin together are told of together."""
+        """Workers are alive, for the first time or again. Those that begin together are named together."""
         out: list[Instruction] = []
         new = [worker for worker in workers if self.rounds.enter(worker)]
         for worker in new:
@@ -99,47 +110,80 @@ class Coordinator:
         if for_good:
             self.rounds.forget(worker)
         if member is not None:
-            self._commit_if_complete(member.group, out)
+            self._commit_complete(member.group, out)
             self.rounds.proceed(member.group, out)
         return self._settled(out)
 
     def ready(self, worker: int, sequence: int, pulled: int) -> list[Instruction]:
         """A payload is there; `pulled` is the version it was computed on."""
-        out: list[Instruction] = []
         task = self.rounds.finished(worker, sequence)
         if task is None:
             return [Drop(worker, sequence)]
+        out: list[Instruction] = []
         member = self.members[worker]
         group = member.group
-        if (worker, sequence) in group.open:
-            group.open.remove((worker, sequence))
-            group.arrived.append((task, pulled))
-            group.pushed.add(worker)
-            member.kept.add(sequence)
-            self._commit_if_complete(group, out)
-        else:  # the round went on without it
-            out.append(Drop(worker, sequence))
+        if self.rounds.alone:
+            member.unreleased.add(sequence)
+            self._commit(group, [(task, pulled)], out)
+        else:
+            one = self.rounds.round_of(group, task)
+            if one is None or (worker, sequence) not in one.open:  # the round continued without it
+                out.append(Drop(worker, sequence))
+            else:
+                one.open.remove((worker, sequence))
+                one.arrived.append((task, pulled))
+                one.pushed.add(worker)
+                member.unreleased.add(sequence)
+                self._commit_complete(group, out)
         self.rounds.proceed(group, out, worker)
         return self._settled(out)
 
     def refused(self, worker: int, sequence: int) -> list[Instruction]:
-        """A payload that is no number is not applied; its batches count as done."""
-        out: list[Instruction] = [Drop(worker, sequence)]
+        """A non-finite payload is not applied; its batches count as done."""
         task = self.rounds.finished(worker, sequence)
         if task is None:
-            return out
+            return [Drop(worker, sequence)]
+        out: list[Instruction] = [Drop(worker, sequence)]
         group = self.members[worker].group
-        if (worker, sequence) in group.open:
-            group.open.remove((worker, sequence))
+        one = None if self.rounds.alone else self.rounds.round_of(group, task)
+        if self.rounds.alone or (one is not None and (worker, sequence) in one.open):
+            if one is not None:
+                one.open.remove((worker, sequence))
             self.ledger.refused += len(task.batches)
             self._close(task, out)
-        self._commit_if_complete(group, out)
+        self._commit_complete(group, out)
         self.rounds.proceed(group, out, worker)
         return self._settled(out)
+
+    def committed(self, worker: int, sequence: int, pulled: int) -> tuple[Apply, list[Instruction]]:
+        """A worker made an update by itself: of its payload, or of its group's round, which that payload completed.
+
+        The update is returned too, for the record; it is not to be applied again.
+        """
+        out: list[Instruction] = []
+        group = self.members[worker].group
+        task = self.members[worker].tasks[sequence]
+        if self.rounds.alone:
+            keys = [(worker, sequence)]
+        else:
+            one = self.rounds.round_of(group, task)
+            assert one is not None and one is group.rounds[0] and not one.todo, "a round was committed out of order"
+            keys = sorted(one.open)
+            group.rounds.popleft()
+        arrivals = [(found, pulled) for key in keys if (found := self.rounds.finished(*key)) is not None]
+        self._commit(group, arrivals, out)
+        order = out.pop()
+        assert isinstance(order, Apply), "a worker's own commit is one update"
+        self._applied(order.update, out)
+        return order, self._settled(out)
 
     def applied(self, update: int) -> list[Instruction]:
         """An update was made; its payloads need not be kept any longer."""
         out: list[Instruction] = []
+        self._applied(update, out)
+        return self._settled(out)
+
+    def _applied(self, update: int, out: list[Instruction]) -> None:
         self.rounds.version = update
         self.ledger.updates += 1
         if update == self.strategy.warm_start:
@@ -148,58 +192,69 @@ class Coordinator:
         for _, arrivals in contributed:
             for task, _ in arrivals:
                 self.ledger.applied[task.epoch] += len(task.batches)
-                self.members[task.worker].kept.discard(task.sequence)
+                self.members[task.worker].unreleased.discard(task.sequence)
                 self._close(task, out)
         for group, _ in contributed:
             group.applying -= 1
             if group.members:
                 self.rounds.proceed(group, out)
-        return self._settled(out)
 
     # Where it stands
 
     def restore(self, position: Position) -> None:
-        """Goes on from `position`, before any worker joins."""
+        """Continues from `position`, before any worker joins."""
         self.rounds.version = self.issued = position.version
         self.batches.restore(position.opened, {int(epoch): list(done) for epoch, done in position.done.items()})
-        self._complete = {int(e) for e, done in position.done.items() if len(done) == self.batches.an_epoch}
+        self._complete = {int(e) for e, done in position.done.items() if len(done) == self.batches.per_epoch}
         self.epochs_done = min(map(int, position.done), default=position.opened)
         self.ledger = Ledger.of(position.ledger)
         for worker, sequence in position.sequences.items():
             member = self.rounds.expect(int(worker))
             member.sequence = sequence
-            member.group.clock = position.clocks.get(str(member.group.number), 0)
+            group = member.group
+            group.clock = group.planned = position.clocks.get(str(group.number), 0)
 
-    def adopt(self, tasks: Collection[Compute], alive: Collection[int]) -> None:
-        """After `restore`: workers have these tasks already, or their payloads are ready. `alive` are there still."""
+    def adopt(
+        self, tasks: Collection[Compute], alive: Collection[int], steps_since_fetch: dict[int, int] | None = None
+    ) -> None:
+        """After `restore`: workers have these tasks already, or their payloads are ready. `alive` are running."""
         self.rounds.adopt(tasks, alive)
+        for worker, steps in (steps_since_fetch or {}).items():
+            self.members[worker].steps = steps
 
     # From payloads to updates, and to the end of an epoch
 
-    def _commit_if_complete(self, group: Group, out: list[Instruction]) -> None:
-        if not self.rounds.is_complete(group):
-            return
-        if self.strategy.spares:
-            self._drop_late(group, out)
-        arrived = group.arrived
+    def _commit_complete(self, group: Group, out: list[Instruction]) -> None:
+        """Commits the group's rounds that wait for nothing more, in their order."""
+        while group.rounds and self.rounds.is_complete(group.rounds[0]):
+            one = group.rounds[0]
+            if not one.arrived and one.open:
+                return
+            if self.strategy.backup_workers:
+                self._drop_late(one, out)
+            group.rounds.popleft()
+            if one.arrived:
+                self._commit(group, sorted(one.arrived, key=_batches_of), out)
+            else:  # all of it was refused or given back
+                self.rounds.advance_clock(group)
+
+    def _commit(self, group: Group, arrived: list[Arrival], out: list[Instruction]) -> None:
         if len(arrived) > 1:
             arrived.sort(key=_batches_of)
         self._collected.append((group, arrived))
-        group.arrived = []
-        group.pushed.clear()
         group.applying += 1
         self.rounds.advance_clock(group)
         if len(self._collected) >= self._enough:
             self._issue(out)
 
-    def _drop_late(self, group: Group, out: list[Instruction]) -> None:
-        """The round goes on without those it does not wait for. Their batches are done with: no epoch waits either."""
-        for worker, sequence in sorted(group.open):
+    def _drop_late(self, one: Round, out: list[Instruction]) -> None:
+        """The round continues without those it does not wait for; their batches are closed, so no epoch waits."""
+        for worker, sequence in sorted(one.open):
             task = self.members[worker].tasks[sequence]
             self.ledger.dropped += len(task.batches)
-            out.append(Drop(worker, sequence))
+            out.append(Drop(worker, sequence, task))
             self._close(task, out)
-        group.open.clear()
+        one.open.clear()
 
     def _issue(self, out: list[Instruction]) -> None:
         rounds, self._collected = self._collected, []
@@ -207,13 +262,13 @@ class Coordinator:
         for group, arrivals in rounds:
             if len(arrivals) == 1:
                 task, oldest = arrivals[0]
-                payloads: tuple[tuple[int, int], ...] = ((task.worker, task.sequence),)
+                tasks: tuple[Compute, ...] = (task,)
             else:
                 oldest = min(pulled for _, pulled in arrivals)
-                payloads = tuple((task.worker, task.sequence) for task, _ in arrivals)
+                tasks = tuple(task for task, _ in arrivals)
             staleness = self.issued - oldest
             self.ledger.staleness[staleness] += 1
-            contributions.append(Contribution(group.number, payloads, staleness))
+            contributions.append(Contribution(group.number, tasks, staleness))
         epoch = rounds[0][1][0][0].epoch
         self.issued += 1
         self._in_flight[self.issued] = rounds
@@ -229,13 +284,13 @@ class Coordinator:
                 self.epochs_done += 1
 
     def _settled(self, out: list[Instruction]) -> list[Instruction]:
-        """Who waited may go on; and when nobody has anything left to push, an update waits no longer for more."""
+        """Who waited may continue; and when nobody has anything left to push, an update waits no longer for more."""
         rounds = self.rounds
         if rounds.wake:
             rounds.wake_waiting(out)
         if not rounds.outstanding and self._collected:
             self._issue(out)
-        if self.strategy.bound is not None and not (rounds.outstanding or self._in_flight):
+        if self.strategy.staleness_bound is not None and not (rounds.outstanding or self._in_flight):
             rounds.pass_idle()
             rounds.wake_waiting(out)
         return out

@@ -23,19 +23,19 @@ class WorkerRecord:
     """Fetching and pushing, where it did not overlap with computing."""
     waiting_s: float = 0.0
     """For others, for the server, for something to do."""
-    lives: int = 1
+    starts: int = 1
     """How often it was started."""
     accuracies: tuple[float, ...] = ()
     """Of its steps, epoch by epoch."""
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Something that went wrong and was dealt with."""
+class FaultRecord:
+    """Something that went wrong and was recovered from."""
 
     at_s: float
     what: str
-    """died, hung, left, refused, server died, shard died, …"""
+    """died, hung, left, refused, server died, …"""
     worker: int | None = None
     step: int | None = None
     """The number of the worker's task, where it is about one."""
@@ -43,11 +43,11 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Where a run stood at the end of an epoch: convergence against seconds and against updates."""
+class ValidationPoint:
+    """Where a run stood when it was validated: convergence against seconds and against updates."""
 
-    epoch: int
-    """Counted from 1."""
+    epoch: float
+    """Passes over the data so far; whole at the end of an epoch."""
     seconds: float
     """On the driver's clock."""
     updates: int
@@ -70,18 +70,16 @@ class Distribution:
     """The server was busy with updates for so long."""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     by_worker: tuple[WorkerRecord, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
     """The first of them; `fault_count` counts all."""
     fault_count: int = 0
-    points: tuple[Point, ...] = ()
-    shards: int = 1
-    """Processes that make an update together, each its piece of it."""
-    collective: str = "shared"
-    """How a group's payloads were added up: from shared memory, or by its members with nccl or gloo."""
-    sums: int = 0
-    """Rounds that were added up by their members."""
-    sums_given_up: int = 0
-    """Those that were to be, until a member was gone or could not; they were added up from shared memory."""
+    points: tuple[ValidationPoint, ...] = ()
+    server_threads: int = 1
+    """Threads that make an update together, each its pieces of it."""
+    collective: str = "shared memory"
+    """How a group's payloads are averaged: from shared memory, or by its members with nccl or gloo."""
+    commits: str = "server"
+    """Who makes updates: the server, or the workers by themselves; and why."""
 
     @property
     def steps_per_s(self) -> float:

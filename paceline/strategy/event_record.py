@@ -17,29 +17,33 @@ EVENTS = "events.json"
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """A task that was finished, whatever became of its payload: it changed what its worker keeps."""
+    """A finished task, whatever became of its payload: it changed what its worker keeps."""
 
     worker: int
     sequence: int
-    life: int
-    """Counts the worker's starts; a new life begins with nothing kept."""
+    incarnation: int
+    """Counts the worker's starts; a new process begins with nothing kept."""
     epoch: int
     batches: tuple[int, ...]
     fetches: tuple[int, ...]
     versions: tuple[int, ...]
-    """What each fetch brought; the look of elastic averaging at the centre is one more, at the end."""
+    """What each fetch brought; an exchange that fetches before its push has one more, at the end."""
 
     @property
     def task(self) -> Compute:
-        return Compute(self.worker, self.sequence, self.epoch, self.batches, self.fetches, None)
+        return Compute(self.worker, self.sequence, self.epoch, self.batches, self.fetches)
 
 
 @dataclass(frozen=True)
-class GivenRecord:
+class ContributionRecord:
     group: int
     payloads: tuple[tuple[int, int], ...]
     """(worker, sequence)."""
     staleness: int
+
+    def contribution(self, epoch: int) -> Contribution:
+        tasks = tuple(Compute(worker, sequence, epoch, (), ()) for worker, sequence in self.payloads)
+        return Contribution(self.group, tasks, self.staleness)
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,19 @@ class UpdateRecord:
     update: int
     epoch: int
     closed: int
-    given: tuple[GivenRecord, ...]
+    contributions: tuple[ContributionRecord, ...]
 
     @property
     def order(self) -> Apply:
-        contributions = tuple(Contribution(g.group, g.payloads, g.staleness) for g in self.given)
-        return Apply(self.update, contributions, self.epoch, self.closed)
+        return Apply(self.update, tuple(c.contribution(self.epoch) for c in self.contributions), self.epoch, self.closed)
 
     @staticmethod
     def of(order: Apply) -> UpdateRecord:
-        given = tuple(GivenRecord(c.group, c.payloads, c.staleness) for c in order.contributions)
-        return UpdateRecord(order.update, order.epoch, order.closed, given)
+        contributions = tuple(
+            ContributionRecord(c.group, tuple((t.worker, t.sequence) for t in c.tasks), c.staleness)
+            for c in order.contributions
+        )
+        return UpdateRecord(order.update, order.epoch, order.closed, contributions)
 
 
 @dataclass(frozen=True)

@@ -13,43 +13,52 @@ Arrival = tuple[Compute, int]
 
 @dataclass(slots=True)
 class Member:
-    """One worker, through all its lives."""
+    """One worker, over all its restarts."""
 
     group: Group
     sequence: int = 0
-    """Tasks given so far, in all its lives."""
+    """Tasks given so far."""
     steps: int = 0
     """Steps since the last fetch; 0: the next step fetches."""
     tasks: dict[int, Compute] = field(default_factory=dict)
     """Given and not ready yet, by sequence."""
-    kept: set[int] = field(default_factory=set)
+    unreleased: set[int] = field(default_factory=set)
     """Sequences of the payloads that are ready and not applied yet."""
     alive: bool = False
     ahead: int | None = None
-    """Tasks it is given at a time, where that is not for all the same."""
+    """Tasks it is given at a time, where that is not the same for all."""
 
 
 @dataclass(slots=True)
-class Group:
-    """Workers that wait for each other. A round is a part of the data for each; its payloads make one contribution."""
+class Round:
+    """A part of the data for each worker of a group; their payloads make one contribution."""
 
     number: int
-    workers: list[int] = field(default_factory=list)
-    """Who is there or will be again, in order: a round has a part for each."""
-    members: list[int] = field(default_factory=list)
-    """Those of them that are there."""
-    clock: int = 0
-    """Rounds committed."""
-    epoch: int = 0
-    """Of the round under way."""
-    version: int = 0
-    """What the round under way is computed on."""
+    epoch: int
+    parts: int = 0
     todo: deque[tuple[int, ...]] = field(default_factory=deque)
-    """Parts of the round that nobody has: batches."""
+    """Parts that nobody has: batches."""
     open: set[tuple[int, int]] = field(default_factory=set)
     """Tasks (worker, sequence) that the round waits for."""
     arrived: list[Arrival] = field(default_factory=list)
     pushed: set[int] = field(default_factory=set)
     """Whose payloads these are."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Workers that wait for each other."""
+
+    number: int
+    workers: list[int] = field(default_factory=list)
+    """Who is alive or will be again, in order: a round has a part for each."""
+    members: list[int] = field(default_factory=list)
+    """Those of them that are alive."""
+    clock: int = 0
+    """Rounds committed."""
+    planned: int = 0
+    """Rounds begun, committed ones included."""
+    rounds: deque[Round] = field(default_factory=deque)
+    """Begun and not committed, in order; of a worker by itself there are none."""
     applying: int = 0
     """Contributions committed and not applied yet."""

@@ -1,4 +1,4 @@
-"""What a coordinator tells its driver to do."""
+"""What a coordinator tells the engine to do."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ class Compute(NamedTuple):
 
     worker: int
     sequence: int
-    """Counts this worker's tasks, through all its lives."""
+    """Counts this worker's tasks, over all its restarts."""
     epoch: int
     batches: tuple[int, ...]
     fetches: tuple[int, ...]
     """Before which of them the parameters are fetched, as positions in `batches`."""
-    version: int | None
-    """Which parameters to fetch; None: the newest there are when the fetch comes."""
+    round: int | None = None
+    """The round of its group that it is part of; all of a round's tasks fetch the same version. None: the newest."""
+    parts: int = 1
+    """How many tasks the round has."""
 
 
 class Contribution(NamedTuple):
     """What a group gives to an update: the mean of its members' payloads."""
 
     group: int
-    payloads: tuple[tuple[int, int], ...]
-    """(worker, sequence), in the order of their batches, so that sums depend neither on who came first nor on who
-    computed what."""
+    tasks: tuple[Compute, ...]
+    """In the order of their batches, so that sums depend neither on who came first nor on who computed what."""
     staleness: int
 
 
@@ -43,11 +44,13 @@ class Apply(NamedTuple):
 class Drop(NamedTuple):
     """A payload that is not wanted; its worker may overwrite it.
 
-    A task that a round went on without is dropped then, and its payload once more when it comes.
+    A task that a round continued without is dropped then, and its payload once more when it comes.
     """
 
     worker: int
     sequence: int
+    task: Compute | None = None
+    """The task, where its batches are closed with this."""
 
 
 class EpochDone(NamedTuple):

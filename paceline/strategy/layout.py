@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
@@ -13,9 +14,20 @@ from paceline.workload import parse_schedule
 
 
 @dataclass(frozen=True)
+class NamedShape:
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class PhaseLayout:
-    size: int
     rule: Rule
+    tensors: tuple[NamedShape, ...]
+    """The phase's parameters in their order."""
+
+    @property
+    def size(self) -> int:
+        return sum(prod(tensor.shape) for tensor in self.tensors)
 
 
 @dataclass(frozen=True)
@@ -26,13 +38,23 @@ class Layout:
     buffers: int
     """Numbers at the end that are no parameters: running means and variances of batch norm."""
     batches: int
-    """Of an epoch of one pass over the data; what the schedule of the rate counts in."""
+    """Of one pass over the data; what the schedule of the rate counts in."""
     epochs: int
     dtype: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sizes", tuple(phase.size for phase in self.phases))  # asked for in every update
+        schedules = {phase.rule.schedule: parse_schedule(phase.rule.schedule) for phase in self.phases}
+        object.__setattr__(self, "_schedules", schedules)
+
+    @property
+    def phase_sizes(self) -> tuple[int, ...]:
+        sizes: tuple[int, ...] = self._sizes  # type: ignore[attr-defined]
+        return sizes
+
     @property
     def parameters(self) -> int:
-        return sum(phase.size for phase in self.phases)
+        return sum(self.phase_sizes)
 
     @property
     def size(self) -> int:
@@ -46,14 +68,29 @@ class Layout:
     def size_bytes(self) -> int:
         return self.size * self.torch_dtype.itemsize
 
+    def phase_ends(self) -> list[tuple[int, int]]:
+        """Where each phase's parameters begin and end."""
+        ends, first = [], 0
+        for size in self.phase_sizes:
+            ends.append((first, first + size))
+            first += size
+        return ends
+
     def rate(self, rule: Rule, epoch: int, step: int) -> float:
         """The learning rate of a rule at a step of an epoch of one pass."""
-        schedule = parse_schedule(rule.schedule)
+        schedule = self._schedules.get(rule.schedule) or parse_schedule(rule.schedule)  # type: ignore[attr-defined]
         return learning_rate(rule.lr, schedule, epoch * self.batches + step, self.batches, self.epochs)
 
     @staticmethod
     def of(parts: Parts, buffers: int) -> Layout:
-        phases = tuple(PhaseLayout(sum(p.numel() for p in phase.parameters), phase.rule) for phase in parts.phases)
+        names = {id(p): name for name, p in parts.network.named_parameters()}
+        phases = tuple(
+            PhaseLayout(
+                phase.rule,
+                tuple(NamedShape(names.get(id(p), f"parameter {i}"), tuple(p.shape)) for i, p in enumerate(phase.parameters)),
+            )
+            for phase in parts.phases
+        )
         double = parts.phases[0].parameters[0].dtype == torch.float64
         return Layout(
             phases, buffers, parts.updates_per_epoch, parts.workload.epochs, "float64" if double else "float32"

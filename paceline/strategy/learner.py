@@ -1,6 +1,6 @@
 """What a worker computes: fetched parameters and some batches become a payload. No process, no clock.
 
-Both drivers use it, so what one of them did can be repeated by the other, bit for bit.
+Every driver and the replay use it, so what one of them did can be repeated by another, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import StrategyError
+from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
+from paceline.strategy.exchange import Replica
 from paceline.strategy.instructions import Compute
 from paceline.strategy.layout import Layout
 from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.strategy.strategy import Strategy
 
-Fetch = Callable[[int | None], tuple[int, Tensor]]
-"""From the version wanted, None for the newest, to the version there is and its parameters."""
+Fetch = Callable[[int], tuple[int, Tensor]]
+"""From a position in the task to the version that is fetched there and its parameters."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a payload besides its numbers."""
+    """What is known about a payload besides its numbers."""
 
     samples: int
     steps: int
@@ -45,13 +47,12 @@ class LearnerState:
     parameters: Tensor | None = None
     """None where the next task begins with a fetch; the fetched tensor itself while nothing has changed it."""
     optimizer: tuple[State, ...] = ()
+    exchange: State = field(default_factory=dict)
     counters: tuple[Tensor, ...] = field(default=(), repr=False)
     """Buffers of whole numbers, which are not exchanged."""
 
 
 class Learner:
-    """A task is `begin`, then for each of its batches `fetch` where it says so and `step`, then `finish`."""
-
     def __init__(
         self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False, local: Tensor | None = None
     ) -> None:
@@ -63,184 +64,203 @@ class Learner:
         if obstacle:
             raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
         self.parts, self.strategy, self.workers, self.fetches_stay = parts, strategy, workers, fetches_stay
-        self.source = BatchSource(parts, strategy.own_pass)
-        kind = parts.phases[0].parameters[0].dtype
-        floats = [b for b in parts.network.buffers() if b.dtype == kind]
-        self.counters = [b for b in parts.network.buffers() if b.dtype != kind]
+        self.exchange = exchange = strategy.make_exchange
+        self.source = BatchSource(parts, strategy.full_pass_per_worker)
+        dtype = parts.phases[0].parameters[0].dtype
+        floats = [b for b in parts.network.buffers() if b.dtype == dtype]
+        self.counters = [b for b in parts.network.buffers() if b.dtype != dtype]
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.size, self.parameters = self.layout.size, self.layout.parameters
-        self.local = torch.zeros(self.size, dtype=kind, device=parts.device) if local is None else local
+        self.encoded = exchange.payload_size(self.parameters)
+        self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases(self.gradient)
         self._keep_buffers(floats)
         self.optimizer: list[State] = []
-        if strategy.exchange != "gradient":
+        if exchange.local_optimizer:
             self.optimizer = [initial_state(p.phase.rule, p.flat.buffer) for p in self.phases]
-        exact = torch.float64 if kind == torch.float64 else torch.float32
-        self.rates = [torch.zeros((), dtype=exact, device=parts.device) for _ in self.phases]
-        self.base = torch.zeros_like(self.local) if strategy.exchange == "parameters" else self.local
-        """What was fetched last, where the payload is the difference from it."""
         self._fresh = tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer)
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        self.rates = [torch.zeros((), dtype=exact, device=parts.device) for _ in self.phases]
+        own = self.local[: self.parameters]
+        self._total = torch.zeros_like(own) if not exchange.local_optimizer else own
+        """The sum of gradients since the last push; the payload itself where it can be."""
+        self.replica = Replica(own, self._total, torch.zeros_like(own) if exchange.keeps_fetched else own, workers)
+        self.replica.state.update({name: torch.zeros_like(own) for name in exchange.state})
         self._bound: dict[int, list[PhaseGradient]] = {}
-        self._spare = torch.zeros_like(self.local)
         self._source: Tensor | None = None
         """A tensor that stays as it is and that `local` is equal to, if there is one."""
         self._pulled = 0
+        single = exchange.sums_gradients and strategy.one_batch_per_task and len(self.phases) == 1
+        self._single = single and not self.layout.buffers
+        """Whether a task is one fetch, one batch and one gradient, straight into the payload."""
 
     def initial(self) -> Tensor:
-        """The flat vector before anything was learnt: the same for every worker."""
+        """The flat vector before anything was learned: the same for every worker."""
         return self.local.clone()
+
+    @property
+    def payload_size(self) -> int:
+        """Numbers of a payload: the encoded part, then the buffers."""
+        return self.encoded + self.layout.buffers
 
     def bind(self, out: Tensor) -> None:
         """Lets gradients be computed straight into a payload that is used again and again."""
-        if out.device == self.local.device and self.strategy.exchange == "gradient":
+        if out.device == self.local.device and self.exchange.sums_gradients:
             self._bound[out.data_ptr()] = self._phases(out)
 
-    def bound(self, out: Tensor) -> list[PhaseGradient]:
-        """How the phases' gradients get into a payload."""
-        return self._bound.get(out.data_ptr(), self.phases)
+    # A task
 
-    # A whole task, and its pieces
+    def run(
+        self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally, after_step: Callable[[], None] | None = None
+    ) -> Result:
+        """The worker loop: the task's payload goes to `out`, losses and accuracy to `tally`.
 
-    def run(self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally) -> Result:
-        """The whole task: its payload goes to `out`, losses and accuracy to `tally`."""
-        self.begin(task, out)
-        fetches = set(task.fetches)
-        for position in range(len(task.batches)):
-            if position in fetches:
-                self.fetch(*fetch(task.version))
-            self.step(tally)
-        return self.finish(fetch(task.version) if self.strategy.exchange == "elastic" else None)
-
-    def begin(self, task: Compute, out: Tensor) -> None:
-        self.task, self.out, self.position, self.samples = task, out, 0, 0
-        self._total = out if out.device == self.local.device else self._spare
-        self._empty, self._unpushed = True, False
+        `after_step` is called between two steps: to show that the worker is alive, or for faults on purpose.
+        """
+        if self._single:
+            result = self._run_single(task, fetch, out, tally)
+            if result is not None:
+                return result
         self.source.expect(task.epoch, task.batches)
+        total = self._total
+        if self.exchange.sums_gradients and out.device == self.local.device:
+            total = out[: self.parameters]
+        empty, samples = True, 0
+        for position, number in enumerate(task.batches):
+            if position in task.fetches:
+                self._take_over(*fetch(position))
+            samples += self._step(task, position, number, total, empty, tally)
+            empty = False
+            if after_step is not None:
+                after_step()
+        with torch.no_grad():
+            if self.exchange.fetch_last:
+                self._pulled, centre = fetch(len(task.batches))
+                self.replica.fetched.copy_(centre[: self.parameters])
+                self._source = None
+            self._encode(total, out)
+        return Result(samples, len(task.batches), self._pulled)
 
-    def fetch(self, version: int, flat: Tensor) -> None:
-        """Takes over the parameters before the next step."""
-        self._add_difference()
-        if flat is not self._source and flat is not self.local:
-            self.local.copy_(flat)
-        if self.base is not self.local:
-            self.base.copy_(flat)
+    def _run_single(self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally) -> Result | None:
+        """The most frequent task with as little around the arithmetic as possible; None: it is not one of these."""
+        bound = self._bound.get(out.data_ptr())
+        phase = (bound or self.phases)[0]
+        if phase.chain is None or bound is None:
+            return None
+        number = task.batches[0]
+        batch = self.source.batch(task.epoch, number)
+        if len(batch[1]) != phase.chain.batch:
+            return None
+        with torch.inference_mode():
+            version, flat = fetch(0)
+            if flat is not self._source and flat is not self.local:
+                self.local.copy_(flat)
+            self._source, self._pulled = flat if self.fetches_stay else None, version
+            if self.parts.random:
+                worker, place = self.source.position(number)
+                self.parts.seed(task.epoch, place, worker)
+            outcome = phase.chain.gradient(batch)
+            tally.add(outcome.loss, outcome.output, batch[1])
+        return Result(len(batch[1]), 1, version)
+
+    def _take_over(self, version: int, flat: Tensor) -> None:
+        """The fetched parameters replace the worker's."""
+        with torch.no_grad():
+            if flat is not self._source and flat is not self.local:
+                self.local.copy_(flat)
+            if self.exchange.keeps_fetched:
+                self.replica.fetched.copy_(self.local[: self.parameters])
         self._source, self._pulled = flat if self.fetches_stay else None, version
 
-    def step(self, tally: Tally) -> None:
-        """The next batch of the task."""
-        task, position = self.task, self.position
-        number = task.batches[position]
+    def _step(self, task: Compute, position: int, number: int, total: Tensor, empty: bool, tally: Tally) -> int:
+        """One batch; its gradient is added to `total`, or used by the worker's own optimizer. The samples."""
         batch = self.source.batch(task.epoch, number)
-        phases = self._bound.get(self._total.data_ptr(), self.phases) if self._empty else self.phases
-        if all(phase.written_out(batch) for phase in phases):
-            with torch.inference_mode():  # nothing is differentiated here, so autograd's part can be left out
-                self._step(phases, batch, number, tally)
-        else:
-            self._step(phases, batch, number, tally)
-        self.samples += len(batch[1])
-        self.position += 1
-
-    def finish(self, centre: tuple[int, Tensor] | None = None) -> Result:
-        """The payload is complete; `centre`, a version and its parameters, is what elastic averaging is drawn to."""
-        with torch.no_grad():
-            self._add_difference()
-            n = self.parameters
-            if self.strategy.exchange == "elastic":
-                assert centre is not None, "elastic averaging ends a task with a look at the centre"
-                self._pulled, middle = centre
-                share = self.strategy.alpha / self.workers
-                torch.sub(middle[:n].to(self.local.device), self.local[:n], out=self._total[:n]).mul_(share)
-                self.local[:n].add_(self._total[:n])
-                self._source = None
-            if self.size > n:
-                self._total[n:].copy_(self.local[n:])
-            if self._total is not self.out:
-                self.out.copy_(self._total)
-        return Result(self.samples, self.position, self._pulled)
-
-    def _step(self, phases: list[PhaseGradient], batch: Batch, number: int, tally: Tally) -> None:
-        epoch = self.task.epoch
+        bound = self._bound.get(total.data_ptr()) if empty and not self.exchange.local_optimizer else None
+        phases = self.phases if bound is None else bound
         worker, place = self.source.position(number)
-        self.parts.seed(epoch, place, worker)
+        self.parts.seed(task.epoch, place, worker)
         outcomes = []
-        gradients = self.strategy.exchange == "gradient"
-        for index, phase in enumerate(phases):
-            outcomes.append(phase.compute(batch, self.parts.generator))
-            if not gradients:
-                self._update(index, phase, epoch, place)
-        if gradients:
-            self._add_gradient(phases is not self.phases, epoch, place)
-        self._unpushed = True
-        if self.layout.buffers or not gradients:
+        written_out = all(phase.written_out(batch) for phase in phases)
+        with torch.inference_mode(written_out):  # then nothing is differentiated, so autograd's part can be left out
+            for index, phase in enumerate(phases):
+                outcomes.append(phase.compute(batch, self.parts.generator))
+                if self.exchange.local_optimizer:
+                    self._update(index, phase, task.epoch, place)
+            if not self.exchange.local_optimizer:
+                self._add(task, position, total, bound is not None, empty, place)
+            outcome = reported(outcomes)
+            tally.add(outcome.loss, outcome.output, batch[1])
+        if self.layout.buffers or self.exchange.local_optimizer:
             self._source = None
-        outcome = reported(outcomes)
-        tally.add(outcome.loss, outcome.output, batch[1])
+        return len(batch[1])
 
-    @torch.no_grad()
     def _update(self, index: int, phase: PhaseGradient, epoch: int, place: int) -> None:
-        """The workload's own rule, on this worker."""
+        """The workload's own optimizer, on this worker's copy."""
         rule, flat = phase.phase.rule, phase.flat
-        rate, state = self.rates[index], self.optimizer[index]
-        rate.fill_(self.layout.rate(rule, epoch, place))
-        if has_fused_kernel(rule, flat.buffer):
-            fused_update(rule, [flat.buffer], [flat.gradient], [*state.values()], rate)
-        else:
-            update(rule, flat.buffer, flat.gradient, state, rate)
+        with torch.no_grad():
+            rate, state = self.rates[index], self.optimizer[index]
+            rate.fill_(self.layout.rate(rule, epoch, place))
+            if rule.clip_norm:
+                clip_norm_([flat.gradient], rule.clip_norm)
+            if has_fused_kernel(rule, flat.buffer):
+                fused_update(rule, [flat.buffer], [flat.gradient], [*state.values()], rate)
+            else:
+                update(rule, flat.buffer, flat.gradient, state, rate)
 
-    @torch.no_grad()
-    def _add_gradient(self, is_there: bool, epoch: int, place: int) -> None:
-        n = self.parameters
-        gradient = self._total if is_there else self.gradient
-        if self.strategy.local_step and not self._fetches_next():
-            first = 0
-            for phase in self.layout.phases:
-                piece = slice(first, first + phase.size)
-                self.local[piece].sub_(gradient[piece], alpha=self.layout.rate(phase.rule, epoch, place))
-                first += phase.size
-            self._source = None
-        if self._empty and not is_there:
-            self._total[:n].copy_(gradient[:n])
-        elif not self._empty:
-            self._total[:n].add_(gradient[:n])
-        self._empty = False
+    def _add(self, task: Compute, position: int, total: Tensor, is_there: bool, empty: bool, place: int) -> None:
+        with torch.no_grad():
+            gradient = total if is_there else self.gradient[: self.parameters]
+            if self.strategy.local_step and not self._fetches_next(task, position):
+                for phase, (first, last) in zip(self.layout.phases, self.layout.phase_ends(), strict=True):
+                    rate = self.layout.rate(phase.rule, task.epoch, place)
+                    self.local[first:last].sub_(gradient[first:last], alpha=rate)
+                self._source = None
+            if not empty:
+                total.add_(gradient)
+            elif not is_there:
+                total.copy_(gradient)
 
-    def _fetches_next(self) -> bool:
+    def _fetches_next(self, task: Compute, position: int) -> bool:
         """Whether the next step begins with a fetch, so that a local step would be for nothing."""
-        following = self.position + 1
-        return self.strategy.fetch_every == 1 or following in self.task.fetches
+        return self.strategy.fetch_every == 1 or position + 1 in task.fetches
 
-    @torch.no_grad()
-    def _add_difference(self) -> None:
-        """What the local steps since the last fetch have changed goes to the payload."""
-        if self.strategy.exchange != "parameters" or not self._unpushed:
-            return
-        n = self.parameters
-        if self._empty:
-            torch.sub(self.base[:n], self.local[:n], out=self._total[:n])
-        else:
-            self._total[:n].add_(self.base[:n]).sub_(self.local[:n])
-        self._empty, self._unpushed = False, False
+    def _encode(self, total: Tensor, out: Tensor) -> None:
+        payload = out[: self.encoded]
+        if not (self.exchange.sums_gradients and total.data_ptr() == out.data_ptr()):
+            if self.exchange.sums_gradients:
+                payload.copy_(total)
+            elif out.device == self.local.device:
+                self.exchange.encode(self.replica, payload)
+            else:
+                room = torch.empty(self.encoded, dtype=out.dtype, device=self.local.device)
+                self.exchange.encode(self.replica, room)
+                payload.copy_(room)
+        if self.layout.buffers:
+            out[self.encoded :].copy_(self.local[self.parameters :])
 
     # One learner for many workers
 
     @property
     def keeps_parameters(self) -> bool:
         """Whether a worker's own parameters matter beyond its task; else every task begins with a fetch."""
-        s = self.strategy
-        return s.exchange == "elastic" or (s.exchange == "gradient" and s.fetch_every != 1)
+        return not self.exchange.fetch_first and self.strategy.fetch_every != 1
 
     def state(self) -> LearnerState:
         parameters = None
         if self.keeps_parameters:
             parameters = self.local.clone() if self._source is None else self._source
         optimizer = tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer)
-        return LearnerState(self._pulled, parameters, optimizer, tuple(c.clone() for c in self.counters))
+        exchange = {name: t.clone() for name, t in self.replica.state.items()}
+        return LearnerState(self._pulled, parameters, optimizer, exchange, tuple(c.clone() for c in self.counters))
 
     def fresh(self) -> LearnerState:
         """The state of a worker that has just begun."""
-        return LearnerState(0, None, self._fresh, tuple(torch.zeros_like(c) for c in self.counters))
+        own = self.local[: self.parameters]
+        exchange = {name: torch.zeros_like(own) for name in self.exchange.state}
+        return LearnerState(0, None, self._fresh, exchange, tuple(torch.zeros_like(c) for c in self.counters))
 
+    @torch.no_grad()
     def load_state(self, state: LearnerState) -> None:
         self._pulled = state.pulled
         if state.parameters is not None and state.parameters is not self._source:
@@ -249,6 +269,8 @@ class Learner:
         for mine, kept in zip(self.optimizer, state.optimizer, strict=True):
             for name, tensor in mine.items():
                 tensor.copy_(kept[name])
+        for name, tensor in self.replica.state.items():
+            tensor.copy_(state.exchange[name])
         for counter, value in zip(self.counters, state.counters, strict=True):
             counter.copy_(value)
 
@@ -264,12 +286,11 @@ class Learner:
     # How the network becomes flat
 
     def _phases(self, gradient: Tensor) -> list[PhaseGradient]:
-        made, first = [], 0
-        for phase, layout in zip(self.parts.phases, self.layout.phases, strict=True):
-            piece = slice(first, first + layout.size)
+        made = []
+        for phase, (first, last) in zip(self.parts.phases, self.layout.phase_ends(), strict=True):
             order = self.parts.feeder.order
+            piece = slice(first, last)
             made.append(PhaseGradient(phase, self.local[piece], gradient[piece], order.batch, self.parts.dataset))
-            first += layout.size
         return made
 
     @torch.no_grad()

@@ -1,8 +1,8 @@
-"""How a round goes: which worker is given which batches, computed on which version, and when a group has all of them.
+"""Which worker is given which batches and when, and when a group has all parts of a round.
 
-A synchronous round has a part for each of its workers and is complete when all parts are in. Which parts these are does
-not depend on who is there: what a worker that died had in hand is done in the same round by another, or by who
-replaces it. So an update is made of the same gradients whatever happens.
+A synchronous round has a part for each worker of its group and is complete when all parts are in. Which parts these are
+does not depend on who is alive: what a dead worker had in hand is done in the same round by another, or by the process
+that replaces it. So an update is made of the same gradients whatever happens.
 """
 
 from __future__ import annotations
@@ -11,35 +11,37 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 
 from paceline.strategy.batches import Batches
-from paceline.strategy.bound import Bound
-from paceline.strategy.group import Group, Member
+from paceline.strategy.group import Group, Member, Round
 from paceline.strategy.instructions import Compute, Instruction
+from paceline.strategy.staleness_bound import StalenessBound
 from paceline.strategy.strategy import Strategy
 
 
 class Rounds:
-    def __init__(self, strategy: Strategy, workers: int, batches: Batches, ahead: int, places: int | None) -> None:
+    def __init__(self, strategy: Strategy, workers: int, batches: Batches, ahead: int, slots: int | None) -> None:
         self.strategy, self.workers, self.batches = strategy, workers, batches
-        self.ahead, self.places = ahead, places
+        self.ahead, self.slots = ahead, slots
         self.members: dict[int, Member] = {}
         self.groups: dict[int, Group] = {}
         self.version = 0
-        """Updates applied: what a round that begins now is computed on."""
+        """Updates applied."""
         self.outstanding = 0
         """Tasks given and not ready."""
         self.wake = False
         """Whether something happened that a waiting group may have waited for."""
         self._waiting: dict[int, Group] = {}
-        """Groups that could begin a round but for batches, their bound or the warm start."""
-        self._alone = strategy.groups is None
-        self._in_parts = not self._alone and not strategy.spares
+        """Groups that could begin a round but for batches, the staleness bound or the warm start."""
+        self.alone = strategy.groups is None
+        """Whether every worker is a group by itself."""
+        self._in_parts = not self.alone and not strategy.backup_workers
         """Whether a round waits for all its parts, whoever computes them."""
-        self._restrained = bool(strategy.warm_start) or strategy.bound is not None
+        self._restrained = bool(strategy.warm_start) or strategy.staleness_bound is not None
         """Whether a group may have to wait although there are batches."""
-        self._bound = Bound(strategy.bound)
+        self._fetch_first = strategy.make_exchange.fetch_first
+        self._bound = StalenessBound(strategy.staleness_bound)
         self._first_alive: int | None = None
 
-    # Who is there
+    # Who is alive
 
     def _member(self, worker: int) -> Member:
         if worker not in self.members:
@@ -49,16 +51,16 @@ class Rounds:
         return self.members[worker]
 
     def expect(self, worker: int) -> Member:
-        """A worker is there or will be: rounds have a part for it."""
+        """A worker is alive or will be: rounds have a part for it."""
         member = self._member(worker)
         workers = member.group.workers
-        place = bisect_left(workers, worker)
-        if workers[place : place + 1] != [worker]:
-            workers.insert(place, worker)
+        position = bisect_left(workers, worker)
+        if workers[position : position + 1] != [worker]:
+            workers.insert(position, worker)
         return member
 
     def enter(self, worker: int) -> bool:
-        """A worker is there; whether it had not been."""
+        """A worker is alive; whether it had not been."""
         member = self.expect(worker)
         if member.alive:
             return False
@@ -81,19 +83,28 @@ class Rounds:
             self._first_alive = min((w for w, m in self.members.items() if m.alive), default=None)
         for task in sorted(member.tasks.values(), reverse=True):
             self.outstanding -= 1
-            if (worker, task.sequence) in group.open:  # else the round went on without it
-                group.open.remove((worker, task.sequence))
-                lost += len(task.batches)
-                if self._in_parts:
-                    group.todo.appendleft(task.batches)
-                else:
-                    self.batches.put_back(task.epoch, task.batches)
+            lost += self._give_back(group, task)
         member.tasks.clear()
         if not group.members:
             self._bound.leave(group)
             self._waiting.pop(group.number, None)
         self.wake = True
         return lost
+
+    def _give_back(self, group: Group, task: Compute) -> int:
+        """A task that will not be finished; how many of its batches are to be done by another."""
+        if self.alone:
+            self.batches.put_back(task.epoch, task.batches)
+            return len(task.batches)
+        found = self.round_of(group, task)
+        if found is None or (task.worker, task.sequence) not in found.open:  # the round continued without it
+            return 0
+        found.open.remove((task.worker, task.sequence))
+        if self._in_parts:
+            found.todo.appendleft(task.batches)
+        else:
+            self.batches.put_back(task.epoch, task.batches)
+        return len(task.batches)
 
     def forget(self, worker: int) -> None:
         """A worker that is gone will not come back: rounds no longer have a part for it."""
@@ -105,26 +116,29 @@ class Rounds:
         group = member.group
         group.workers.remove(worker)
         if not group.workers:  # nobody is left to do what is missing
-            while group.todo:
-                self.batches.put_back(group.epoch, group.todo.pop())
+            for one in group.rounds:
+                while one.todo:
+                    self.batches.put_back(one.epoch, one.todo.pop())
+                    one.parts -= 1
 
     # What they are given
 
     def proceed(self, group: Group, out: list[Instruction], free: int | None = None) -> None:
         """Gives the group's workers their next tasks, if it is time and there are any; `free` has just become so."""
-        if self._alone:
+        if self.alone:
             wants = bool(group.members) and self._proceed_alone(group, group.members[0], out)
-        elif group.open and self.strategy.spares:
+        elif self.strategy.backup_workers and group.rounds and group.rounds[0].open:
             wants = False
-            if free is not None and free not in group.pushed:
-                member = self.members[free]
-                if member.alive and not member.tasks:  # the round goes on
-                    self._take(free, group.epoch, self.strategy.push_every, group.version, out)
+            self._rejoin(group.rounds[0], free, out)
         else:
-            if group.todo:
-                self._hand_out(group, out)
-            begins = bool(group.members) and not (group.open or group.todo or group.arrived or group.applying)
-            wants = begins and not (self._may_begin(group) and self._begin(group, out))
+            for one in group.rounds:
+                if one.todo:
+                    self._hand_out(group, one, out)
+            wants = False
+            while group.members and len(group.rounds) + group.applying < self.ahead:
+                if not (self._may_begin(group) and self._begin(group, out)):
+                    wants = True
+                    break
         if wants:
             self._waiting[group.number] = group
         elif self._waiting:
@@ -142,20 +156,33 @@ class Rounds:
         tasks = member.tasks
         ahead = self.ahead if member.ahead is None else member.ahead
         while len(tasks) < ahead and (self.strategy.overlap or not group.applying):
-            if not self._has_place(member):
-                return False  # it goes on when its payload is applied
+            if not self._has_slot(member):
+                return False  # it continues when its payload is applied
             may = not self._restrained or self._may_begin(group)
             epoch = self.batches.next_epoch(worker) if may else None
-            if epoch is None or not self._take(worker, epoch, self.strategy.push_every, None, out):
+            if epoch is None:
                 return True
+            batches = self.batches.take(worker, epoch, self.strategy.push_every)
+            if not batches:
+                return True
+            self._give(worker, epoch, batches, out)
         return False
 
-    def _has_place(self, member: Member) -> bool:
-        """Whether the payload that was in the place of the next one is done with."""
-        if self.places is None:
+    def _rejoin(self, one: Round, free: int | None, out: list[Instruction]) -> None:
+        """A worker that was late in the round before takes part in the one under way."""
+        if free is not None and free not in one.pushed:
+            member = self.members[free]
+            if member.alive and not member.tasks:
+                batches = self.batches.take(free, one.epoch, self.strategy.push_every)
+                if batches:
+                    self._give(free, one.epoch, batches, out, one)
+
+    def _has_slot(self, member: Member) -> bool:
+        """Whether the payload that was in the slot of the next one is done with."""
+        if self.slots is None:
             return True
-        before = member.sequence + 1 - self.places
-        return before not in member.tasks and before not in member.kept
+        before = member.sequence + 1 - self.slots
+        return before not in member.tasks and before not in member.unreleased
 
     def _may_begin(self, group: Group) -> bool:
         if self.version < self.strategy.warm_start and group.members[0] != self._first_alive:
@@ -163,57 +190,71 @@ class Rounds:
         return self._bound.allows(group)
 
     def _begin(self, group: Group, out: list[Instruction]) -> bool:
-        """A round of one epoch and from one version, evenly at an epoch's end; whether there are batches for it."""
+        """A round of one epoch, evenly at an epoch's end; whether there are batches for it."""
         takers = group.workers if self._in_parts else group.members
         epoch = next((e for w in takers if (e := self.batches.next_epoch(w)) is not None), None)
         if epoch is None:
             return False
-        group.epoch, group.version = epoch, self.version
+        one = Round(group.planned, epoch)
         if self._in_parts:
-            self._add_parts(group, takers)
-            self._hand_out(group, out)
-        else:
-            most = self._share(group)
-            for worker in takers:
-                if not self.members[worker].tasks:
-                    self._take(worker, epoch, most, group.version, out)
-        return bool(group.open)
+            self._add_parts(group, one, takers)
+        if self._in_parts and not one.todo:
+            return False
+        group.planned += 1
+        group.rounds.append(one)
+        if self._in_parts:
+            self._hand_out(group, one, out)
+            return True
+        most = self._share(group, one)
+        for worker in takers:
+            if not self.members[worker].tasks:
+                batches = self.batches.take(worker, epoch, most)
+                if batches:
+                    self._give(worker, epoch, batches, out, one)
+        if one.open:
+            return True
+        group.rounds.pop()
+        group.planned -= 1
+        return False
 
-    def _share(self, group: Group, given: int = 0) -> int:
+    def _share(self, group: Group, one: Round, given: int = 0) -> int:
         """How many batches a task of the round has, when so many of it are given already."""
         most = self.strategy.push_every
         if most == 1:
             return 1
-        return min(most, -(-(given + self.batches.remaining(group.epoch)) // len(group.workers)))
+        return min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))
 
-    def _add_parts(self, group: Group, workers: Iterable[int], given: int = 0) -> None:
-        most = self._share(group, given)
-        parts = (self.batches.take(worker, group.epoch, most) for worker in workers)
-        group.todo.extend(part for part in parts if part)
+    def _add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
+        most = self._share(group, one, given)
+        parts = [part for worker in workers if (part := self.batches.take(worker, one.epoch, most))]
+        one.todo.extend(parts)
+        one.parts += len(parts)
 
-    def _hand_out(self, group: Group, out: list[Instruction]) -> None:
-        """Parts of the round that nobody has go to who has nothing to do."""
+    def _hand_out(self, group: Group, one: Round, out: list[Instruction]) -> None:
+        """Parts of the round that nobody has go to who has nothing to do before it."""
         for worker in group.members:
+            if not one.todo:
+                return
             member = self.members[worker]
-            if group.todo and not member.tasks and self._has_place(member):
-                self._give(worker, group.epoch, group.todo.popleft(), group.version, out)
+            if self._is_free_for(member, one) and self._has_slot(member):
+                self._give(worker, one.epoch, one.todo.popleft(), out, one)
 
-    def _take(self, worker: int, epoch: int, most: int, version: int | None, out: list[Instruction]) -> bool:
-        """Gives a worker the next batches of an epoch, if there are any."""
-        batches = self.batches.take(worker, epoch, most)
-        if not batches:
-            return False
-        self._give(worker, epoch, batches, version, out)
-        return True
+    def _is_free_for(self, member: Member, one: Round) -> bool:
+        """A worker does its tasks in order, so it may not have one of this round or of a later one."""
+        return all(task.round is not None and task.round < one.number for task in member.tasks.values())
 
     def _give(
-        self, worker: int, epoch: int, batches: tuple[int, ...], version: int | None, out: list[Instruction]
+        self, worker: int, epoch: int, batches: tuple[int, ...], out: list[Instruction], one: Round | None = None
     ) -> None:
         member = self.members[worker]
-        member.sequence += 1
-        task = Compute(worker, member.sequence, epoch, batches, self._fetches(member, len(batches)), version)
-        member.tasks[task.sequence] = task
-        member.group.open.add((worker, task.sequence))
+        member.sequence = sequence = member.sequence + 1
+        fetches = self._fetches(member, len(batches))
+        if one is None:
+            task = Compute(worker, sequence, epoch, batches, fetches)
+        else:
+            task = Compute(worker, sequence, epoch, batches, fetches, one.number, one.parts)
+            one.open.add((worker, sequence))
+        member.tasks[sequence] = task
         self.outstanding += 1
         out.append(task)
 
@@ -221,9 +262,9 @@ class Rounds:
         """Before which of a task's steps the parameters are fetched."""
         every = self.strategy.fetch_every
         if every == 1:
-            return tuple(range(steps))
-        if self.strategy.exchange == "parameters":
-            member.steps = 0  # what local steps change is told from where they began
+            return (0,) if steps == 1 else tuple(range(steps))
+        if self._fetch_first:
+            member.steps = 0
         positions = []
         for position in range(steps):
             if not member.steps:
@@ -236,47 +277,55 @@ class Rounds:
     # What comes back
 
     def finished(self, worker: int, sequence: int) -> Compute | None:
-        """The task that is ready; None: of a life that was given up, another has its batches."""
+        """The task that is ready; None: it was given to another meanwhile."""
         member = self.members.get(worker)
         task = member.tasks.pop(sequence, None) if member is not None else None
         if task is not None:
             self.outstanding -= 1
         return task
 
-    def is_complete(self, group: Group) -> bool:
-        """Whether the payloads that have arrived make a contribution."""
-        if self._alone or not group.arrived:
-            return bool(group.arrived)
-        if self.strategy.spares:
-            return not group.open or len(group.arrived) >= self.workers - self.strategy.spares
-        return not (group.open or group.todo)
+    def round_of(self, group: Group, task: Compute) -> Round | None:
+        """The round that a task is part of; None: it is committed already."""
+        return next((one for one in group.rounds if one.number == task.round), None)
+
+    def is_complete(self, one: Round) -> bool:
+        """Whether nothing more is waited for."""
+        if self.strategy.backup_workers:
+            return not one.open or len(one.arrived) >= self.workers - self.strategy.backup_workers
+        return not (one.open or one.todo)
 
     def adopt(self, tasks: Collection[Compute], alive: Collection[int]) -> None:
         """These were given by a predecessor, and are in hand or ready. Of rounds under way the rest is added."""
-        for task in tasks:
+        for worker in alive:
+            self.enter(worker)
+        for task in sorted(tasks, key=lambda task: (task.epoch, task.batches)):
             member = self.expect(task.worker)
-            if task.worker in alive:
-                self.enter(task.worker)
             member.sequence = max(member.sequence, task.sequence)
             member.tasks[task.sequence] = task
-            group = member.group
-            group.open.add((task.worker, task.sequence))
-            group.epoch, group.version = task.epoch, task.version or 0
             self.outstanding += 1
             self.batches.open_until(task.epoch)
             self.batches.take_these(task.epoch, task.batches)
-        if self._in_parts:
-            for group in self.groups.values():
-                self._complete(group, [task for task in tasks if self.members[task.worker].group is group])
+        if self.alone:
+            return
+        for group in self.groups.values():
+            mine = [task for task in tasks if self.members[task.worker].group is group]
+            for number in sorted({task.round for task in mine if task.round is not None}):
+                self._adopt_round(group, [task for task in mine if task.round == number])
 
-    def _complete(self, group: Group, tasks: list[Compute]) -> None:
-        if not tasks:
+    def _adopt_round(self, group: Group, tasks: list[Compute]) -> None:
+        assert tasks[0].round is not None
+        one = Round(tasks[0].round, tasks[0].epoch, parts=len(tasks))
+        one.open.update((task.worker, task.sequence) for task in tasks)
+        group.rounds.append(one)
+        group.planned = max(group.planned, one.number + 1)
+        if not self._in_parts:
             return
         missing = group.workers[len(tasks) :]
-        if self.batches.own_pass:
-            there = {self.batches.whose(task.batches[0]) for task in tasks}
+        if self.batches.full_pass_per_worker:
+            there = {self.batches.owner(task.batches[0]) for task in tasks}
             missing = [worker for worker in group.workers if worker not in there]
-        self._add_parts(group, missing, sum(len(task.batches) for task in tasks))
+        wanted = min(len(missing), tasks[0].parts - len(tasks))
+        self._add_parts(group, one, missing[:wanted], sum(len(task.batches) for task in tasks))
 
     # How far groups may part
 
@@ -284,7 +333,7 @@ class Rounds:
         self.wake |= self._bound.advance(group)
 
     def pass_idle(self) -> None:
-        """Who has no batches left, after others did some of its own, is not waited for."""
+        """A group without batches left, after others did some of its own, is not waited for."""
         idle: list[Group] = []
         held: list[Group] = []
         for group in self._waiting.values():

@@ -1,18 +1,25 @@
-"""A strategy is data: who waits for whom, what is exchanged and how often, and what happens to a late payload."""
+"""A strategy is data: how workers are grouped and how often they exchange, and the names of three small objects.
+
+*What* is exchanged, *how* a late payload is corrected and *which* optimizer the server runs are objects of their own
+(`exchange`, `correction`, `server_optimizer`), built in or the user's `module:name`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import StrategyError, nearest
+from paceline.strategy.correction import Correction, find_correction
+from paceline.strategy.exchange import Exchange, find_exchange
+from paceline.strategy.plugin import name_of
 
-EXCHANGES = ("gradient", "parameters", "elastic")
+MOST_WORKERS = 10_000_000
+"""Beyond that even a simulation of time alone would take hundreds of gigabytes."""
 
 
-def _whole(name: str, value: int | None, least: int) -> None:
+def _check_whole(name: str, value: int | None, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise StrategyError(f"{name}={value!r} should be a whole number of at least {least}")
 
@@ -23,56 +30,73 @@ class Strategy:
 
     name: str = "sync"
     groups: int | None = 1
-    """How many groups; None: every worker is one by itself."""
+    """How many synchronous groups; None: every worker is a group by itself."""
     exchange: str = "gradient"
-    """What a worker pushes: the gradients since its last push added up, what its local steps changed in the
-    parameters, or its elastic pull on the centre."""
+    """What workers push: gradient, delta, elastic, topk:SHARE, int8, momentum-topk:SHARE, or module:name."""
     fetch_every: int = 1
-    """Steps between two fetches; 0: only when a worker joins."""
+    """Steps between two fetches of the parameters; 0: only when a worker joins."""
     push_every: int = 1
+    """Steps between two pushes."""
     local_step: bool = False
-    """Whether a worker steps by itself between two fetches."""
+    """Whether a worker applies its own gradient to its copy of the parameters between two fetches."""
     overlap: bool = False
-    """Whether a worker goes on before its payload was applied."""
+    """Whether a worker continues before its payload was applied."""
     correction: str = "none"
-    """What is done to a late payload: none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:function."""
+    """How a late payload is corrected: none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:name."""
     server_optimizer: str = ""
-    """The rule at the server, with its rate: adagrad:0.5, nesterov:0.7, sgd:1; nothing: the workload's own."""
-    softness: int | None = None
+    """The server's optimizer and rate: adagrad:0.5, sgd:1, torch.optim:RAdam, module:name; empty: the workload's."""
+    softsync_n: int | None = None
     """n of n-softsync: an update waits for workers / n payloads."""
-    bound: int | None = None
+    staleness_bound: int | None = None
     """How many pushes the fastest group may be ahead of the slowest."""
-    spares: int = 0
-    """A synchronous step does not wait for so many of its workers."""
+    backup_workers: int = 0
+    """Workers that a synchronous step does not wait for."""
     warm_start: int = 0
-    """The first worker makes so many updates alone."""
-    own_pass: bool = False
-    """Every worker goes over all data, instead of its share of it."""
-    alpha: float = 0.9
-    """Elastic averaging: alpha / workers is the share of the distance that is given way."""
+    """Updates that the first worker makes alone."""
+    full_pass_per_worker: bool = False
+    """Whether every worker goes over all data, instead of its share of each epoch."""
 
     def __post_init__(self) -> None:
-        if self.exchange not in EXCHANGES:
-            raise StrategyError(f"exchange {self.exchange!r} is unknown: {nearest(self.exchange, EXCHANGES)}")
-        _whole("groups", self.groups, 1)
-        _whole("fetch-every", self.fetch_every, 0)
-        _whole("push-every", self.push_every, 1)
-        _whole("softness", self.softness, 1)
-        _whole("bound", self.bound, 0)
-        _whole("spares", self.spares, 0)
-        _whole("warm-start", self.warm_start, 0)
-        if not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise StrategyError(f"alpha={self.alpha:g} should be above 0")
-        if self.bound is not None and self.groups == 1:
+        for name in ("exchange", "correction", "server_optimizer"):
+            object.__setattr__(self, name, name_of(getattr(self, name)))
+        _check_whole("groups", self.groups, 1)
+        _check_whole("fetch-every", self.fetch_every, 0)
+        _check_whole("push-every", self.push_every, 1)
+        _check_whole("softsync-n", self.softsync_n, 1)
+        _check_whole("staleness-bound", self.staleness_bound, 0)
+        _check_whole("backup-workers", self.backup_workers, 0)
+        _check_whole("warm-start", self.warm_start, 0)
+        if self.staleness_bound is not None and self.groups == 1:
             raise StrategyError(
-                f"a bound is for asynchronous workers; with {self.name} all of them wait for each other"
+                f"a staleness bound is for asynchronous workers; with {self.name} all of them wait for each other"
             )
-        if self.spares and self.groups != 1:
-            raise StrategyError("spares are for one synchronous group")
-        if self.softness is not None and self.groups is not None:
-            raise StrategyError("softness is for asynchronous workers, groups of one")
-        if self.correction != "none" and self.exchange != "gradient":
-            raise StrategyError(f"a correction is for gradients; {self.name} exchanges {self.exchange}")
+        if self.backup_workers and self.groups != 1:
+            raise StrategyError("backup workers are for one synchronous group")
+        if self.softsync_n is not None and self.groups is not None:
+            raise StrategyError("softsync-n is for asynchronous workers, groups of one")
+
+    @property
+    def make_exchange(self) -> Exchange:
+        return find_exchange(self.exchange)
+
+    @property
+    def make_correction(self) -> Correction | None:
+        """None where nothing is corrected."""
+        return find_correction(self.correction)
+
+    @property
+    def fetches_each_step(self) -> bool:
+        return self.fetch_every == 1
+
+    @property
+    def one_batch_per_task(self) -> bool:
+        """Whether a task is one fetch, one step and one push."""
+        return self.fetch_every == 1 and self.push_every == 1
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether every update waits for all workers."""
+        return self.groups == 1 and not self.backup_workers
 
     def group_of(self, worker: int, workers: int) -> int:
         """Neighbours share a group; a worker beyond the first `workers` joins one in turn."""
@@ -80,71 +104,43 @@ class Strategy:
             return worker
         return worker * self.groups // workers if worker < workers else worker % self.groups
 
-    def payloads_an_update(self, workers: int) -> int:
+    def payloads_per_update(self, workers: int) -> int:
         """How many groups' payloads an update waits for."""
-        return 1 if self.softness is None else max(1, workers // self.softness)
+        return 1 if self.softsync_n is None else max(1, workers // self.softsync_n)
 
     def check(self, workers: int, batches: int | None = None) -> None:
-        """Whether it can run with so many workers on so many batches an epoch."""
-        if workers < 1:
-            raise StrategyError(f"workers={workers} should be at least 1")
+        """Whether it can run with so many workers on so many batches per epoch."""
+        if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
+            raise StrategyError(f"workers={workers!r} should be a whole number from 1 to {MOST_WORKERS:,}")
         if self.groups is not None and workers % self.groups:
             raise StrategyError(f"{self.groups} groups do not divide {workers} workers")
-        if self.spares >= workers:
-            raise StrategyError(f"spares={self.spares} leave none of {workers} workers to wait for")
-        if self.softness is not None and self.softness > workers:
-            raise StrategyError(f"softness={self.softness} is more than {workers} workers")
-        if batches is not None and not self.own_pass and workers > batches:
+        if self.backup_workers >= workers:
+            raise StrategyError(f"backup-workers={self.backup_workers} leave none of {workers} workers to wait for")
+        if self.softsync_n is not None and self.softsync_n > workers:
+            raise StrategyError(f"softsync-n={self.softsync_n} is more than {workers} workers")
+        if batches is not None and not self.full_pass_per_worker and workers > batches:
             raise StrategyError(
-                f"{workers} workers share {batches} batches an epoch: use fewer workers or a smaller batch"
+                f"{workers} workers share {batches} batches per epoch: use fewer workers or a smaller batch"
             )
 
+    def with_changes(self, **changes: Any) -> Strategy:
+        """The same with some fields replaced, or an error that names the nearest field."""
+        fields = [field.name for field in dataclasses.fields(Strategy)]
+        unknown = sorted(changes.keys() - set(fields))
+        if unknown:
+            raise StrategyError(f"a strategy has no {unknown[0]!r}: {nearest(unknown[0], fields)}")
+        changed = dataclasses.replace(self, **changes)
+        changed._check_purpose(self)
+        return changed
 
-PRESETS: dict[str, Strategy] = {
-    s.name: s
-    for s in (
-        Strategy("sync"),
-        Strategy("towers"),
-        Strategy("downpour", groups=None, overlap=True, local_step=True),
-        Strategy("delay-compensated", groups=None, correction="adaptive:2"),
-        Strategy("mixed", groups=2, correction="none"),
-        Strategy("stale-sync", groups=None, bound=2),
-        Strategy("staleness-aware", groups=None, correction="staleness"),
-        Strategy("softsync", groups=None, overlap=True, softness=1, correction="staleness"),
-        Strategy("backup", spares=1),
-        Strategy("local-sgd", exchange="parameters", local_step=True, fetch_every=500, push_every=500,
-                 server_optimizer="nesterov:0.7"),
-        Strategy("easgd", groups=None, exchange="elastic", local_step=True, fetch_every=0, push_every=10,
-                 server_optimizer="sgd:1"),
-    )
-}  # fmt: skip
-"""The published strategies. Any other is one of these with fields replaced, or a `Strategy` of one's own."""
-
-
-def preset(name: str, **changes: Any) -> Strategy:
-    """A published strategy by name, with some of its fields replaced."""
-    if name not in PRESETS:
-        raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}")
-    unknown = changes.keys() - {field.name for field in dataclasses.fields(Strategy)}
-    if unknown:
-        key = sorted(unknown)[0]
-        raise StrategyError(
-            f"a strategy has no {key!r}: {nearest(key, [f.name for f in dataclasses.fields(Strategy)])}"
-        )
-    made = dataclasses.replace(PRESETS[name], **changes)
-    _check_name(made)
-    return made
-
-
-def _check_name(made: Strategy) -> None:
-    """Whether it still is what its name says, and does what was asked for."""
-    if made.name in ("sync", "towers") and made.groups != 1:
-        if made.groups is None:
-            raise StrategyError(f"{made.name} is one group of all workers: for groups of one use delay-compensated")
-        raise StrategyError(f"{made.name} is one group of all workers: for groups={made.groups} use the strategy mixed")
-    kind = made.correction.partition(":")[0]
-    if made.groups == 1 and kind in ("constant", "adaptive", "staleness"):
-        raise StrategyError(
-            f"correction={made.correction} is for late payloads, and with {made.name} none is late: "
-            "use the strategy delay-compensated, or mixed with several groups"
-        )
+    def _check_purpose(self, before: Strategy) -> None:
+        """Whether the changes leave what the strategy is for."""
+        if before.is_synchronous and self.groups != 1:
+            use = "delay-compensated" if self.groups is None else "mixed"
+            raise StrategyError(f"{before.name} is one group of all workers: for groups={self.groups} use {use}")
+        correction = self.make_correction
+        if self.groups == 1 and correction is not None and correction.late_only:
+            raise StrategyError(
+                f"correction={self.correction} is for late payloads, and with {self.name} none is late: "
+                "use the strategy delay-compensated, or mixed with several groups"
+            )

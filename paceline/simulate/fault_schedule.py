@@ -1,4 +1,4 @@
-"""What befalls simulated workers: they join, die, come back and leave, at given times, at random, or on purpose."""
+"""Faults of simulated workers: they join, die, come back and leave, at given times, at random, or on purpose."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any, Protocol
 import numpy as np
 
 from paceline.errors import PacelineError
-from paceline.simulate.accounts import Accounts
-from paceline.simulate.gradients import Gradients
+from paceline.simulate.worker_times import WorkerTimes
+from paceline.simulate.virtual_store import VirtualStore
 from paceline.simulate.virtual_cluster import ALWAYS, VirtualCluster
 from paceline.strategy.coordinator import Coordinator
 from paceline.testing.faults import Fault
 
-HANGS_FOR_S = 10.0
-"""After so long without a sign a worker counts as dead."""
+HANG_TIMEOUT_S = 10.0
+"""After so long without a heartbeat a worker counts as dead."""
 
 
 class Stage(Protocol):
     """The driver as it looks from here."""
 
     coordinator: Coordinator
-    accounts: Accounts
-    gradients: Gradients | None
+    times: WorkerTimes
+    gradients: VirtualStore | None
     now_s: float
     slower_s: dict[int, float]
 
-    def at(self, when_s: float, handle: Callable[[int, Any], None], worker: int, life: int, what: Any) -> None: ...
+    def at(self, when_s: float, handle: Callable[[int, Any], None], worker: int, incarnation: int, what: Any) -> None: ...
 
     def enter(self, worker: int) -> int: ...
 
@@ -38,7 +38,7 @@ class Stage(Protocol):
     def remove(self, worker: int, what: str, *, for_good: bool) -> bool: ...
 
 
-class Mishaps:
+class FaultSchedule:
     def __init__(self, stage: Stage, cluster: VirtualCluster, faults: tuple[Fault, ...], seed: int) -> None:
         self.stage, self.cluster = stage, cluster
         self._deaths = np.random.default_rng([3, seed])
@@ -76,7 +76,7 @@ class Mishaps:
     def _meet(self, fault: Fault) -> None:
         worker, stage = fault.worker, self.stage
         if worker is None:  # nothing of a server that keeps its memory is lost
-            stage.accounts.fault(stage.now_s, "server died", None)
+            stage.times.fault(stage.now_s, "server died", None)
         elif fault.what == "kill":
             self._die(worker, None)
         elif fault.what == "slow":
@@ -84,14 +84,14 @@ class Mishaps:
         elif fault.what == "corrupt" and stage.gradients is not None:
             stage.gradients.corrupted.add(worker)
         elif fault.what == "hang":
-            life = stage.freeze(worker)
-            if life is not None:
-                stage.at(stage.now_s + HANGS_FOR_S, self._die, worker, life, "hung")
+            incarnation = stage.freeze(worker)
+            if incarnation is not None:
+                stage.at(stage.now_s + HANG_TIMEOUT_S, self._die, worker, incarnation, "hung")
 
-    def _expect_death(self, worker: int, life: int) -> None:
+    def _expect_death(self, worker: int, incarnation: int) -> None:
         if self.cluster.mean_life_s is not None:
             dies_s = self.stage.now_s + self._deaths.exponential(self.cluster.mean_life_s)
-            self.stage.at(dies_s, self._die, worker, life, None)
+            self.stage.at(dies_s, self._die, worker, incarnation, None)
 
     def _return(self, worker: int, _: object) -> None:
         """Somebody takes the place of who died, unless it is no longer wanted."""
@@ -100,16 +100,16 @@ class Mishaps:
 
     def _join(self, worker: int, _: object) -> None:
         self._left.discard(worker)
-        life = self.stage.join(worker)
-        if life is not None:
-            self._expect_death(worker, life)
+        incarnation = self.stage.join(worker)
+        if incarnation is not None:
+            self._expect_death(worker, incarnation)
 
     def _die(self, worker: int, why: str | None) -> None:
         if not self.stage.remove(worker, why or "died", for_good=False):
             return
         self.stage.at(self.stage.now_s + self.cluster.restart_s, self._return, worker, ALWAYS, None)
         self._deaths_since_update += 1
-        if self._deaths_since_update > 1000 + 100 * len(self.stage.accounts.workers):
+        if self._deaths_since_update > 1000 + 100 * len(self.stage.times.workers):
             deaths = self._deaths_since_update
             raise PacelineError(f"workers die faster than they finish their tasks: {deaths} deaths and no update")
 

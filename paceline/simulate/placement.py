@@ -9,7 +9,7 @@ from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
 from paceline.cost.communication import nested_all_reduce_s
 from paceline.cost.prediction import Prediction
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.server_work import copy_rate
 from paceline.simulate.virtual_cluster import Network
 
@@ -18,7 +18,7 @@ WAKE_S = 60e-6
 
 
 @dataclass(frozen=True)
-class Placing:
+class Placement:
     machine: Machine
     workers: int
     per_machine: int
@@ -93,7 +93,7 @@ class Placing:
             return Network(bus.latency_s, bus.bandwidth, bus.shared)
         link, copy = self.between(), None
         if self.on_gpu and self.machine.host_device is not None:
-            copy = Spread("constant", (self.machine.host_device.seconds(size_bytes),))
+            copy = DurationDistribution("constant", (self.machine.host_device.seconds(size_bytes),))
         return Network(link.latency_s, link.bandwidth, link.shared, copy)
 
 

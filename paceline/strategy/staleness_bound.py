@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from paceline.strategy.group import Group
 
 
-class Bound:
+class StalenessBound:
     """Without a bound it counts nothing but the rounds of each group."""
 
     def __init__(self, bound: int | None) -> None:
@@ -21,18 +21,18 @@ class Bound:
         return self.bound is None or group.clock - min(self._clocks) <= self.bound
 
     def enter(self, group: Group) -> None:
-        """It has members again; who was away need not catch up."""
+        """A group has members again; one that was away need not catch up."""
         if self.bound is not None:
             group.clock = max(group.clock, min(self._clocks, default=0))
             self._clocks[group.clock] += 1
 
     def leave(self, group: Group) -> None:
-        """It has no members any more."""
+        """A group has no members any more."""
         if self.bound is not None:
             self._leave(group.clock)
 
     def advance(self, group: Group) -> bool:
-        """It has committed a round; whether another may have waited for that."""
+        """A group has committed a round; whether another may have waited for that."""
         freed = False
         if self.bound is not None and group.members:
             self._clocks[group.clock + 1] += 1
@@ -41,7 +41,7 @@ class Bound:
         return freed
 
     def skip_to(self, clock: int, groups: Iterable[Group]) -> bool:
-        """These are not waited for: those behind `clock` go along; whether another may have waited for that."""
+        """Moves these groups to `clock` if they are behind: nobody waits for them; whether another may have waited."""
         freed = False
         for group in groups:
             if group.clock < clock:

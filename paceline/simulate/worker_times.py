@@ -1,4 +1,4 @@
-"""What a simulated run is charged for: who computed, communicated and waited for how long, and a bounded trace."""
+"""How simulated time was spent: who computed, communicated and waited for how long, and a bounded trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from paceline.step.tally import Score
-from paceline.strategy.distribution import Fault, WorkerRecord
+from paceline.strategy.distribution import FaultRecord, WorkerRecord
 from paceline.trace import Span, Trace
 
 SPANS = 2_000  # a trace keeps the first of them
@@ -14,14 +14,14 @@ FAULTS = 200
 
 
 @dataclass(slots=True)
-class Account:
-    """One worker's."""
+class WorkerTime:
+    """Of one worker."""
 
-    lives: int = 0
+    starts: int = 0
     since_s: float = 0.0
-    """When its present life began."""
+    """When its present incarnation began."""
     alive_s: float = 0.0
-    """Of the lives that are over."""
+    """Of the incarnations that are over."""
     computing_s: float = 0.0
     communicating_s: float = 0.0
     batches: int = 0
@@ -31,18 +31,18 @@ class Account:
     """The place in the trace of what it computed last."""
 
 
-class Accounts:
+class WorkerTimes:
     def __init__(self, spans: int = SPANS) -> None:
-        self.workers: dict[int, Account] = {}
+        self.workers: dict[int, WorkerTime] = {}
         self.server_s = 0.0
-        self.faults: list[Fault] = []
+        self.faults: list[FaultRecord] = []
         self.fault_count = 0
         self._spans: list[Span] = []
         self._room = spans
 
-    def joined(self, worker: int, now_s: float) -> Account:
-        mine = self.workers.setdefault(worker, Account())
-        mine.lives += 1
+    def joined(self, worker: int, now_s: float) -> WorkerTime:
+        mine = self.workers.setdefault(worker, WorkerTime())
+        mine.starts += 1
         mine.since_s = now_s
         return mine
 
@@ -59,7 +59,7 @@ class Accounts:
     def fault(self, now_s: float, what: str, worker: int | None, step: int | None = None, note: str = "") -> None:
         self.fault_count += 1
         if len(self.faults) < FAULTS:
-            self.faults.append(Fault(now_s, what, worker, step, note))
+            self.faults.append(FaultRecord(now_s, what, worker, step, note))
 
     def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> int | None:
         """Its place, if there was room for it."""
@@ -91,7 +91,7 @@ class Accounts:
             waiting_s = max(0.0, mine.alive_s - mine.computing_s - mine.communicating_s)
             record = WorkerRecord(
                 worker, mine.batches, score.samples, score.loss, score.accuracy,
-                mine.computing_s, mine.communicating_s, waiting_s, mine.lives, by_epoch,
+                mine.computing_s, mine.communicating_s, waiting_s, mine.starts, by_epoch,
             )  # fmt: skip
             made.append(record)
         return tuple(made)

@@ -1,0 +1,119 @@
+"""What is done to a late payload before the server's optimizer gets it: a function on flat tensors and its state."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from paceline.errors import Diverged, StrategyError
+from paceline.strategy.finite import is_finite
+from paceline.strategy.plugin import Factory, attribute, no_argument, number_argument, resolve
+
+State = Mapping[str, Tensor]
+
+
+class Late(NamedTuple):
+    """What a correction is told about a payload, besides its gradient. Vectors have one entry per parameter."""
+
+    parameters: Tensor
+    """As they are now, before the update."""
+    fetched: Tensor
+    """As they were when the gradient was computed."""
+    staleness: int
+    """Updates between the worker's fetch and this update."""
+    worker: int
+    """Whose payload it is; of a synchronous group, its first worker's."""
+    step: int
+    """The number of the worker's task."""
+    rate: float
+    """The learning rate of this update."""
+    state: State
+    """The correction's vectors for this worker or group, to be changed in place."""
+    server_state: State
+    """The correction's vectors that all workers share, to be changed in place."""
+
+
+Function = Callable[[Tensor, Late], Tensor]
+"""(gradient, late) -> the gradient to apply."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    function: Function
+    state: tuple[str, ...] = ()
+    """Names of flat vectors kept for each worker or group, zero at first."""
+    server_state: tuple[str, ...] = ()
+    """Names of flat vectors kept once, at the server, zero at first."""
+    needs_fetched: bool = True
+    """Whether it looks at the parameters that a gradient was computed on."""
+    elementwise: bool = False
+    """Whether it may be given piece after piece of the vectors, instead of whole ones."""
+    late_only: bool = False
+    """Whether it does nothing for a payload that is not late."""
+    passes: tuple[int, int] = (12, 3)
+    """How often it goes over the parameters in the cache and in memory; for estimates of the server's time."""
+
+
+def _factories() -> dict[str, Factory]:
+    from paceline.strategy.corrections.delay_compensation import adaptive, constant
+    from paceline.strategy.corrections.staleness_aware import staleness_aware
+
+    return {
+        "none": no_argument("correction", "none", lambda: None),
+        "constant": number_argument("correction", "constant", constant, 0.0),
+        "adaptive": number_argument("correction", "adaptive", adaptive, 0.0),
+        "staleness": no_argument("correction", "staleness", staleness_aware),
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def find_correction(text: str) -> Correction | None:
+    """none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:name; None when nothing is to be done."""
+    found = resolve("correction", text, _factories())
+    return found if found is None or isinstance(found, Correction) else custom_correction(found, text)
+
+
+def custom_correction(function: Any, called: str) -> Correction:
+    """The user's `function(gradient, late)`; its attributes `state` and `server_state` name vectors it keeps."""
+    if not callable(function):
+        raise StrategyError(f"correction {called} is a {type(function).__name__}, not a function")
+    names = {}
+    for which in ("state", "server_state"):
+        names[which] = attribute(function, which, (tuple, list), (), f"correction {called}")
+        if not all(isinstance(name, str) for name in names[which]):
+            raise StrategyError(f"correction {called}: its attribute {which} should be a list of names")
+
+    def correct(gradient: Tensor, late: Late) -> Tensor:
+        try:
+            made = function(gradient, late)
+        except SystemExit as error:
+            raise StrategyError(
+                f"correction {called} ends the program (exit {error.code}); it should return a gradient instead"
+            ) from None
+        except Exception as error:
+            raise StrategyError(f"correction {called} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(made, Tensor) or made.shape != gradient.shape or made.dtype != gradient.dtype:
+            what = f"{tuple(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
+            raise StrategyError(
+                f"correction {called} returned {what}; it should return a gradient like the one it got, "
+                f"{tuple(gradient.shape)} of {gradient.dtype}"
+            )
+        if not is_finite(made):  # what it was given is finite: other payloads are refused before
+            raise Diverged(
+                f"correction {called} made a non-finite gradient from a finite one (staleness {late.staleness}): "
+                "paceline.simulate.contract.check_correction tests it"
+            )
+        return made
+
+    called_by = f"correction {called}"
+    return Correction(
+        correct,
+        tuple(names["state"]),
+        tuple(names["server_state"]),
+        needs_fetched=attribute(function, "needs_fetched", bool, True, called_by),
+        late_only=attribute(function, "late_only", bool, False, called_by),
+    )

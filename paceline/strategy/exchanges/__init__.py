@@ -1,0 +1,1 @@
+"""The built-in exchanges, one per file."""

@@ -1,0 +1,89 @@
+"""Finds the object behind a setting such as `topk:0.01`: a built-in name with an argument, or the user's module:name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from paceline import user_code
+from paceline.errors import PacelineError, StrategyError, nearest
+
+Factory = Callable[[str], Any]
+"""Makes a built-in object from what follows its name; the text is empty where nothing does."""
+
+
+def resolve(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
+    """`NAME`, `NAME:ARGUMENT`, or the user's own `module:name` and `module:name:ARGUMENT`.
+
+    A class is instantiated, with the argument if there is one; a function or an instance is taken as it is.
+    """
+    name, colon, argument = text.partition(":")
+    if name in known:
+        return known[name](argument)
+    if not colon:
+        raise StrategyError(f"{kind} {text!r} is unknown: {nearest(name, known)}, or module:name")
+    attribute, _, rest = argument.partition(":")
+    found = user_code.find(f"{name}:{attribute}")
+    if isinstance(found, type) or (rest and callable(found)):
+        try:
+            return found(rest) if rest else found()
+        except PacelineError:
+            raise
+        except Exception as error:
+            raise StrategyError(f"{kind} {text} could not be made: {type(error).__name__}: {error}") from error
+    return found
+
+
+def no_argument(kind: str, name: str, make: Callable[[], Any]) -> Factory:
+    """For a built-in object that takes none."""
+
+    def made(argument: str) -> Any:
+        if argument:
+            raise StrategyError(f"{kind} {name}:{argument}: {name} takes no argument")
+        return make()
+
+    return made
+
+
+def number_argument(
+    kind: str, name: str, make: Callable[[float], Any], least: float, default: float | None = None
+) -> Factory:
+    """For a built-in object that takes one number of at least `least`."""
+
+    def made(argument: str) -> Any:
+        try:
+            number = default if not argument and default is not None else float(argument)
+        except ValueError:
+            number = float("nan")
+        if not least <= number < float("inf"):
+            example = f"{name}:{2 if default is None else default:g}"
+            raise StrategyError(
+                f"{kind} {name + ':' + argument!r} needs a number of at least {least:g}, for example {example}"
+            )
+        return make(number)
+
+    return made
+
+
+def name_of(thing: Any) -> str:
+    """The `module:name` by which another process finds a class, function or module-level object."""
+    if isinstance(thing, str):
+        return thing
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if module in (None, "__main__") or name is None or "<locals>" in name:
+        raise StrategyError(
+            f"{thing!r:.80} cannot be found by other processes: define it at the top of a module and name it module:name"
+        )
+    return f"{module}:{name}"
+
+
+def attribute(thing: Any, name: str, kind: type | tuple[type, ...], default: Any, called: str) -> Any:
+    """An attribute of the user's object, checked; `default` where it has none."""
+    value = getattr(thing, name, default)
+    if not isinstance(value, kind):
+        raise StrategyError(f"{called}: its attribute {name} should not be {value!r:.60}")
+    return value
+
+
+cached = functools.lru_cache(maxsize=64)

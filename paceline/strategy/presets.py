@@ -1,0 +1,46 @@
+"""The published strategies by name, and how a strategy is found: by preset or as the user's own `module:name`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline import user_code
+from paceline.errors import StrategyError, nearest
+from paceline.strategy.strategy import Strategy
+
+PRESETS: dict[str, Strategy] = {
+    s.name: s
+    for s in (
+        Strategy("sync"),
+        Strategy("towers"),
+        Strategy("downpour", groups=None, overlap=True, local_step=True),
+        Strategy("delay-compensated", groups=None, correction="adaptive:2"),
+        Strategy("mixed", groups=2),
+        Strategy("stale-sync", groups=None, staleness_bound=2),
+        Strategy("staleness-aware", groups=None, correction="staleness"),
+        Strategy("softsync", groups=None, overlap=True, softsync_n=1, correction="staleness"),
+        Strategy("backup", backup_workers=1),
+        Strategy("local-sgd", exchange="delta", fetch_every=10, push_every=10, server_optimizer="sgd:1"),
+        Strategy("diloco", exchange="delta", fetch_every=500, push_every=500, server_optimizer="nesterov:0.7"),
+        Strategy("easgd", groups=None, exchange="elastic:0.9", fetch_every=0, push_every=10, server_optimizer="sgd:1"),
+        Strategy("compressed", groups=None, exchange="topk:0.01"),
+        Strategy("quantised", groups=None, exchange="int8"),
+        Strategy("deep-compression", exchange="momentum-topk:0.01", server_optimizer="sgd"),
+    )
+}
+"""`towers` is `sync` under the name of the study that reports every worker's own accuracy."""
+
+
+def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
+    """A published strategy, or the user's `module:name`, with some of its fields replaced."""
+    if isinstance(name, Strategy):
+        return name.with_changes(**changes)
+    if ":" in name:
+        found = user_code.find(name)
+        found = found() if callable(found) and not isinstance(found, Strategy) else found
+        if not isinstance(found, Strategy):
+            raise StrategyError(f"{name} is a {type(found).__name__}; it should be a paceline Strategy, or return one")
+        return found.with_changes(**changes)
+    if name not in PRESETS:
+        raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}, or module:name")
+    return PRESETS[name].with_changes(**changes)

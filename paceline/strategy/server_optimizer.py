@@ -1,0 +1,85 @@
+"""The optimizer that turns payloads into updates: the workload's own rule, another rule, or any of `torch.optim`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from paceline.errors import StrategyError, nearest
+from paceline.step.optimizers import Rule
+from paceline.strategy.correction import State
+from paceline.strategy.layout import Layout, PhaseLayout
+from paceline.strategy.strategy import Strategy
+from paceline.workload import OPTIMIZERS
+
+
+class ServerOptimizer(Protocol):
+    """Of one phase. State is kept by whoever calls it, so that it can be committed together with the parameters."""
+
+    elementwise: bool
+    """Whether it may be given piece after piece of the vectors."""
+    rule: Rule | None
+    """Whose rate and schedule it follows; None: it has a schedule of its own."""
+
+    def initial_state(self) -> dict[str, Tensor]:
+        """Flat vectors of the phase's size, and scalars without a dimension."""
+        ...
+
+    def update(self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float) -> None:
+        """Writes the new parameters and the state after the update.
+
+        `old` and `new` may be one tensor, and so may the two states. `gradient` may be overwritten.
+        """
+        ...
+
+
+def server_optimizer(strategy: Strategy, phase: PhaseLayout, dtype: torch.dtype) -> ServerOptimizer:
+    """The one that a strategy names, for a phase.
+
+    Gradients are treated as in one process, with the rate's schedule and regularisation. What workers changed with
+    an optimizer of their own has both in it already, so it is applied at a constant rate of 1 unless it says another.
+    """
+    from paceline.strategy.server_optimizers.rule_optimizer import RuleOptimizer
+    from paceline.strategy.server_optimizers.torch_optimizer import TorchOptimizer
+
+    check_optimizer(strategy.server_optimizer)
+    name, rate, custom = _parse(strategy.server_optimizer)
+    own = phase.rule
+    if strategy.make_exchange.local_optimizer:
+        own = Rule("sgd", 1.0)
+    if custom:
+        return TorchOptimizer(strategy.server_optimizer, phase, own.lr if rate is None else rate, dtype)
+    changed = {"optimizer": name} if name and name != own.optimizer else {}
+    return RuleOptimizer(dataclasses.replace(own, **changed, lr=own.lr if rate is None else rate), phase.size, dtype)
+
+
+def check_optimizer(text: str) -> None:
+    """Refuses a server optimizer that is none, before anything is loaded."""
+    name, rate, custom = _parse(text)
+    if text and not custom and name not in OPTIMIZERS:
+        raise StrategyError(f"server-optimizer {text!r} is unknown: {nearest(name, OPTIMIZERS)}, or module:name")
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, as adagrad:0.5")
+
+
+def _parse(text: str) -> tuple[str, float | None, bool]:
+    """`NAME`, `NAME:RATE`, `module:name` or `module:name:RATE`: the name, the rate, and whether it is the user's."""
+    parts = text.split(":")
+    custom = len(parts) > 1 and parts[0] not in OPTIMIZERS and not _is_number(parts[1])
+    name = ":".join(parts[:2]) if custom else parts[0]
+    rest = parts[2:] if custom else parts[1:]
+    if not rest:
+        return name, None, custom
+    return name, float(rest[0]) if len(rest) == 1 and _is_number(rest[0]) else math.nan, custom
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

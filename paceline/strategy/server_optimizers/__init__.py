@@ -1,0 +1,1 @@
+"""The server's optimizers: the rules that one process has too, and any class of `torch.optim`."""
