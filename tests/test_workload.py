@@ -192,7 +192,7 @@ def test_options_add_up():
 
 def test_an_unknown_key_is_answered_with_the_nearest():
     assert refused(lambda: resolve("mlp", {"learning_rate": "1"})).startswith("no key 'learning_rate'")
-    assert refused(lambda: resolve("mlp", {"epoch": "1"})).startswith("no key 'epoch' in a workload: did you mean epochs")
+    assert "did you mean epochs" in refused(lambda: resolve("mlp", {"epoch": "1"}))
     assert refused(lambda: resolve("mlp", {"options.": "1"})).startswith("no key 'options.'")
 
 
