@@ -10,6 +10,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 import torch
 
+from tests.command_line import paceline, trained, trained_copy  # noqa: F401
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:

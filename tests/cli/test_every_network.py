@@ -47,14 +47,22 @@ def test_there_is_small_data_for_every_network():
     assert SMALL.keys() == BUILT_IN.keys()
 
 
-@pytest.mark.parametrize("network", SMALL)
+LARGE = ("alexnet", "vgg11", "vgg16", "googlenet", "resnet50")  # of seconds, or of half a gigabyte
+
+
+@pytest.mark.parametrize("network", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in SMALL])
 def test_networks(paceline, tmp_path, network):
     run = trained(paceline, tmp_path, network)
     assert run.conditions.threads == 1 and run.step.kind == "flat"
 
 
-@pytest.mark.parametrize("network", ["dnn", "lstm", "lenet5", "resnet20", "transformer"])
-@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("network", "precision"),
+    [
+        ("dnn", "float64"), ("lenet5", "float64"), ("transformer", "float64"),
+        ("lstm", "bfloat16"), ("lenet5", "bfloat16"), ("resnet20", "bfloat16"), ("transformer", "bfloat16"),
+    ],
+)  # fmt: skip
 def test_precisions(paceline, tmp_path, network, precision):
     run = trained(paceline, tmp_path, network, "--precision", precision)
     assert run.conditions.precision == precision

@@ -1,4 +1,8 @@
-"""The program, called as on a command line, in an empty current directory."""
+"""The program, called in this process as on a command line: much cheaper than a process that imports torch.
+
+Fixtures for every room are made of this in `tests/conftest.py`. A real process is for what only one has: signals,
+pipes, exit codes, what importing does.
+"""
 
 from __future__ import annotations
 
