@@ -22,6 +22,10 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
 STEPS = ("auto", "plain", "flat", "compiled", "graph")
+MOST_BATCH = 2**31 - 1
+"""PyTorch counts samples of many operations in 32 bits."""
+MOST_EPOCHS = 1_000_000
+"""The record has a row for every epoch and is written after each."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ class Workload:
         _check_optimizer_constants(self)
         if self.dropout is not None:
             _number("dropout", self.dropout, least=0.0, below=1.0)
-        _number("batch", self.batch, least=1)
-        _number("epochs", self.epochs, least=1)
+        _number("batch", self.batch, least=1, most=MOST_BATCH)
+        _number("epochs", self.epochs, least=1, most=MOST_EPOCHS)
         _number("threads", self.threads, least=0)
         _number("seed", self.seed, least=0, below=2**63)
         _number("top", self.top, least=1)
@@ -312,7 +316,13 @@ def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _number(
-    key: str, value: float, *, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+    key: str,
+    value: float,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
 ) -> None:
     try:
         finite = math.isfinite(value)
@@ -320,6 +330,8 @@ def _number(
         finite = False
     if not finite:
         raise WorkloadError(f"{key}={str(value)[:20]} is not a finite number")
+    if value > most:
+        raise WorkloadError(f"{key}={value} should be at most {most:,}")
     if value < least or value <= above or value >= below:
         limits = [f"at least {least:g}"] if least > -math.inf else []
         limits += [f"above {above:g}"] if above > -math.inf else []

@@ -35,6 +35,7 @@ GROUND = {
     "record": {"errors"},
     "testing": {"errors"},
     "child_environment": set(),
+    "free_memory": set(),
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

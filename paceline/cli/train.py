@@ -133,6 +133,7 @@ def start(
     watcher = TerminalWatcher(console)
     options = {**(options or {}), "clock": clock, "progress": watcher.downloads}
     if distributed is not None and several:
+        _check_sizes(distributed)
         distributed.check(resuming=resume is not None, measuring=measure)
         options["measuring"] = measure
     if resume is not None:
@@ -168,8 +169,20 @@ def start(
         _show_workers(run, directory, console)
     if measure:
         write_run_files(run, directory)  # once more, with the layers
+    for warning in run.warnings:
+        console.print(f"warning: {warning}", markup=False)
     hand_over(dump(run), json)
     return page
+
+
+def _check_sizes(distributed: Distributed) -> None:
+    """Whether so many workers can be had at all, before anything is made for each of them."""
+    from paceline.train.limits import FOOTPRINTS, check_workers
+
+    driver = distributed.driver.driver or "local"
+    if distributed.strategy.strategy is not None and driver in FOOTPRINTS:
+        _, workers = distributed.strategy.build()
+        check_workers(workers, driver)
 
 
 @contextmanager

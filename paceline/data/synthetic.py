@@ -16,6 +16,7 @@ from paceline.data.dataset import Arrays, Dataset
 from paceline.data.normalise import Normalise
 from paceline.data.source import Source, without_count
 from paceline.errors import DataError
+from paceline.free_memory import free_memory_bytes, gigabytes
 
 _DEFAULT_CLASSES = 10
 DEFAULT_TRAINING = 1024
@@ -31,6 +32,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     shape, classes = shape_and_classes(source)
     training = source.count or DEFAULT_TRAINING
     testing = max(1, training // _TEST_SHARE)
+    _check_size(source, shape, classes, training + testing)
     # Every class reads the same pattern, each from one place further: no memory a class.
     try:
         pattern = np.random.default_rng(0).integers(0, 64, size=prod(shape) + classes - 1, dtype=np.uint8)
@@ -48,6 +50,16 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
         test=test,
         prepare=Normalise((_MEAN,), (_DEVIATION,)),
     )
+
+
+def _check_size(source: Source, shape: tuple[int, ...], classes: int, samples: int) -> None:
+    """A byte for a number, 24 for a sample's label and its place in the order, about 60 for the name of a class."""
+    size_bytes = samples * (prod(shape) + 24) + 61 * classes
+    if size_bytes > (free := free_memory_bytes()):
+        raise DataError(
+            f"data {source.text!r} takes {gigabytes(size_bytes)} of memory, {gigabytes(free)} are free: "
+            "use fewer samples, a smaller shape or fewer classes"
+        )
 
 
 def shape_and_classes(source: Source) -> tuple[tuple[int, ...], int]:

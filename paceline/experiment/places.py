@@ -11,7 +11,6 @@ A run is made in `working` and moved to `runs` by one rename, when its outcome i
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ from pathlib import Path
 from paceline import record
 from paceline.errors import InputError, OutputError, RecordError
 from paceline.experiment.experiment import Experiment, changed
+from paceline.train.directory_lock import LOCK, DirectoryLock, Locked
 
-EXPERIMENT, TOML, RUNS, WORKING, LOCK = "experiment.json", "experiment.toml", "runs", "working", ".lock"
+EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
 DAMAGED = "damaged"
 
 
@@ -30,21 +30,14 @@ DAMAGED = "damaged"
 def locked(directory: Path) -> Iterator[None]:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
     try:
-        with (directory / LOCK).open("a+", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                who = f" (process {pid})" if (pid := file.read().strip()) else ""
-                raise OutputError(f"{directory} is being worked on by another compare{who}: wait for it") from None
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
-            yield
+        lock = DirectoryLock(directory)
+    except Locked as error:
+        who = f" ({error.owner})" if error.owner else ""
+        raise OutputError(f"{directory} is being worked on by another compare{who}: wait for it") from None
     except OSError as error:
-        if error.filename is None or Path(error.filename).name != LOCK:
-            raise
         raise OutputError(f"{directory} cannot be written: {error.strerror}") from error
+    with lock:
+        yield
 
 
 @contextmanager

@@ -33,6 +33,17 @@ def positive(option: str, value: object) -> int:
     return value
 
 
+MOST_DEPTH = 1000
+"""Ten times as deep as what is trained in practice; each layer takes milliseconds to build."""
+
+
+def depth_of(value: object) -> int:
+    """The option depth."""
+    if positive("depth", value) > MOST_DEPTH:
+        raise NetworkError(f"option depth = {value} is more than {MOST_DEPTH:,}: use fewer layers")
+    return positive("depth", value)
+
+
 def positives(option: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One number or several, as in `hidden = 50` and `hidden = [64, 64]`."""
     if isinstance(value, Sequence) and not isinstance(value, str) and value:

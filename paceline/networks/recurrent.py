@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from paceline.errors import NetworkError
-from paceline.networks.checks import no_activation, positive, text_shape
+from paceline.networks.checks import depth_of, no_activation, positive, text_shape
 
 
 def lstm(
@@ -43,7 +43,7 @@ def textlstm(
         classes,
         positive("embedding", embedding),
         positive("hidden", hidden),
-        positive("depth", depth),
+        depth_of(depth),
         dropout or 0.0,
     )
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from paceline.errors import NetworkError
 from paceline.networks.activation import activation_layer
-from paceline.networks.checks import positive, text_shape
+from paceline.networks.checks import depth_of, positive, text_shape
 
 INITIAL_STD = 0.02
 
@@ -38,7 +38,7 @@ def transformer(
     parts["positions"] = Positions(length, width)
     if drop:
         parts["dropout"] = nn.Dropout(drop)
-    for number in range(1, positive("depth", depth) + 1):
+    for number in range(1, depth_of(depth) + 1):
         parts[f"block{number}"] = Block(width, heads, drop, name)
     parts["norm"] = nn.LayerNorm(width)
     parts["output"] = nn.Linear(width, classes)

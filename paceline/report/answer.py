@@ -64,6 +64,7 @@ def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
         yield scaling_sentence(lines), ("throughput", "accuracy-time")
     elif len(trained) == 1 and len(runs) == 1 and trained[0].run is not None:
         yield run_sentence(trained[0].run), ("accuracy", "loss", "wall-clock", "timeline")
+        yield from ((f"Warning: {warning}.", ()) for warning in trained[0].run.warnings)
     elif trained:
         yield _best_sentence(trained), ("accuracy-time", "accuracy-updates", "accuracy", "wall-clock")
     elif runs:
@@ -85,9 +86,10 @@ def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
 def run_sentence(run: Run) -> str:
     seconds, d = duration(run.wall_s), run.distribution
     if run.status != "finished":
-        what = {"diverged": "diverged", "running": "was still running"}.get(run.status, f"was {run.status}")
+        what = {"running": "was still running", "interrupted": "was interrupted"}.get(run.status, run.status)
         updates = count(run.updates, "update")
-        return f"{run.workload.network} on {run.workload.data} {what} after {updates} and {seconds}."
+        why = f": {run.error}" if run.status == "failed" and run.error else ""
+        return f"{run.workload.network} on {run.workload.data} {what} after {updates} and {seconds}{why.rstrip('.')}."
     if math.isnan(run.test_accuracy):
         reached = f"reaches a test loss of {run.test_loss:.4f}"
     else:

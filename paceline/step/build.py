@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from paceline import data, networks, user_code
 from paceline.data.dataset import Dataset
 from paceline.errors import NetworkError, WorkloadError
+from paceline.networks.size_check import RefuseLarge
 from paceline.step.feeder import make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
@@ -35,6 +36,12 @@ def load_data(workload: Workload, cache: Path | None = None, progress: Callable[
 def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
     """The network on the CPU, with initial weights that follow from the seed."""
     torch.manual_seed(mix(_WEIGHTS, workload.seed))
+    with RefuseLarge(workload.network):
+        network = _build_network(workload, dataset)
+    return network.to(dtype_of(workload))
+
+
+def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
     if ":" in workload.network:
         made = user_code.call(workload.network)
         if isinstance(made, Workload):
@@ -42,24 +49,22 @@ def build_network(workload: Workload, dataset: Dataset) -> nn.Module:
         if not isinstance(made, nn.Module):
             raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
         _check_settings_apply(workload)
-        network = made
-    elif not dataset.classes:
+        return made
+    if not dataset.classes:
         raise NetworkError(
             f"{workload.network} tells classes apart, the targets of {dataset.name} are numbers: "
             "use a network of your own (module:function) and --set loss=squared"
         )
-    else:
-        network = networks.build(
-            workload.network,
-            shape=dataset.shape,
-            classes=len(dataset.classes),
-            kind=dataset.kind,
-            dropout=workload.dropout,
-            activation=workload.activation,
-            init=workload.init,
-            **workload.options,
-        )
-    return network.to(dtype_of(workload))
+    return networks.build(
+        workload.network,
+        shape=dataset.shape,
+        classes=len(dataset.classes),
+        kind=dataset.kind,
+        dropout=workload.dropout,
+        activation=workload.activation,
+        init=workload.init,
+        **workload.options,
+    )
 
 
 def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, worker: int = 0, workers: int = 1) -> Parts:

@@ -49,7 +49,11 @@ class Run:
     data: str
     """How the batches reached the device."""
     status: str = "running"
-    """running, finished, interrupted or diverged."""
+    """running, finished, interrupted, diverged or failed."""
+    error: str = ""
+    """What ended a run that is interrupted, diverged or failed, in one line."""
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the result, and the likely reason; see `paceline.train.outcome`."""
     wall_s: float = 0.0
     """All time spent on it, validation and checkpoints too, over all resumptions."""
     train_s: float = 0.0
@@ -60,6 +64,10 @@ class Run:
     test_accuracy: float = float("nan")
     test_top_accuracy: float = float("nan")
     test_loss: float = float("nan")
+    classes: int = 0
+    """Of the data; 0 where nothing is classified."""
+    chance_accuracy: float = 0.0
+    """Test accuracy of always answering the most frequent class; 0 where nothing is classified."""
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
     """Operations of one step by device, when asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -20,9 +21,11 @@ from paceline.step.tally import Score, Tally
 from paceline.trace import Recorder, Trace
 from paceline.train.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
 from paceline.train.conditions import current_conditions
-from paceline.train.directory import check_new, new_directory, resumable_directory
+from paceline.train.directory import RunDirectory
+from paceline.train.ending import recorded_end
 from paceline.train.evaluate import Evaluator
 from paceline.train.failures import explained
+from paceline.train.outcome import chance_accuracy, warnings_of
 from paceline.train.placement_log import count_operations
 from paceline.train.resuming import resumed_step, resumed_workload
 from paceline.train.run import Epoch, Run
@@ -58,14 +61,14 @@ def run(
     module = user_code.importing()
     if module:
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
-    if out is not None:
-        check_new(Path(out))  # before the work, though it is made after it
-    recorder, dataset = _loaded(workload, cache, progress)
-    with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), log_placement) as trainer:
+    with ExitStack() as opened:
+        place = opened.enter_context(RunDirectory.claim_new(out)).path if out is not None else None
+        recorder, dataset = _loaded(workload, cache, progress)
+        opened.enter_context(explained(workload))
+        trainer = opened.enter_context(Trainer(workload, dataset, step, recorder, watcher or Silent(), log_placement))
         trainer.checkpoint_every_s = checkpoint_every_s
         trainer.measure_with(clock)
-        if out is not None:
-            trainer.directory = new_directory(Path(out))
+        trainer.directory = place
         return trainer.train()
 
 
@@ -79,13 +82,15 @@ def resume(
     clock: TrainingClock | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
 ) -> Run:
-    """Goes on with the run in `directory` from its last checkpoint; `clock` measures what is left of it."""
-    place = resumable_directory(Path(directory))
-    checkpoint = load_checkpoint(place)
-    workload = resumed_workload(checkpoint, changes or {}, place)
-    step = resumed_step(checkpoint, workload)
-    recorder, dataset = _loaded(workload, cache, progress)
-    with explained(workload), Trainer(workload, dataset, step, recorder, watcher or Silent(), False) as trainer:
+    """Resumes the run in `directory` from its last checkpoint; `clock` measures what is left of it."""
+    with ExitStack() as opened:
+        place = opened.enter_context(RunDirectory.claim_existing(directory)).path
+        checkpoint = load_checkpoint(place)
+        workload = resumed_workload(checkpoint, changes or {}, place)
+        step = resumed_step(checkpoint, workload)
+        recorder, dataset = _loaded(workload, cache, progress)
+        opened.enter_context(explained(workload))
+        trainer = opened.enter_context(Trainer(workload, dataset, step, recorder, watcher or Silent(), False))
         trainer.checkpoint_every_s = checkpoint_every_s
         trainer.restore(checkpoint, place)
         trainer.measure_with(clock)
@@ -129,6 +134,8 @@ class Trainer:
             step=choice,
             parameters=sum(p.numel() for p in self.parts.network.parameters()),
             data=self.parts.feeder.where,
+            classes=len(dataset.classes),
+            chance_accuracy=chance_accuracy(dataset),
             placement=placement,
         )
         self.epoch, self.next, self.updates = 0, 0, 0
@@ -182,7 +189,7 @@ class Trainer:
         return len(self.parts.dataset.train), len(self.parts.dataset.test)
 
     def train(self) -> Run:
-        with StopRequest() as stop:
+        with StopRequest() as stop, recorded_end(self._update_record), explained(self.run.workload):
             self._update_record("running")
             self._save()
             self.watcher.begun(self.run, self.notes)
@@ -247,7 +254,6 @@ class Trainer:
     def _check_loss(self) -> None:
         if math.isfinite(self.score.loss):
             return
-        self._update_record("diverged")
         where = f"epoch {self.epoch + 1}, at or before step {self.next}"
         raise Diverged(
             f"the loss became {self.score.loss} in {where}: lower the learning rate (lr={self.run.workload.lr:g})"
@@ -262,13 +268,14 @@ class Trainer:
             raise Interrupted(f"{where}; nothing was kept, since no directory was given")
         raise Interrupted(f"{where}; go on with: paceline train --resume {self.directory}")
 
-    def _update_record(self, status: str) -> None:
+    def _update_record(self, status: str, error: str = "") -> None:
         epochs = self.run.epochs
         last = epochs[-1] if epochs else None
         rate = self.timed_samples / self.timed_s if self.timed_s else self.rate_before
         self.run = replace(
             self.run,
             status=status,
+            error=error,
             wall_s=self.wall_before_s + self.recorder.now(),
             train_s=self.train_s,
             samples_per_s=rate,
@@ -278,6 +285,7 @@ class Trainer:
             test_loss=last.test_loss if last else math.nan,
             trace=Trace(tuple(self.recorder.spans)),
         )
+        self.run = replace(self.run, warnings=warnings_of(self.run))
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
 

@@ -13,6 +13,7 @@ from paceline.report.words import count, listed, number
 
 MOST_SETS = 6
 MOST_STEPS = 30
+MOST_WARNINGS = 10
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 
 
@@ -81,6 +82,11 @@ def _of_runs(runs: Sequence[ShownRun]) -> Iterable[str]:
     if unfinished:
         kinds = listed(sorted({run.status for run in unfinished}))
         yield f"{len(unfinished)} of the {count(len(runs), 'run')} did not come to an end: {kinds}."
+    warned = [(run.label or run.place, warning) for run in runs if run.run for warning in run.run.warnings]
+    for label, warning in warned[:MOST_WARNINGS]:
+        yield f"Warning: {label + ': ' if len(runs) > 1 else ''}{warning}."
+    if len(warned) > MOST_WARNINGS:
+        yield f"{len(warned) - MOST_WARNINGS} more warnings are in the records."
 
 
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
