@@ -6,6 +6,7 @@ import os
 
 # Several test processes share the cores, and processes that tests start inherit this. Set before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where a test asks for threads, those that wait leave the core to others
 
 import pytest
 import torch

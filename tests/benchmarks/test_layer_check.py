@@ -84,6 +84,7 @@ def test_backward_operations_belong_to_the_module_whose_forward_made_them(events
     assert counted(events, "LogSoftmaxBackward0", "NllLossBackward0") == {("backward", OUTSIDE): 4}
 
 
+@pytest.mark.serial
 def test_time_is_where_it_was_spent(events):
     seconds = attribute(events, lambda event: 1e-6 * event.self_cpu_time_total)
     assert seconds["forward", "slow"] == pytest.approx(2 * 0.02, rel=0.3)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.clocked import DENSE, with_clock
+from benchmarks.clocked import DENSE, Clocked, with_clock
 from benchmarks.measure import CASES, Case, chosen_cases, missed_bars
 from benchmarks.options import Options
 from benchmarks.other_clocks import other_clocks, synchronised_hooks
@@ -18,6 +18,7 @@ from paceline.errors import InputError
 from paceline.step.build import assemble, load_data
 from paceline.step.flat import FlatStep
 from paceline.workload import resolve
+from tests.report.examples import a_measurement
 
 CPU = torch.device("cpu")
 SMALL = resolve("lenet5", {"data": "digits:256", "batch": 32, "epochs": 500, "threads": 1, "device": "cpu"})
@@ -28,6 +29,7 @@ def clocked():
     return with_clock(SMALL, CPU, pairs=2, quick=True)
 
 
+@pytest.mark.slow
 def test_a_block_with_the_clock_has_at_most_a_twentieth_sampled(clocked):
     m = clocked.measurement
     assert clocked.sampled_share <= 0.05 and m.sampled >= 2
@@ -35,20 +37,23 @@ def test_a_block_with_the_clock_has_at_most_a_twentieth_sampled(clocked):
     assert len(clocked.overheads) == 2 and all(-0.9 < overhead < 5 for overhead in clocked.overheads)
 
 
-def test_bars_are_judged_by_the_record(clocked):
-    exact = replace(clocked.measurement, accounted=1.0, scale=1.0, sampled=20, parts_s={"forward": 1.0, "other": 0.0})
+def test_bars_are_judged_by_the_record():
+    exact = a_measurement(accounted=1.0, scale=1.0, sampled=20, parts_s={"forward": 1.0, "other": 0.0})
+    clocked = Clocked(exact, [], block=100, sampled_share=0.01, denser=1.0)
     assert missed_bars(replace(clocked, measurement=exact, overheads=[0.01] * 20)) == []
     assert missed_bars(replace(clocked, measurement=exact, overheads=[0.03] * 20)) == ["overhead +3.0%, above 2 %"]
     (missed,) = missed_bars(replace(clocked, measurement=replace(exact, scale=0.9), overheads=[0.0] * 20))
     assert missed.startswith("scale 0.900")
 
 
+@pytest.mark.slow
 def test_a_slow_network_is_looked_into_more_often_and_the_overhead_divided_by_it(monkeypatch):
     monkeypatch.setattr("benchmarks.clocked.LONG_PAIR_S", 0.0)
     clocked = with_clock(SMALL, CPU, 2, quick=True)
     assert clocked.denser == pytest.approx(2 / clocked.sampled_share / DENSE)
 
 
+@pytest.mark.slow
 def test_the_others_account_for_a_share_and_leave_no_hook():
     others = {other.name: other for other in other_clocks(SMALL, CPU, rounds=2)}
     for name in ("torch.profiler", "synchronised hooks"):
@@ -56,6 +61,7 @@ def test_the_others_account_for_a_share_and_leave_no_hook():
         assert 0.1 < others[name].accounted < 3
 
 
+@pytest.mark.serial
 def test_hooks_book_what_a_layer_takes_and_in_place_operations_come_back():
     class Slow(nn.Module):
         def forward(self, x):

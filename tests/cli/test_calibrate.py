@@ -30,6 +30,7 @@ def little_to_try(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setattr(room, "measure_links", lambda device: LinkMeasurement((LINK,), {}))
 
 
+@pytest.mark.slow
 def test_the_whole_way_into_a_file_and_a_prediction(paceline):
     result = paceline("calibrate", "--device", "cpu", "--out", "mine.json", "--json", "-")
     assert result.code == 0, result.err

@@ -59,8 +59,9 @@ def test_networks(paceline, tmp_path, network):
 @pytest.mark.parametrize(
     ("network", "precision"),
     [
-        ("dnn", "float64"), ("lenet5", "float64"), ("transformer", "float64"),
-        ("lstm", "bfloat16"), ("lenet5", "bfloat16"), ("resnet20", "bfloat16"), ("transformer", "bfloat16"),
+        ("dnn", "float64"), ("lenet5", "float64"), pytest.param("transformer", "float64", marks=pytest.mark.slow),
+        ("lstm", "bfloat16"), ("lenet5", "bfloat16"), ("resnet20", "bfloat16"),
+        pytest.param("transformer", "bfloat16", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_precisions(paceline, tmp_path, network, precision):
@@ -68,7 +69,7 @@ def test_precisions(paceline, tmp_path, network, precision):
     assert run.conditions.precision == precision
 
 
-@pytest.mark.parametrize("network", ["lenet5", "transformer"])
+@pytest.mark.parametrize("network", ["lenet5", pytest.param("transformer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses(paceline, tmp_path, network, loss):
     assert trained(paceline, tmp_path, network, "--set", f"loss={loss}").workload.loss == loss

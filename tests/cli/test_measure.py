@@ -33,6 +33,7 @@ def test_every_file_is_there(measured):
     assert plots | {"layers-by-iteration.png", "forward-and-backward.svg"} <= names
 
 
+@pytest.mark.serial
 def test_the_record_adds_up(measured):
     m = package.load(measured / "measurement.json")
     assert json.loads((measured.parent / "m.json").read_text())["kind"] == "measurement"

@@ -196,6 +196,7 @@ print(shape.activation_bytes, shape.parameter_bytes, most_bytes() - before, most
 """
 
 
+@pytest.mark.slow
 def test_vgg16_at_batch_256_is_read_without_its_memory():
     run = subprocess.run([sys.executable, "-c", READ_VGG16], capture_output=True, text=True, check=True)
     activations, parameters, grown, most = map(int, run.stdout.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 import torch
 
 from paceline.cost.families import FAMILIES
@@ -19,6 +20,7 @@ def test_every_family_has_a_probe_that_drifts_like_it():
     assert probe_of("batch_norm") == probe_of("add_") == ELEMENTWISE
 
 
+@pytest.mark.serial
 def test_the_second_of_two_probes_counts():
     probe = Probe(CPU)
     assert not any(probe.seen.values())
@@ -42,5 +44,6 @@ class Slow:
         time.sleep(0.02)
 
 
+@pytest.mark.serial
 def test_what_is_given_back_after_a_single_call_is_not_its_time():
     assert Stopwatch(CPU).time(lambda: (time.sleep(0.005), Slow())).seconds < 0.015

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -203,17 +204,19 @@ def test_runs_at_a_time_have_cores_of_their_own_and_crowding_is_said(tmp_path):
     watcher = Kept()
     found = execute(small(grid=grid), out=tmp_path / "study", jobs=2, watcher=watcher)
     cores = len(os.sched_getaffinity(0))
-    assert {row["cores"] for row in found.rows} <= {max(1, cores // 2), cores - cores // 2}
+    assert len(found.rows) == 3
+    assert all(row["cores"] in (max(1, cores // 2), cores - cores // 2) for row in found.rows)
     assert any("threads=" in note and "wait for each other" in note for note in watcher.notes)
     assert watcher.left[-1] is not None
 
 
-def test_a_damaged_run_is_put_aside_and_made_again(tmp_path):
-    experiment, place = virtual(repetitions=1), tmp_path / "study"
-    before = execute(experiment, out=place)
+def test_a_damaged_run_is_put_aside_and_made_again(done, tmp_path):
+    experiment, whole = done
+    place = Path(shutil.copytree(whole, tmp_path / "study"))
+    before = collect(place)
     (place / before.rows[0]["directory"] / "record.json").write_text("{")
     watcher = Kept()
-    after = execute(experiment, resume=place, watcher=watcher)
+    after = execute(experiment, resume=place, jobs=2, watcher=watcher)
     assert watcher.finished_runs == [before.rows[0]["run"]]
     assert "cannot be read and is made again" in watcher.notes[0]
     assert without_times(list(after.rows)) == without_times(list(before.rows))
@@ -246,6 +249,7 @@ class TestPlaces:
         assert (place / ".lock").exists()
         execute(experiment, resume=place)
 
+    @pytest.mark.slow
     def test_who_was_killed_before_anything_was_there_is_not_in_the_way(self, tmp_path):
         (tmp_path / ".lock").touch()
         (tmp_path / "experiment.toml").touch()

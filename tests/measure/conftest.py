@@ -1,16 +1,23 @@
-"""One thread: where others use the machine too, threads that wait for each other take any time at all."""
+"""What a machine reaches and what a mark costs are found out once for the room: together, a second for each clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
-import torch
+
+from paceline.measure import layer_clock, measured_step, measuring
+from paceline.measure.mark_cost import mark_cost_s
+from paceline.measure.rates import device_rates
 
 
 @pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def machine_is_asked_once() -> Iterator[None]:
+    rates, costs = cache(device_rates), cache(mark_cost_s)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_clock, "device_rates", rates)
+        patch.setattr(measuring, "device_rates", rates)
+        patch.setattr(layer_clock, "mark_cost_s", lambda: dict(costs()))
+        patch.setattr(measured_step, "mark_cost_s", lambda: dict(costs()))
+        yield

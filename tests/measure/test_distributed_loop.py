@@ -36,7 +36,7 @@ def train(rank: int, size: int, folder: Path) -> None:
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_layers_are_measured_in_every_process(size, tmp_path):
     if size == 1:
         train(0, 1, tmp_path)

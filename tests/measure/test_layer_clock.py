@@ -65,6 +65,7 @@ def test_a_loop_in_three_lines(model, optimizer):
     assert measured.trace.spans and measured.overhead > -1.0
 
 
+@pytest.mark.serial
 def test_a_layer_that_sleeps_has_its_time_and_the_others_do_not():
     model = nn.Sequential(nn.Linear(4, 4), SlowLayer(0.005, 0.010), nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -15,6 +15,7 @@ from paceline.measure.module_marks import ModuleMarks, supported
 from paceline.measure.tape import OUTSIDE, Tape
 from tests.measure.slow_layers import SlowLayer, check_sleeps, owners_of, rows, slept_s, tape_of
 
+pytestmark = pytest.mark.serial
 X = torch.randn(3, 4)
 
 

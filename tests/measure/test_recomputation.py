@@ -68,6 +68,7 @@ class Unpacking(SlowLayer):
         return SleepAfterUnpacking.apply(x * self.weight, self)
 
 
+@pytest.mark.serial
 def test_after_recomputation_the_time_is_the_nodes_again():
     """Computing again begins in the middle of a node; that node's own work still follows."""
     model = nn.Sequential(nn.Linear(4, 4), Unpacking())

@@ -218,6 +218,7 @@ def test_data_of_unknown_size_are_refused():
         make_plan(WORKLOAD, "g5.xlarge", Wish(epochs=1), predict=replace(IMAGES, samples=0))
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_the_catalogue_is_answered_in_half_a_minute_though_predictions_are_slow():
     class Slow(InventedPredictions):

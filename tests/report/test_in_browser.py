@@ -325,6 +325,7 @@ def test_without_scripts_there_are_words_and_tables(browser, study):
     tab.close()
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_page_about_200_runs_is_small_and_quick(open_page, tmp_path):
     many_runs(tmp_path / "runs", ["downpour", "sync", "mixed", "delay-compensated", "local-sgd"], [2, 4, 8, 16], 10, 20)
