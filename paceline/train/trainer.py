@@ -189,7 +189,7 @@ class Trainer:
         return len(self.parts.dataset.train), len(self.parts.dataset.test)
 
     def train(self) -> Run:
-        with StopRequest() as stop, recorded_end(self._update_record), explained(self.run.workload):
+        with StopRequest() as stop, recorded_end(self._record_end), explained(self.run.workload):
             self._update_record("running")
             self._save()
             self.watcher.begun(self.run, self.notes)
@@ -267,6 +267,10 @@ class Trainer:
         if not self._keeps_checkpoints:
             raise Interrupted(f"{where}; nothing was kept, since no directory was given")
         raise Interrupted(f"{where}; go on with: paceline train --resume {self.directory}")
+
+    def _record_end(self, status: str, error: str) -> None:
+        if self.directory is None or self.directory.exists():  # one that was deleted is not brought back
+            self._update_record(status, error)
 
     def _update_record(self, status: str, error: str = "") -> None:
         epochs = self.run.epochs
