@@ -15,6 +15,7 @@ from paceline.errors import StrategyError, nearest
 if TYPE_CHECKING:
     from paceline.simulate.virtual_cluster import VirtualCluster
     from paceline.strategy.strategy import Strategy
+    from paceline.train.distributing import DriverWords
     from paceline.train.run import Run
     from paceline.train.watcher import Watcher
     from paceline.workload import Workload
@@ -25,17 +26,26 @@ class StrategyOptions:
     """Fields are options of the command line, in words as they were given."""
 
     strategy: Annotated[
-        str | None, typer.Option(help="sync, towers, downpour, delay-compensated, mixed, stale-sync, …")
+        str | None,
+        typer.Option(metavar="NAME|module:name", help="sync, downpour, … (see docs/strategies.md), or a custom one."),
     ] = None
-    workers: Annotated[int | None, typer.Option(help="How many workers.")] = None
+    workers: Annotated[int | None, typer.Option(help="How many workers; without --strategy synchronous ones.")] = None
     groups: Annotated[str | None, typer.Option(metavar="GxK", help="G synchronous groups of K workers.")] = None
-    compensation: Annotated[str | None, typer.Option(help="Of delay: constant:0.04 or adaptive:2.")] = None
-    correction: Annotated[str | None, typer.Option(help="Of late payloads: also staleness, module:function.")] = None
+    exchange: Annotated[
+        str | None, typer.Option(help="What workers push: gradient, delta, topk:0.01, int8, … or module:name.")
+    ] = None
+    correction: Annotated[
+        str | None, typer.Option(help="Of late payloads: constant:0.04, adaptive:2, staleness or module:name.")
+    ] = None
     fetch_every: Annotated[int | None, typer.Option(help="Steps between two fetches.")] = None
     push_every: Annotated[int | None, typer.Option(help="Steps between two pushes.")] = None
-    server_optimizer: Annotated[str | None, typer.Option(help="NAME[:RATE], as adagrad:0.5.")] = None
-    bound: Annotated[int | None, typer.Option(help="How far a worker may be ahead of the slowest.")] = None
-    spares: Annotated[int | None, typer.Option(help="Workers a synchronous step does not wait for.")] = None
+    server_optimizer: Annotated[
+        str | None, typer.Option(help="adagrad:0.5, torch.optim:RAdam or module:name, each with :RATE if wanted.")
+    ] = None
+    staleness_bound: Annotated[
+        int | None, typer.Option(help="How many pushes a worker may be ahead of the slowest.")
+    ] = None
+    backup_workers: Annotated[int | None, typer.Option(help="Workers a synchronous step does not wait for.")] = None
     period: Annotated[int | None, typer.Option(help="Local steps between two exchanges of parameters.")] = None
     strategy_set: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other field of a strategy.")
@@ -46,13 +56,18 @@ class StrategyOptions:
         changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) not in (f.default, [], None)]
         return [f"--{name.replace('_', '-')}" for name in changed]
 
+    @property
+    def named(self) -> bool:
+        """Whether a strategy follows from what was given; workers alone are synchronous ones."""
+        return self.strategy is not None or self.workers is not None or self.groups is not None
+
     def build(self) -> tuple[Strategy, int]:
         """The strategy, and how many workers carry it out."""
         from paceline.train.distributing import StrategyWords
 
-        if self.strategy is None:
-            raise StrategyError(f"{self.given()[0]} needs a --strategy, as --strategy downpour")
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "strategy_set"}
+        if self.strategy is None:
+            del given["strategy"]
         return StrategyWords(**given, fields=_fields(self.strategy_set or [])).build()
 
 
@@ -61,18 +76,19 @@ class ClusterOptions:
     """What a virtual cluster is like."""
 
     compute_time: Annotated[
-        str | None, typer.Option(help="Of a step: constant:S, gamma:100:0.01, pareto:SHAPE:MEAN, recorded:FILE, …")
+        str | None,
+        typer.Option(help="Time of a step: constant:S, gamma:100:0.01, pareto:SHAPE:MEAN, recorded:FILE, …"),
     ] = None
-    server_time: Annotated[str | None, typer.Option(help="Of the server, for each payload.")] = None
-    network_time: Annotated[str | None, typer.Option(help="Of a message, beside latency and bandwidth.")] = None
-    bandwidth: Annotated[float | None, typer.Option(help="Of the server's link, bytes a second.")] = None
-    latency: Annotated[float | None, typer.Option(help="Of a message, seconds.")] = None
-    speeds: Annotated[str | None, typer.Option(help="Of worker 0, 1, …: 1,1,0.5.")] = None
+    server_time: Annotated[str | None, typer.Option(help="Time of the server per payload.")] = None
+    network_time: Annotated[str | None, typer.Option(help="Time of a message besides latency and bandwidth.")] = None
+    bandwidth: Annotated[float | None, typer.Option(help="Bandwidth of the server's link, bytes per second.")] = None
+    latency: Annotated[float | None, typer.Option(help="Latency of a message, seconds.")] = None
+    speeds: Annotated[str | None, typer.Option(help="Speeds of worker 0, 1, …: 1,1,0.5.")] = None
     change: Annotated[
         list[str] | None, typer.Option(metavar="WORKER:WHAT:S", help="A worker dies, joins or leaves, as 3:dies:20.")
     ] = None
-    mean_life: Annotated[float | None, typer.Option(help="Workers die at random after so many seconds.")] = None
-    restart: Annotated[float | None, typer.Option(help="Seconds from a death to the next life.")] = None
+    mean_life: Annotated[float | None, typer.Option(help="Mean seconds until a worker dies at random.")] = None
+    restart: Annotated[float | None, typer.Option(help="Seconds from a death to the restart.")] = None
 
     def words(self) -> dict[str, str]:
         from paceline.train.distributing import ClusterWords
@@ -88,15 +104,29 @@ class ClusterOptions:
 @dataclass(frozen=True)
 class DriverOptions:
     driver: Annotated[str | None, typer.Option(help="local (processes) or virtual (simulated).")] = None
-    on_bad_gradient: Annotated[str | None, typer.Option(help="stop, or skip what is no number.")] = None
+    on_bad_gradient: Annotated[str | None, typer.Option(help="Non-finite payloads: stop, or skip them.")] = None
     record_events: Annotated[bool, typer.Option("--record-events", help="Keep what a replay needs.")] = False
-    worker_timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker counts as hung.")] = None
+    validate_every: Annotated[
+        str | None, typer.Option(metavar="INTERVAL", help="1epoch (the default), 500updates or 30s.")
+    ] = None
     collective: Annotated[str | None, typer.Option(help="Of a group: auto, shared, nccl or gloo.")] = None
-    shards: Annotated[int | None, typer.Option(help="Processes of the server that share every update.")] = None
+    server_threads: Annotated[
+        int | None, typer.Option(help="Threads of the server process that make an update together.")
+    ] = None
+    stopped_timeout: Annotated[float | None, typer.Option(help="Seconds until a stopped process is replaced.")] = None
+    idle_timeout: Annotated[float | None, typer.Option(help="Seconds without progress or CPU time; 120.")] = None
+    busy_timeout: Annotated[float | None, typer.Option(help="Seconds without progress while computing; 3600.")] = None
+    start_timeout: Annotated[float | None, typer.Option(help="Seconds that a worker may take to start; 600.")] = None
 
     def given(self) -> list[str]:
         changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
         return [f"--{name.replace('_', '-')}" for name in changed]
+
+    def words(self) -> DriverWords:
+        """Checked, with the usual values where nothing was given."""
+        from paceline.train.distributing import DriverWords
+
+        return DriverWords(**{name: value for name, value in vars(self).items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -115,48 +145,44 @@ class Distributed:
     def check(self, *, resuming: bool = False, measuring: bool = False) -> None:
         """Says what is wrong before anything is loaded."""
         if measuring and (resuming or self.driver.driver == "virtual"):
-            raise StrategyError("--measure looks at real workers, from the beginning of a run: it needs --driver local")
-        from paceline.strategy.pieces import check_shards
-        from paceline.strategy.refusals import check_policy
-        from paceline.train.distributing import check_driver
-
-        if self.driver.on_bad_gradient is not None:
-            check_policy(self.driver.on_bad_gradient)
+            raise StrategyError(
+                "--measure samples real workers from the beginning of a run: it needs --driver local and a new run"
+            )
+        words = self.driver.words()
+        given = [*self.strategy.given(), *(f"--{word}" for word in self.cluster.words())]
         if resuming:
-            said = [*self.strategy.given(), *(f"--{word}" for word in self.cluster.words())]
-            said += ["--driver"] if self.driver.driver is not None else []
-            said += ["--record-events"] if self.driver.record_events else []
-            if said:
-                raise StrategyError(f"{said[0]} is for new runs: a resumed one goes on as it was")
+            given += ["--driver"] if self.driver.driver is not None else []
+            given += ["--record-events"] if self.driver.record_events else []
+            if given:
+                raise StrategyError(f"{given[0]} is for new runs: a resumed one continues as it was")
             return
-        driver = self.driver.driver or "local"
-        check_driver(driver)
-        if self.strategy.strategy is None:
-            given = [*self.strategy.given(), *(f"--{w}" for w in self.cluster.words()), *self.driver.given()]
-            raise StrategyError(f"{given[0]} needs a --strategy, as --strategy downpour")
-        strategy, workers = self.strategy.build()
+        if not self.strategy.named:
+            first = [*given, *self.driver.given()][0]
+            raise StrategyError(f"{first} needs --workers or a --strategy, as --strategy downpour")
+        _, workers = self.strategy.build()
         self.cluster.build().check(workers)
-        if self.driver.shards is not None:
-            if driver == "virtual":
-                raise StrategyError("--shards are processes of a real server: they need --driver local")
-            check_shards(self.driver.shards, strategy)
-        if driver == "local" and self.cluster.words():
+        if words.driver == "local" and self.cluster.words():
             option = next(iter(self.cluster.words()))
             raise StrategyError(f"--{option} is simulated: it needs --driver virtual")
-        if driver == "virtual" and self.driver.collective is not None:
-            raise StrategyError("--collective is for real workers: it needs --driver local")
-        if driver == "virtual" and self.driver.worker_timeout is not None:
-            raise StrategyError("--worker-timeout is for real workers: it needs --driver local")
+        if words.driver == "virtual":
+            self._check_simulated()
 
-    def goes_on(self, directory: Path) -> bool:
+    def _check_simulated(self) -> None:
+        from paceline.train.distributing import REAL_ONLY
+
+        for name in REAL_ONLY:
+            if getattr(self.driver, name) is not None:
+                raise StrategyError(f"--{name.replace('_', '-')} is for real workers: it needs --driver local")
+
+    def continues(self, directory: Path) -> bool:
         """Whether a run to be resumed is one of several processes."""
         from paceline.train.local import launcher
 
         found = launcher.is_distributed(directory)
-        if not found and self.driver.shards is not None:
-            raise StrategyError(f"--shards are processes of a server, which the run in {directory} does not have")
-        if not found and self.driver.collective is not None:
-            raise StrategyError(f"--collective is for groups of workers, and {directory} is of a run in one process")
+        if not found and self.driver.given():
+            raise StrategyError(
+                f"{self.driver.given()[0]} is for distributed runs, and the one in {directory} is of one process"
+            )
         return found
 
     def resume(self, directory: Path, changes: dict[str, Any], watcher: Watcher, **options: Any) -> Run:
@@ -164,36 +190,24 @@ class Distributed:
 
         shared = ("cache", "progress", "checkpoint_every_s")
         kept: dict[str, Any] = {key: value for key, value in options.items() if key in shared}
-        if self.driver.worker_timeout is not None:
-            kept["worker_timeout_s"] = self.driver.worker_timeout
-        if self.driver.shards is not None:
-            kept["shards"] = self.driver.shards
-        if self.driver.collective is not None:
-            kept["collective"] = self.driver.collective
-        bad = self.driver.on_bad_gradient or "stop"
-        return launcher.resume(directory, changes=changes, watcher=watcher, on_bad_gradient=bad, **kept)
+        kept |= self.driver.words().options(resuming=True)
+        return launcher.resume(directory, changes=changes, watcher=watcher, **kept)
 
     def run(self, workload: Workload, out: Path, watcher: Watcher, **options: Any) -> Run:
         """Trains with the driver asked for; `options` are those of every run: cache, progress, checkpoint_every_s."""
         self.check()
         strategy, workers = self.strategy.build()
+        words = self.driver.words()
         shared: dict[str, Any] = {
-            "workers": workers, "out": out, "watcher": watcher, "record_events": self.driver.record_events,
-            "on_bad_gradient": self.driver.on_bad_gradient or "stop", "cache": options.get("cache"),
-            "progress": options.get("progress"),
+            "workers": workers, "out": out, "watcher": watcher, "cache": options.get("cache"),
+            "progress": options.get("progress"), **words.options(),
         }  # fmt: skip
-        if self.driver.driver == "virtual":
+        if words.driver == "virtual":
             from paceline.train.virtual_run import run_virtual
 
             return run_virtual(workload, strategy, cluster=self.cluster.build(), **shared)
         from paceline.train.local import launcher
 
-        if self.driver.worker_timeout is not None:
-            shared["worker_timeout_s"] = self.driver.worker_timeout
-        if self.driver.shards is not None:
-            shared["shards"] = self.driver.shards
-        if self.driver.collective is not None:
-            shared["collective"] = self.driver.collective
         if "checkpoint_every_s" in options:
             shared["checkpoint_every_s"] = options["checkpoint_every_s"]
         if options.get("measuring"):

@@ -37,10 +37,10 @@ def plan(
     budget: Annotated[str | None, typer.Option(metavar="MONEY", help="The fastest for so much, as 500.")] = None,
     spot: Annotated[bool, typer.Option("--spot", help="Count spot prices.")] = False,
     strategies: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these, as sync,downpour,local-sgd.")
+        str | None, typer.Option(metavar="NAMES", help="Only these: names or module:name, as sync,downpour,local-sgd.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step; half, twice and four times are tried too.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per step; half, two and four times it are tried.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
@@ -112,7 +112,7 @@ def _show(made: Plan, console: Console) -> None:
 
     samples = made.prediction.samples
     console.print(
-        f"{made.workload.network} on {made.workload.data}, {samples:,} samples an epoch; "
+        f"{made.workload.network} on {made.workload.data}, {samples:,} samples per epoch; "
         f"{made.candidates:,} candidates of {made.cluster}, {made.conditions['simulated']} of them simulated",
         markup=False,
     )
@@ -180,7 +180,7 @@ def as_planned(
 
     from paceline.errors import InputError
     from paceline.plan.plan import Plan
-    from paceline.plan.running import planned_settings, strategy_settings, this_machine
+    from paceline.plan.running import planned_settings, strategy_words, this_machine
     from paceline.record import load
 
     if workload is not None:
@@ -193,10 +193,10 @@ def as_planned(
     workers = options.workers
     settings, strategy, count = planned_settings(plan, this_machine(), device=given.get("device"), workers=workers)
     if strategy is not None:
+        name, changed = strategy_words(strategy)
         options = dataclasses.replace(
-            options, strategy=strategy.name, workers=count,
-            strategy_set=[*strategy_settings(strategy), *(options.strategy_set or [])],
-        )  # fmt: skip
+            options, strategy=name, workers=count, strategy_set=[*changed, *(options.strategy_set or [])]
+        )
     else:
         options = dataclasses.replace(options, workers=None)
     return plan.workload.network, {**settings, **given}, options, plan.prediction

@@ -27,7 +27,7 @@ _LAYER_PARTS = ("forward", "backward", "update")
 def predict(
     workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to carry elsewhere.")],
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
     device: Annotated[
         str | None, typer.Option(help="A calibration's file or a name in the catalogue; this machine if not given.")
     ] = None,
@@ -35,7 +35,7 @@ def predict(
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
     step: Annotated[str, typer.Option(help="auto, plain, flat or graph.")] = "auto",
     workers: Annotated[int, typer.Option(min=1, help="How many workers.")] = 1,
-    strategy: Annotated[str | None, typer.Option(help="How they work together, as for train.")] = None,
+    strategy: Annotated[str, typer.Option(help="How they work together, as for train.")] = "sync",
     link: Annotated[str | None, typer.Option(help="Between workers: a name in the catalogue.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
@@ -47,8 +47,6 @@ def predict(
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
-    if workers > 1 and strategy is None:
-        raise InputError(f"--workers {workers} needs a --strategy, as --strategy sync")
     local = _calibrated(device) if workers > 1 and link is None else None
     console = console_for(json)
     flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
@@ -61,7 +59,7 @@ def predict(
         made = run(resolve(workload, given), device, step=step)
         if local is not None and made.threads > (most := max(1, local.cores // workers)):
             made = run(resolve(workload, {**given, "threads": most}), device, step=step)
-    together = _of_workers(made, workers, strategy, link, local) if strategy is not None and workers > 1 else ""
+    together = _of_workers(made, workers, strategy, link, local) if workers > 1 else ""
     show(made, console)
     if together:
         console.print(together, markup=False, highlight=False)
@@ -144,11 +142,12 @@ def _calibrated(device: str | None) -> Calibration:
 def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:
     """Machines with one worker each and a link between them, or processes of one machine."""
     from paceline.cluster import Device, DeviceCount, Machine, find_link
+    from paceline.cost.exchange import protocol_of
     from paceline.simulate.on_cluster import simulate_on
     from paceline.simulate.this_machine import machine_of
-    from paceline.strategy.strategy import preset
+    from paceline.strategy.presets import find_strategy
 
-    chosen, network = preset(strategy), None if link is None else find_link(link)
+    chosen, network = find_strategy(strategy), None if link is None else find_link(link)
     if local is not None:
         machine, each = machine_of(local), workers
     else:
@@ -159,14 +158,14 @@ def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None,
     return (
         f"{workers} {where}: a worker's step {_time(found.step_s)}, an epoch {_time(found.epoch_s)}, "
         f"{found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; bound by {found.bound}"
-        f"{'' if local is None else _how_known(found, strategy, local)}"
+        f"{'' if local is None else _how_known(found, strategy, protocol_of(chosen), local)}"
     )
 
 
-def _how_known(found: ClusterOutcome, strategy: str, local: Calibration) -> str:
+def _how_known(found: ClusterOutcome, strategy: str, protocol: str, local: Calibration) -> str:
     if found.calibrated:
         return "; exchange as calibrated"
-    if tried := [str(cost.workers) for cost in local.exchange if cost.strategy == strategy]:
+    if tried := [str(cost.workers) for cost in local.exchange if cost.strategy == protocol]:
         return f"; exchange simulated ({strategy} was calibrated with {', '.join(tried)})"
     return f"; exchange simulated ({strategy} was not calibrated: run paceline calibrate --workers)"
 

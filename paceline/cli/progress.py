@@ -131,12 +131,11 @@ def _add_distribution(table: Table, found: Distribution) -> None:
     ledger, virtual = found.ledger, "virtual " * (found.driver == "virtual")
     table.add_row("strategy", f"{found.strategy.name}, {found.workers} {virtual}workers")
     if found.driver == "virtual":
-        table.add_row("virtual time", f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates a second")
+        table.add_row("virtual time", f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s")
     else:
-        table.add_row("updates", f"{found.updates_per_s:,.0f} a second")
-    if found.collective != "shared":
-        given_up = f", {found.sums_given_up:,} given up" if found.sums_given_up else ""
-        table.add_row("sums", f"{found.sums:,} by groups with {found.collective}{given_up}")
+        table.add_row("updates", f"{found.updates_per_s:,.0f} updates/s")
+    if found.driver != "virtual":
+        table.add_row("commits", f"{found.commits}; groups average by {found.collective}")
     if math.isfinite(found.waiting_share):
         table.add_row("waiting", f"{found.waiting_share:.1%} of the workers' time")
     table.add_row("staleness", f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}")

@@ -52,9 +52,11 @@ class SimulatedOptions(StrategyOptions):
 @takes(strategy=SimulatedOptions, virtual=ClusterOptions)
 def simulate(
     workload: Annotated[str, typer.Argument(help="As for train; its size is that of the messages.")],
-    steps: Annotated[int | None, typer.Option(help=f"Steps a worker, in the mean; {STEPS} if not given.")] = None,
+    steps: Annotated[int | None, typer.Option(help=f"Steps per worker on average; {STEPS} if not given.")] = None,
     epochs: Annotated[int | None, typer.Option(help="With --cluster: also time and money of so many.")] = None,
-    own_pass: Annotated[bool, typer.Option("--own-pass", help="Every worker goes over all data.")] = False,
+    full_pass_per_worker: Annotated[
+        bool, typer.Option("--full-pass-per-worker", help="Every worker goes over all data.")
+    ] = False,
     data: Annotated[str | None, typer.Option(help="Data source; its samples' shape is that of the network.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
@@ -63,7 +65,7 @@ def simulate(
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine of the catalogue, or here.")
     ] = None,
-    per_machine: Annotated[int | None, typer.Option(help="Workers a machine; one a device if not given.")] = None,
+    per_machine: Annotated[int | None, typer.Option(help="Workers per machine; one per device if not given.")] = None,
     overlap_backward: Annotated[
         bool, typer.Option("--overlap-backward", help="With --cluster: all-reduces begin during the backward pass.")
     ] = False,
@@ -84,10 +86,10 @@ def simulate(
     check_json(json)
     if out is not None:
         check_new(out)
-    if strategy.strategy is None:
-        raise StrategyError("name a --strategy to simulate, as --strategy downpour")
+    if not strategy.named:
+        raise StrategyError("name a --strategy to simulate, as --strategy downpour, or a number of --workers")
     rule, workers = strategy.build_all()
-    rule = dataclasses.replace(rule, own_pass=own_pass or rule.own_pass)
+    rule = dataclasses.replace(rule, full_pass_per_worker=full_pass_per_worker or rule.full_pass_per_worker)
     given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_settings(settings or [])}
     if cluster is not None:
         from paceline.cli.simulate_cluster import simulate_cluster
@@ -139,8 +141,9 @@ def _table(made: TimeRecord) -> Table:
     for name, value in (
         ("strategy", f"{found.strategy.name}, {found.workers:,} workers"),
         ("virtual time", f"{made.seconds:,.6g} s"),
-        ("steps", f"{made.steps:,}, {made.steps_per_s:,.6g} a second"),
-        ("updates", f"{found.updates:,}, {made.updates_per_s:,.6g} a second"),
+        ("steps", f"{made.steps:,}, {made.steps_per_s:,.6g}/s"),
+        ("updates", f"{found.updates:,}, {made.updates_per_s:,.6g}/s"),
+        ("messages", _messages(made)),
         ("waiting", f"{made.waiting_share:.2%} {share}"),
         ("communicating", f"{made.communicating_share:.2%} {share}"),
         ("server busy", f"{made.server_share:.2%} of the time"),
@@ -151,6 +154,13 @@ def _table(made: TimeRecord) -> Table:
         if value:
             table.add_row(name, value)
     return table
+
+
+def _messages(made: TimeRecord) -> str:
+    """Nothing where the network is not limited."""
+    if not made.message_bytes:
+        return ""
+    return f"fetch {made.message_bytes / 1e6:,.3g} MB, push {made.push_bytes / 1e6:,.3g} MB"
 
 
 def _batches(made: TimeRecord) -> str:

@@ -102,10 +102,10 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
     p = each.prediction
     step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
     said = [f"{each.machine}: {p.name} at batch {p.batch} on {p.device}, {step}"]
-    said.append(f"{made.strategy.name}, {count(each.workers_per_machine, 'worker')} a machine")
+    said.append(f"{made.strategy.name}, {count(each.workers_per_machine, 'worker')} per machine")
     said += [f"{each.network} between machines"] if each.network else []
     said += ["all-reduces begin during the backward pass"] if made.overlap_backward else []
-    said += ["an epoch is every worker's own pass over all data"] if made.own_pass else []
+    said += ["an epoch is every worker's own pass over all data"] if made.full_pass_per_worker else []
     said += [f"prices of {each.price_date}"] if each.price_date else []
     return "; ".join(said)
 

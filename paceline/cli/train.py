@@ -38,7 +38,7 @@ def train(
         typer.Argument(help="A built-in name (see paceline models), a TOML file, or module:function."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list; NAME:N takes N.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, nesterov, … adam, adamw, nadam.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
@@ -52,7 +52,7 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the run; runs/NAME-N if not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this directory.")] = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Train as this plan says; what is given here goes before it.")
     ] = None,
@@ -81,12 +81,12 @@ def train(
     prediction = None
     if plan is not None:
         if resume is not None:
-            raise WorkloadError("--plan is for new runs: a resumed one goes on as it was")
+            raise WorkloadError("--plan is for new runs: a resumed one continues as it was")
         workload, given, strategy, prediction = as_planned(plan, workload, given, strategy)
     if resume is None and workload is None:
         raise WorkloadError("name a workload to train (see paceline models), or --resume a run")
     if resume is not None and (step != "auto" or log_placement):
-        raise WorkloadError("--step and --log-placement are for new runs: a resumed one goes on as it was")
+        raise WorkloadError("--step and --log-placement are for new runs: a resumed one continues as it was")
     if resume is not None and out is not None:
         raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
     options: dict[str, Any] = {"cache": data_dir, "checkpoint_every_s": checkpoint_every}
@@ -115,7 +115,7 @@ def start(
     prediction: Prediction | None = None,
     tensorboard: Path | None = None,
 ) -> Path:
-    """Trains or goes on training with progress on the terminal, and writes the summary page.
+    """Trains or resumes training with progress on the terminal, and writes the summary page.
 
     Without `out` the run is kept in runs/NAME-N; what `measure` finds goes into a folder of it, a plan's `prediction`
     beside its record.
@@ -271,8 +271,8 @@ def _resume(
 
     if place is not None:  # what was named again must be what was saved
         given = {"network": resolve(place, given).network, **given_by(place), **given}
-    if distributed is not None and distributed.goes_on(directory):
+    if distributed is not None and distributed.continues(directory):
         if options.get("clock") is not None:
-            raise WorkloadError("--measure looks at workers from the beginning of a run: this one goes on without it")
+            raise WorkloadError("--measure samples workers from the beginning of a run: this one continues without it")
         return distributed.resume(directory, given, watcher, **options)
     return trainer.resume(directory, changes=given, watcher=watcher, **options)

@@ -30,6 +30,17 @@ def all_reduce_s(size_bytes: float, members: int, link: Link) -> float:
     return min(ring_all_reduce_s(size_bytes, members, link), tree_all_reduce_s(size_bytes, members, link))
 
 
+def all_gather_s(size_bytes: float, members: int, link: Link) -> float:
+    """(n - 1) * (α + b / B): every member gets the payloads of all others, as encoded ones cannot be added up."""
+    _check(size_bytes, members)
+    return (members - 1) * (link.latency_s + size_bytes / link.bandwidth)
+
+
+def nested_all_gather_s(size_bytes: float, machines: int, devices: int, inside: Link, between: Link) -> float:
+    """Over the devices of a machine first; then machines exchange the payloads of all their devices."""
+    return all_gather_s(size_bytes, devices, inside) + all_gather_s(devices * size_bytes, machines, between)
+
+
 def nested_all_reduce_s(size_bytes: float, machines: int, devices: int, inside: Link, between: Link) -> float:
     """Over the devices of a machine first, then between machines: all_reduce(devices) + all_reduce(machines)."""
     return all_reduce_s(size_bytes, devices, inside) + all_reduce_s(size_bytes, machines, between)
@@ -71,29 +82,38 @@ def data_wait_s(fed_s: float, step_s: float, *, prefetch: bool = True) -> float:
 class ParameterServer:
     """Workers that fetch parameters, compute and push; the server's link and the server take one at a time.
 
-    A worker's cycle, with nobody else there, is its chain: ask α, parameters b/B + α, compute c, payload b/B + α,
+    A worker's cycle, with nobody else there, is its chain: ask α, parameters b/B + α, compute c, payload p/B + α,
     update s. With a link that is not shared there is nothing to ask for, and copies do not queue.
     """
 
     workers: int
     compute_s: float
     message_bytes: float
+    """b: the parameters, and the payload too unless `push_bytes` says otherwise."""
     link: Link
     server_s: float = 0.0
     """Of the server for each payload."""
     overlap: bool = False
-    """Whether a worker goes on while its payload is pushed and applied."""
+    """Whether a worker continues while its payload is pushed and applied."""
+    push_bytes: float | None = None
+    """p: a payload as its exchange encodes it; None: as large as the parameters."""
 
     def __post_init__(self) -> None:
         _check(self.message_bytes, self.workers)
+        _check(self.message_bytes if self.push_bytes is None else self.push_bytes, self.workers)
         for key in ("compute_s", "server_s"):
             if not (math.isfinite(getattr(self, key)) and getattr(self, key) >= 0):
                 raise InputError(f"{key}={getattr(self, key):g} should be at least 0")
 
     @property
     def transfer_s(self) -> float:
-        """b / B: how long a message occupies the link."""
+        """b / B: how long fetched parameters occupy the link."""
         return self.message_bytes / self.link.bandwidth
+
+    @property
+    def push_s(self) -> float:
+        """p / B: how long a payload occupies the link."""
+        return (self.message_bytes if self.push_bytes is None else self.push_bytes) / self.link.bandwidth
 
     @property
     def fetch_s(self) -> float:
@@ -103,20 +123,25 @@ class ParameterServer:
     @property
     def chain_s(self) -> float:
         """Fetch, compute, push and update without any waiting."""
-        return self.fetch_s + self.compute_s + self.transfer_s + self.link.latency_s + self.server_s
+        return self.fetch_s + self.compute_s + self.push_s + self.link.latency_s + self.server_s
 
     @property
     def own_s(self) -> float:
-        """What a worker does before it goes on: all of the chain, or with overlap what nobody else does for it."""
+        """What a worker does before it continues: all of the chain, or with overlap what nobody else does for it."""
         if not self.overlap:
             return self.chain_s
-        copied_s = 0.0 if self.link.shared else self.transfer_s + self.link.latency_s
+        copied_s = 0.0 if self.link.shared else self.push_s + self.link.latency_s
         return self.fetch_s + self.compute_s + copied_s
 
     @property
     def busiest_s(self) -> float:
         """What a cycle occupies of the link in one direction, or of the server, whichever is more."""
-        return max(self.transfer_s if self.link.shared else 0.0, self.server_s)
+        return max(self._occupied_s, self.server_s)
+
+    @property
+    def _occupied_s(self) -> float:
+        """What a cycle occupies of the link, in the direction that carries more."""
+        return max(self.transfer_s, self.push_s) if self.link.shared else 0.0
 
     def cycle_s(self) -> float:
         """Of an asynchronous worker, step to step: max(chain, n * busiest), exact where every step takes equally long.
@@ -133,8 +158,8 @@ class ParameterServer:
         R(k) = d (1 + Q(k-1) - ρ(k-1) / 2), X(k) = k / (z + Σ R(k)), Q = X R, ρ = X d. Of two places in a row, the
         push's link and the server, only the slower has a queue. An upper estimate where steps vary little.
         """
-        transfer_s = self.transfer_s if self.link.shared else 0.0
-        queues = [transfer_s] if self.overlap else [transfer_s, max(transfer_s, self.server_s)]
+        transfer_s, push_s = (self.transfer_s, self.push_s) if self.link.shared else (0.0, 0.0)
+        queues = [transfer_s] if self.overlap else [transfer_s, max(push_s, self.server_s)]
         rest_s = self.own_s - sum(queues)
         waiting, busy, rate = [0.0] * len(queues), [0.0] * len(queues), 0.0
         for present in range(1, self.workers + 1):
@@ -149,10 +174,9 @@ class ParameterServer:
     def synchronous_cycle_s(self) -> float:
         """Where an update waits for all payloads: all fetch, one after another, and the update takes n s.
 
-        chain + (n - 1) (b / B + s) over a shared link, whose queue of fetches is also the queue of pushes.
+        chain + (n - 1) (max(b, p) / B + s) over a shared link, whose queue of fetches is also the queue of pushes.
         """
-        others = self.workers - 1
-        return self.chain_s + others * ((self.transfer_s if self.link.shared else 0.0) + self.server_s)
+        return self.chain_s + (self.workers - 1) * (self._occupied_s + self.server_s)
 
     def server_share(self) -> float:
         """Of the time that the server is busy."""

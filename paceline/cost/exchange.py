@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from paceline.strategy.strategy import Strategy
+
+NOT_TIMED = ("name", "warm_start", "full_pass_per_worker")
+"""Fields that change nothing about how long a step takes."""
+
+
+def protocol_of(strategy: Strategy) -> str:
+    """What a strategy's steps are like, whatever it is called: `groups=none, overlap=true, local_step=true`.
+
+    Fields with their usual value are left out, so that a calibration stays valid when strategies get another field.
+    """
+    usual = Strategy()
+    fields = [field.name for field in dataclasses.fields(strategy) if field.name not in NOT_TIMED]
+    values = {name: getattr(strategy, name) for name in fields}
+    shown = {name: value for name, value in values.items() if name == "groups" or value != getattr(usual, name)}
+    return ", ".join(
+        f"{name}={value if isinstance(value, str) else str(value).lower()}" for name, value in shown.items()
+    )
 
 
 def crowded(workers: int, cores: int) -> float:
@@ -20,6 +40,7 @@ class ExchangeCost:
     """
 
     strategy: str
+    """As `protocol_of` describes it."""
     workers: int
     fixed_s: float
     byte_s: float

@@ -6,35 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from paceline.experiment.keys import (
-    ALONE,
     CLUSTER,
     DRIVER,
     FIELDS,
     RUN,
     STRATEGY,
-    DriverWords,
     RunWords,
     cluster_value,
+    is_alone,
 )
-from paceline.strategy.pieces import check_shards
 from paceline.strategy.strategy import Strategy
-from paceline.train.distributing import ClusterWords, StrategyWords
+from paceline.train.distributing import ClusterWords, DriverWords, StrategyWords
 
 
 def distribution_of(settings: Mapping[str, Any]) -> tuple[Strategy, int] | None:
     """The strategy and its workers, checked together with cluster and driver; None: one process."""
-    if settings.get("strategy", ALONE) == ALONE:
+    if is_alone(settings):
         return None
-    driver = driver_of(settings)
+    driver_of(settings)
     given = {key: settings[key] for key in STRATEGY if key in settings}
     fields = {key: settings[key] for key in FIELDS if key in settings}
     strategy, workers = StrategyWords(**given, fields=fields).build()
     cluster_of(settings).build().check(workers)
-    check_shards(driver.shards, strategy)
-    if driver.collective != "auto":
-        from paceline.train.local.collective import check_collective
-
-        check_collective(driver.collective, strategy, workers, record_events=driver.record_events)
     return strategy, workers
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from paceline.errors import InputError, StrategyError, WorkloadError, nearest
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.train.distributing import ClusterWords, StrategyWords, check_driver, check_types
+from paceline.train.distributing import REAL_ONLY, ClusterWords, DriverWords, StrategyWords, check_types
 from paceline.workload import STEPS, Workload, with_settings
 
 KINDS = ("train", "measure", "simulate", "feed")
@@ -29,11 +29,11 @@ class RunWords:
     kind: str = "train"
     step: str = "auto"
     steps: int = 100
-    """Of each simulated worker, in the mean."""
+    """Of each simulated worker, on average."""
     iterations: int = 200
     """That are measured."""
     measure: bool = False
-    """Whether the layers of a training are measured as it goes on."""
+    """Whether the layers of a training are measured meanwhile."""
     devices: int = 1
     """Stand-ins that are fed over one bus; 0: the network itself is, with images."""
     ahead: bool = True
@@ -55,25 +55,6 @@ class RunWords:
         for name in ("refresh", "compute"):
             if not 0 < getattr(self, name) < 3600:
                 raise InputError(f"{name}={getattr(self, name):g} should be seconds, above 0 and below an hour")
-
-
-@dataclasses.dataclass(frozen=True)
-class DriverWords:
-    driver: str = "local"
-    on_bad_gradient: str = "stop"
-    record_events: bool = False
-    worker_timeout: float = 30.0
-    shards: int = 1
-    collective: str = "auto"
-
-    def __post_init__(self) -> None:
-        from paceline.strategy.refusals import check_policy
-
-        check_types(self)
-        check_driver(self.driver)
-        check_policy(self.on_bad_gradient)
-        if self.shards < 1:
-            raise StrategyError(f"shards={self.shards} should be a whole number of at least 1")
 
 
 WORKLOAD = _names(Workload)
@@ -139,7 +120,7 @@ def check_value(key: str, value: Any) -> None:
     elif key in CLUSTER:
         ClusterWords(**{key: cluster_value(key, value)}).build()
     elif key in STRATEGY:
-        StrategyWords(**{"strategy": "sync", key: value})
+        StrategyWords(**{key: value})
         if key == "strategy" and value != ALONE:
             find_strategy(value)
     else:
@@ -163,6 +144,13 @@ def cluster_value(key: str, value: Any) -> Any:
     return value
 
 
+def is_alone(given: Mapping[str, Any]) -> bool:
+    """Whether it is one process: workers without a strategy are synchronous ones."""
+    if "strategy" in given:
+        return bool(given["strategy"] == ALONE)
+    return "workers" not in given
+
+
 def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
     """What of `given` a run of its kind, strategy and driver is made of; the rest has no meaning for it."""
     kind = given["kind"]
@@ -175,10 +163,10 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == "feed":
         keys |= {"iterations", "devices", "ahead"}
         keys |= {"refresh", "compute"} if given.get("devices", RunWords.devices) else set()
-    elif given.get("strategy", ALONE) == ALONE:
+    elif is_alone(given):
         keys |= {"strategy", "step", "measure"}
     elif given.get("driver") == "virtual":
-        keys |= {*distribution, *CLUSTER, "driver", "on_bad_gradient", "record_events"}
+        keys |= {*distribution, *CLUSTER, *(key for key in DRIVER if key not in REAL_ONLY)}
     else:
         keys |= {*distribution, *DRIVER, "measure"}
     return {key: value for key, value in given.items() if is_of_workload(key) or key in keys}
@@ -195,6 +183,6 @@ def why_without_effect(key: str) -> str:
         return 'it is for trainings in one process or with driver = "local"'
     if key in CLUSTER:
         return 'it is simulated and needs driver = "virtual", or kind = "simulate"'
-    if key in ("worker_timeout", "shards", "collective"):
+    if key in REAL_ONLY:
         return 'it is for real processes and needs driver = "local"'
-    return 'it needs a strategy, as strategy = "downpour"'
+    return 'it needs workers or a strategy, as strategy = "downpour"'

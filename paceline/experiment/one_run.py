@@ -128,10 +128,7 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
     if made is None:
         return lambda out, watcher: _train_alone(task, words, out, cache, watcher)
     strategy, workers = made
-    shared: dict[str, Any] = {
-        "workers": workers, "cache": cache, "on_bad_gradient": driver.on_bad_gradient,
-        "record_events": driver.record_events,
-    }  # fmt: skip
+    shared: dict[str, Any] = {"workers": workers, "cache": cache, **driver.options()}
     if driver.driver == "virtual":
         from paceline.train.virtual_run import run_virtual
 
@@ -141,7 +138,6 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
         )
     from paceline.train.local import launcher
 
-    shared |= {"worker_timeout_s": driver.worker_timeout, "shards": driver.shards, "collective": driver.collective}
     return lambda out, watcher: launcher.run(
         task.workload, strategy, out=out, watcher=watcher, measure=out / "measure" if words.measure else None, **shared
     )

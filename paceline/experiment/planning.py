@@ -20,7 +20,7 @@ from paceline.data.source import parse
 from paceline.errors import DataError, InputError, NetworkError, StrategyError, nearest
 from paceline.experiment.distribution import distribution_of
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.keys import ALONE, RunWords, applicable, is_of_workload, why_without_effect
+from paceline.experiment.keys import RunWords, applicable, is_alone, is_of_workload, why_without_effect
 from paceline.networks.known import KNOWN
 from paceline.workload import Workload, resolve, with_settings
 
@@ -160,7 +160,7 @@ def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) ->
         if key not in used:
             raise StrategyError(f"{key.replace('_', '-')} has no effect on any run: {why_without_effect(key)}")
     for settings in all_settings:
-        if settings["kind"] == "simulate" and settings.get("strategy", ALONE) == ALONE:
+        if settings["kind"] == "simulate" and is_alone(settings):
             raise StrategyError('kind = "simulate" needs a strategy, as strategy = "downpour"')
 
 

@@ -17,7 +17,8 @@ from paceline.experiment.planning import setting_id
 from paceline.measure.measurement import Measurement
 from paceline.simulate.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.strategy import PRESETS, Strategy
+from paceline.strategy.presets import PRESETS
+from paceline.strategy.strategy import Strategy
 from paceline.train.evaluate import Evaluation
 from paceline.train.run import Run
 

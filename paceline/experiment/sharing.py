@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from itertools import pairwise
 
-from paceline.experiment.keys import ALONE
+from paceline.experiment.keys import is_alone
 from paceline.experiment.planning import PlannedRun
 from paceline.step.placement import available_cores
 
@@ -42,6 +42,6 @@ def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int
 
 def _threads(run: PlannedRun) -> int:
     """That it is known to use at the same time."""
-    local = run.kind == "train" and run.settings.get("strategy", ALONE) != ALONE
+    local = run.kind == "train" and not is_alone(run.settings)
     local = local and run.settings.get("driver", "local") == "local"
     return (run.workers if local else 1) * max(1, run.workload.threads)

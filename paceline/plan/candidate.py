@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from dataclasses import dataclass
 
 from paceline.strategy.strategy import Strategy
+
+ONE_PROCESS = Strategy()
+"""Stands for no strategy at all, where there is one worker."""
 
 PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
 """The more exact first."""
 MOST_UNDER_WAY = 16
 """Batches of the workload. Where nothing is trained, a plan with more is picked only if no other keeps the wish."""
 MOST_UNCORRECTED = 8
-"""The same where late gradients are not corrected: 16 such workers diverged where 8 learnt, see docs/strategies.md."""
+"""The same where late gradients are not corrected: 16 such workers diverged where 8 learned, see docs/strategies.md."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Candidate:
 
     def is_near(self, batch: int) -> bool:
         """Near enough to a workload of this batch that as many epochs of it may be taken to learn about as much."""
-        corrected = self.waits_for_all or self.strategy.correction != "none"
+        corrected = self.waits_for_all or self.strategy.make_correction is not None
         return self.samples_under_way <= batch * (MOST_UNDER_WAY if corrected else MOST_UNCORRECTED)
 
     def __str__(self) -> str:
@@ -57,3 +62,24 @@ class Candidate:
         else:
             how = f"{self.strategy.name} with {self.workers} workers"
         return f"{number}, {how}, batch {self.batch:,}, {self.precision}"
+
+
+@functools.cache
+def kind_of(strategy: Strategy) -> Strategy:
+    """Equal for strategies that differ only in what depends on the number of workers and batches: groups, periods."""
+    several = strategy.groups is not None and strategy.groups > 1
+    return dataclasses.replace(
+        strategy,
+        name="",
+        groups=2 if several else strategy.groups,
+        push_every=min(2, strategy.push_every),
+        fetch_every=min(2, strategy.fetch_every),
+    )
+
+
+@functools.cache
+def joins_batches(strategy: Strategy) -> bool:
+    """Whether its workers compute together what one process does with their joined batch."""
+    exchange = strategy.make_exchange
+    plain = exchange.sums_gradients and exchange.is_dense and strategy.make_correction is None
+    return plain and strategy.is_synchronous and strategy.one_batch_per_task and not strategy.server_optimizer

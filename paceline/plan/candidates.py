@@ -8,21 +8,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import Device
-from paceline.errors import InputError, StrategyError, nearest
-from paceline.plan.candidate import Candidate
+from paceline.errors import InputError
+from paceline.plan.candidate import ONE_PROCESS, Candidate
 from paceline.plan.estimate import machines_of
 from paceline.plan.places import Place, Places
-from paceline.strategy.strategy import PRESETS, Strategy, preset
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
 
 STRATEGIES = (
-    *("sync", "downpour", "delay-compensated", "mixed", "stale-sync", "softsync", "backup", "local-sgd", "easgd"),
+    *("sync", "downpour", "delay-compensated", "mixed", "stale-sync", "softsync", "backup", "local-sgd", "diloco"),
+    "easgd",
 )  # fmt: skip
+"""Compressed exchanges are left to those who ask for them: what they do to learning differs by network."""
 BATCH_FACTORS = (0.5, 1, 2, 4)
 PERIOD = 50
 """Local steps between two exchanges of parameters."""
 FEWEST_ROUNDS = 2
-"""Exchanges an epoch, of strategies that exchange rarely."""
+"""Exchanges per epoch, of strategies that exchange rarely."""
+FEWEST_IN_GROUPS = 4
+"""Workers, for several groups to make a difference."""
+WORKERS_PER_BACKUP = 4
+"""Workers at least for every one that is not waited for."""
 TOO_MANY_WORKERS = "have more workers than an epoch has batches"
 NO_SERVER = "leave no machine for the server"
 
@@ -37,17 +44,17 @@ class Listed:
     excluded: dict[str, int]
 
 
-def list_candidates(workload: Workload, places: Places, samples: int, strategies: Sequence[str] = STRATEGIES) -> Listed:
-    """`samples` are those of an epoch."""
-    for name in strategies:
-        if name not in PRESETS:
-            raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}")
+def list_candidates(
+    workload: Workload, places: Places, samples: int, strategies: Sequence[str | Strategy] = STRATEGIES
+) -> Listed:
+    """`samples` are those of an epoch; strategies are published ones, module:name, or objects."""
+    found = [find_strategy(strategy) for strategy in strategies]
     if not (batches := batches_of(workload, samples)):
         raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller --batch")
     candidates, where, excluded = [], [], Counter(places.excluded)
     for place in places.places:
         for batch in batches:
-            for made in _on(place, workload, batch, -(-samples // batch), strategies):
+            for made in _on(place, workload, batch, -(-samples // batch), found):
                 if made.workers > -(-samples // batch):
                     excluded[TOO_MANY_WORKERS] += 1
                 elif machines_of(made, place) > place.available:
@@ -58,10 +65,12 @@ def list_candidates(workload: Workload, places: Places, samples: int, strategies
     return Listed(tuple(candidates), tuple(where), dict(excluded))
 
 
-def _on(place: Place, workload: Workload, batch: int, batches: int, names: Sequence[str]) -> Iterator[Candidate]:
+def _on(
+    place: Place, workload: Workload, batch: int, batches: int, strategies: Sequence[Strategy]
+) -> Iterator[Candidate]:
     machine, device = place.machine.name, place.device.name
     for workers, per_machine in place.crews():
-        for strategy in _strategies(workers, per_machine, batches, names):
+        for strategy in _fitted(strategies, workers, per_machine, batches):
             for precision in precisions_of(workload, place.device):
                 yield Candidate(machine, device, workers, per_machine, strategy, batch, precision)
 
@@ -80,24 +89,23 @@ def precisions_of(workload: Workload, device: Device) -> list[str]:
     return ["float32", *(p for p in ("tf32", "bfloat16") if device.peak_of(p) is not None)]
 
 
-def _strategies(workers: int, per_machine: int, batches: int, names: Sequence[str]) -> Iterator[Strategy]:
-    """Those that make a difference with so many workers. One worker needs none."""
+def _fitted(strategies: Sequence[Strategy], workers: int, per_machine: int, batches: int) -> Iterator[Strategy]:
+    """Those that make a difference with so many workers, with groups and periods that suit. One worker needs none."""
     if workers == 1:
-        yield PRESETS["sync"]
+        yield ONE_PROCESS
         return
     machines = -(-workers // per_machine)
-    for name in names:
-        if name == "mixed":
+    for strategy in strategies:
+        if strategy.groups is not None and strategy.groups > 1:
             groups = machines if machines > 1 and per_machine > 1 else 2
-            if workers >= 4 and workers % groups == 0:
-                yield preset("mixed", groups=groups)
-        elif name == "backup":
-            if workers >= 4:
-                yield PRESETS["backup"]
-        elif PRESETS[name].exchange != "gradient":
-            period = min(PERIOD, PRESETS[name].push_every, batches // workers // FEWEST_ROUNDS)
+            if workers >= FEWEST_IN_GROUPS and workers % groups == 0:
+                yield dataclasses.replace(strategy, groups=groups)
+        elif strategy.backup_workers:
+            if workers >= WORKERS_PER_BACKUP * strategy.backup_workers:
+                yield strategy
+        elif strategy.make_exchange.local_optimizer:
+            period = min(PERIOD, strategy.push_every, batches // workers // FEWEST_ROUNDS)
             if period > 1:
-                fetch = period if PRESETS[name].fetch_every else 0
-                yield dataclasses.replace(PRESETS[name], push_every=period, fetch_every=fetch)
+                yield dataclasses.replace(strategy, push_every=period, fetch_every=min(strategy.fetch_every, period))
         else:
-            yield PRESETS[name]
+            yield strategy

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.plan.candidate import Candidate
+from paceline.plan.candidate import Candidate, kind_of
 from paceline.plan.search import Mask, Search, Value
 
 
@@ -26,7 +26,7 @@ def compare(search: Search, pick: int, value: Value, among: Mask) -> list[Compar
     if chosen.workers > 1 and not chosen.waits_for_all:
         others["synchronous"] = lambda c: c.workers > 1 and c.waits_for_all and c.strategy.push_every == 1
     if chosen.workers > 1:
-        others["strategy"] = lambda c: c.workers > 1 and c.strategy.name != chosen.strategy.name
+        others["strategy"] = lambda c: c.workers > 1 and kind_of(c.strategy) != kind_of(chosen.strategy)
         others["fewer workers"] = lambda c: c.workers < chosen.workers
     others["more workers"] = lambda c: c.workers > chosen.workers
     others["machine"] = lambda c: c.machine != chosen.machine

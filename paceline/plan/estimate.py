@@ -16,11 +16,12 @@ from paceline.cost.exchange import ExchangeCost
 from paceline.cost.prediction import Prediction
 from paceline.plan.candidate import Candidate
 from paceline.plan.places import Place
+from paceline.simulate.links import message_sizes
 from paceline.simulate.local_exchange import calibrated_exchange
 from paceline.simulate.on_cluster import HANDLING_S, TASK_S, leaves_updates, payloads_of, variation_of
-from paceline.simulate.placing import Placing
+from paceline.simulate.placement import Placement
 from paceline.simulate.server_work import server_seconds
-from paceline.simulate.worker_step import acts_alone, exchanges_by_server
+from paceline.simulate.worker_step import acts_alone, exchanges_by_server, fetches_per_step, group_exchange_s
 from paceline.strategy.strategy import Strategy
 
 
@@ -52,21 +53,21 @@ class Computing:
         )
 
 
-def placing_of(candidate: Candidate, place: Place) -> Placing:
+def placing_of(candidate: Candidate, place: Place) -> Placement:
     on_gpu = place.device.kind == "gpu"
-    return Placing(place.machine, candidate.workers, candidate.workers_per_machine, on_gpu, place.network)
+    return Placement(place.machine, candidate.workers, candidate.workers_per_machine, on_gpu, place.network)
 
 
 def machines_of(candidate: Candidate, place: Place) -> int:
     """Those with workers, and the server's own where workers are on several."""
-    placing = placing_of(candidate, place)
-    return placing.machines + (not placing.together and exchanges_by_server(candidate.strategy, placing))
+    placement = placing_of(candidate, place)
+    return placement.machines + (not placement.together and exchanges_by_server(candidate.strategy, placement))
 
 
 def crowding(candidate: Candidate, place: Place, threads: int) -> float:
     """How many times as long a step takes where the machine has fewer cores than its workers have threads."""
-    placing, each = placing_of(candidate, place), max(1, threads)
-    return placing.slowdown(placing.on_one * each, each, 0.0)
+    placement, each = placing_of(candidate, place), max(1, threads)
+    return placement.slowdown(placement.on_one * each, each, 0.0)
 
 
 def alone_s(candidate: Candidate, computing: Computing) -> float:
@@ -76,37 +77,39 @@ def alone_s(candidate: Candidate, computing: Computing) -> float:
 
 def estimated_step_s(candidate: Candidate, place: Place, computing: Computing) -> float:
     """Of a worker, with what it waits for."""
-    placing, strategy = placing_of(candidate, place), candidate.strategy
+    placement, strategy = placing_of(candidate, place), candidate.strategy
     crowd, size_bytes = crowding(candidate, place, computing.threads), computing.parameter_bytes
     step_s = crowd * computing.iteration_s
     if candidate.workers == 1:
         return step_s
-    if cost := calibrated_exchange(computing.exchange, strategy, placing):
+    if cost := calibrated_exchange(computing.exchange, strategy, placement):
         return cost.step_s(computing.iteration_s, size_bytes, cost.cores)
-    steps, served = max(1, strategy.push_every), exchanges_by_server(strategy, placing)
+    steps, served = max(1, strategy.push_every), exchanges_by_server(strategy, placement)
     if served and leaves_updates(strategy):
         step_s -= crowd * computing.update_s
     group = 1 if strategy.groups is None else candidate.workers // strategy.groups
-    slowest = _order_statistic(group, group - strategy.spares) * computing.variation / sqrt(steps)
+    slowest = _order_statistic(group, group - strategy.backup_workers) * computing.variation / sqrt(steps)
     round_s = steps * step_s * (1 + slowest)
-    if not acts_alone(strategy, placing):
-        round_s += placing.all_reduce_s(size_bytes, group)
-    return (_cycle_s(strategy, placing, computing, round_s) if served else round_s) / steps
+    if not acts_alone(strategy, placement):
+        round_s += group_exchange_s(strategy, placement, size_bytes, group)
+    return (_cycle_s(strategy, placement, computing, round_s) if served else round_s) / steps
 
 
-def _cycle_s(strategy: Strategy, placing: Placing, computing: Computing, round_s: float) -> float:
+def _cycle_s(strategy: Strategy, placement: Placement, computing: Computing, round_s: float) -> float:
     """From one exchange with the server to the next, with rounds of so many seconds between them."""
     size_bytes = computing.parameter_bytes
-    network, payloads = placing.exchange(size_bytes), payloads_of(strategy, placing)
+    messages, payloads = message_sizes(strategy, size_bytes), payloads_of(strategy, placement)
+    network = placement.exchange(*messages)
     link = Link("exchange", network.latency_s, network.bandwidth, network.shared)
-    server_s = server_seconds(strategy, size_bytes, placing.machine, computing.optimizer, payloads)
-    if placing.together:
+    server_s = server_seconds(strategy, size_bytes, placement.machine, computing.optimizer, payloads)
+    if placement.together:
         round_s, server_s = round_s + TASK_S, server_s + HANDLING_S
-    clients = placing.workers if acts_alone(strategy, placing) else (strategy.groups or 1)
-    server = ParameterServer(clients, round_s, size_bytes, link, server_s, strategy.overlap)
+    clients = placement.workers if acts_alone(strategy, placement) else (strategy.groups or 1)
+    fetched_bytes = min(1.0, fetches_per_step(strategy) * strategy.push_every) * size_bytes
+    server = ParameterServer(clients, round_s, fetched_bytes, link, server_s, strategy.overlap, messages.push_bytes)
     return server.synchronous_cycle_s() if strategy.groups == 1 else server.cycle_s()
 
 
 def _order_statistic(count: int, rank: int) -> float:
-    """Of so many standard normal numbers, the one of this rank in the mean (Blom 1958)."""
+    """Of so many standard normal numbers, the one of this rank on average (Blom 1958)."""
     return NormalDist().inv_cdf((rank - 0.375) / (count + 0.25)) if count > 1 else 0.0

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paceline.errors import Diverged, InputError, PacelineError
-from paceline.plan.candidate import Candidate
+from paceline.plan.candidate import ONE_PROCESS, Candidate, joins_batches, kind_of
 from paceline.plan.plan import Learned
-from paceline.strategy.strategy import PRESETS, Strategy
+from paceline.strategy.strategy import Strategy
 from paceline.train.run import Epoch, Run
 from paceline.train.watcher import Silent
 from paceline.workload import Workload
@@ -22,15 +22,15 @@ SAMPLE = 10_000
 """Training samples; fewer are all."""
 MOST_TRAININGS = 24
 SMALLER_BATCH = 0.5
-"""Of the workload's samples to accuracy, what a smaller batch needs at the least."""
+"""The least share of the workload's samples to accuracy that a smaller batch needs."""
 STALER = 0.9
-"""Of the samples that a gentler way needs, what another one needs at the least."""
+"""The least share of a gentler way's samples that another way needs."""
 COMPUTE = ("gamma", (100.0, 0.01))
 """Of a step: the usual noise, so that workers meet in ever new orders."""
 
 Train = Callable[[Workload, Strategy, int, float], Learned]
-Way = tuple[str, int, int]
-"""A strategy's name, workers and batch."""
+Way = tuple[Strategy, int, int]
+"""A strategy, workers and batch."""
 
 
 class Learning:
@@ -61,7 +61,7 @@ class Learning:
         return _way(candidate) in self._results
 
     def least(self, candidate: Candidate) -> float:
-        """As was learnt; or at the least, from gentler ways that were."""
+        """As was learned; or at the least, from gentler ways that were."""
         if self.known(candidate):
             return self.result(candidate).epochs
         first = self._baseline()
@@ -84,39 +84,40 @@ class Learning:
     def find(self, candidate: Candidate) -> None:
         """Learns of a candidate, or first of one process with its batch: what that cannot, nobody can."""
         way = _way(candidate)
-        alone = ("sync", 1, candidate.batch)
+        alone = (ONE_PROCESS, 1, candidate.batch)
         if alone not in self._results and candidate.batch >= self.workload.batch:
             way = alone
         if way not in self._results:
-            strategy = PRESETS["sync"] if way[1] == 1 else candidate.strategy
-            self._results[way] = self._train(replace(self.workload, batch=way[2]), strategy, way[1], self.target)
+            self._results[way] = self._train(replace(self.workload, batch=way[2]), way[0], way[1], self.target)
 
     def _gentler(self, way: Way) -> list[Learned]:
         """Fewer workers, a smaller batch, or one process; less than the workload's batch says nothing of more."""
+        kind = kind_of(way[0])
         return [
-            found for (name, workers, batch), found in self._results.items()
-            if (name == way[0] or workers == 1) and workers <= way[1] and self.workload.batch <= batch <= way[2]
+            found for (strategy, workers, batch), found in self._results.items()
+            if (kind_of(strategy) == kind or workers == 1) and workers <= way[1]
+            and self.workload.batch <= batch <= way[2]
         ]  # fmt: skip
 
     def _baseline(self) -> Learned:
         """The workload as it is, which the others are compared with."""
         if self._first is None:
-            found = self._train(self.workload, PRESETS["sync"], 1, self.target)
+            found = self._train(self.workload, ONE_PROCESS, 1, self.target)
             if found.status != "reached":
                 raise PacelineError(
                     f"{self.target:.4g} is not reached in {self.workload.epochs} passes over {self.sample_words} "
                     f"(best {found.accuracy:.4f}): ask for less, or for more epochs with --set epochs=…"
                 )
-            self._first = self._results["sync", 1, self.workload.batch] = found
+            self._first = self._results[ONE_PROCESS, 1, self.workload.batch] = found
         return self._first
 
 
 def _way(candidate: Candidate) -> Way:
     """What one process with the joined batch computes, a synchronous group does too."""
     strategy = candidate.strategy
-    if candidate.workers == 1 or (strategy.name == "sync" and candidate.waits_for_all):
-        return "sync", 1, candidate.workers * candidate.batch
-    return strategy.name, candidate.workers, candidate.batch
+    if candidate.workers == 1 or joins_batches(strategy):
+        return ONE_PROCESS, 1, candidate.workers * candidate.batch
+    return strategy, candidate.workers, candidate.batch
 
 
 class _Reached(Exception):
@@ -145,7 +146,7 @@ def train_sample(sample: int, samples: int) -> Train:
     """Trains the first so many of the samples with simulated workers, until the accuracy is reached."""
 
     def train(workload: Workload, strategy: Strategy, workers: int, target: float) -> Learned:
-        from paceline.simulate.durations import Spread
+        from paceline.simulate.durations import DurationDistribution
         from paceline.simulate.virtual_cluster import VirtualCluster
         from paceline.train.virtual_run import run_virtual
 
@@ -155,7 +156,7 @@ def train_sample(sample: int, samples: int) -> Train:
         try:
             run_virtual(
                 replace(workload, precision="float32"), strategy, workers=workers,
-                cluster=VirtualCluster(compute=Spread(*COMPUTE)), watcher=watch,
+                cluster=VirtualCluster(compute=DurationDistribution(*COMPUTE)), watcher=watch,
             )  # fmt: skip
         except _Reached:
             status = "reached"

@@ -25,6 +25,7 @@ from paceline.plan.reasons import reasons_for
 from paceline.plan.room import is_known
 from paceline.plan.search import Mask, Search
 from paceline.plan.wish import Wish
+from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
 
 SIMULATED_SHARE = 0.2
@@ -40,7 +41,7 @@ def make_plan(
     places: Places | str,
     wish: Wish,
     *,
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: Sequence[str | Strategy] = STRATEGIES,
     predict: Predict | None = None,
     simulate: Simulate | None = None,
     learning: Learning | None = None,

@@ -11,7 +11,8 @@ from paceline.cluster import find_device
 from paceline.cluster.checks import plain
 from paceline.errors import InputError
 from paceline.plan.plan import Plan
-from paceline.strategy.strategy import PRESETS, Strategy
+from paceline.strategy.presets import PRESETS
+from paceline.strategy.strategy import Strategy
 
 ALIKE = 0.12
 """By how much the memory of two devices of one name may differ."""
@@ -55,12 +56,13 @@ def planned_settings(
 
 
 def _fitted(strategy: Strategy, workers: int) -> Strategy:
-    """The same for another number of workers: groups that divide it, and no more spares than there are."""
+    """The same for another number of workers: groups that divide it, and no more backup workers than there are."""
     groups = strategy.groups
     if groups is not None:
         groups = next(number for number in range(min(groups, workers), 0, -1) if workers % number == 0)
-    softness = None if strategy.softness is None else min(strategy.softness, workers)
-    return dataclasses.replace(strategy, groups=groups, spares=min(strategy.spares, workers - 1), softness=softness)
+    softsync_n = None if strategy.softsync_n is None else min(strategy.softsync_n, workers)
+    backup_workers = min(strategy.backup_workers, workers - 1)
+    return dataclasses.replace(strategy, groups=groups, backup_workers=backup_workers, softsync_n=softsync_n)
 
 
 def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) -> None:
@@ -103,8 +105,13 @@ def _same_processor(name: str, here: Hardware) -> bool:
     return all(plain(word) in words for word in name.split())
 
 
-def strategy_settings(strategy: Strategy) -> list[str]:
-    """What tells it from the published one of its name, as `--strategy-set` takes it."""
-    usual = PRESETS[strategy.name]
-    changed = [f.name for f in dataclasses.fields(strategy) if getattr(strategy, f.name) != getattr(usual, f.name)]
-    return [f"{name}={getattr(strategy, name)}" for name in changed]
+def strategy_words(strategy: Strategy) -> tuple[str, list[str]]:
+    """As `--strategy` and `--strategy-set` take it: the published one that differs least, and what differs."""
+    alike = [preset for preset in PRESETS.values() if preset.is_synchronous == strategy.is_synchronous]
+    nearest = min(alike, key=lambda preset: len(_differences(strategy, preset)))
+    return nearest.name, [f"{name}={getattr(strategy, name)}" for name in _differences(strategy, nearest)]
+
+
+def _differences(strategy: Strategy, other: Strategy) -> list[str]:
+    names = [field.name for field in dataclasses.fields(strategy) if field.name != "name"]
+    return [name for name in names if getattr(strategy, name) != getattr(other, name)]

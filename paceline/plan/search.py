@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline.plan.asking import Alone, Epochs, Outcome, Simulate
-from paceline.plan.candidate import PRECISIONS, Candidate
+from paceline.plan.candidate import ONE_PROCESS, PRECISIONS, Candidate, kind_of
 from paceline.plan.candidates import Listed
 from paceline.plan.estimate import alone_s, crowding, estimated_step_s, machines_of
 from paceline.plan.forecast import LEAST, Forecast, Key
 from paceline.plan.room import fits
 from paceline.plan.wish import Numbers
+from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
 Value = Callable[[Numbers, Numbers], Numbers]
@@ -33,7 +35,7 @@ CHANCE = 0.985
 """The same where some were: what chance does to a mean over some hundred steps."""
 STEPS_IN_ALL = 4000
 FEWEST_STEPS, MOST_STEPS = 24, 200
-ALONE = ("one worker", False)
+ALONE = (replace(ONE_PROCESS, name="one worker"), False)
 """The kind whose closed form is exact."""
 
 
@@ -245,11 +247,11 @@ class Search:
         steps = -(-self._samples // candidate.batch) / candidate.workers
         steps = math.ceil(steps) if candidate.strategy.groups == 1 else steps
         if self._repeat_dropped:
-            steps *= candidate.workers / (candidate.workers - candidate.strategy.spares)
+            steps *= candidate.workers / (candidate.workers - candidate.strategy.backup_workers)
         return steps
 
     def _epoch_of(self, candidate: Candidate, outcome: Outcome) -> float:
-        if not (self._repeat_dropped and candidate.strategy.spares):
+        if not (self._repeat_dropped and candidate.strategy.backup_workers):
             return outcome.epoch_s
         return max(outcome.epoch_s, self._samples / outcome.samples_per_s)
 
@@ -264,9 +266,9 @@ def steps_of(candidate: Candidate) -> int:
     return max(steps, 2 * candidate.strategy.push_every)
 
 
-def _kind(candidate: Candidate) -> tuple[str, bool]:
+def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
     """Candidates whose closed forms err alike."""
-    return ALONE if candidate.workers == 1 else (candidate.strategy.name, candidate.machines > 1)
+    return ALONE if candidate.workers == 1 else (kind_of(candidate.strategy), candidate.machines > 1)
 
 
 def _gentleness(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:

@@ -8,18 +8,18 @@ from statistics import mean, median
 
 from paceline.cluster import Device, DeviceCount, Machine, find_link
 from paceline.cost.calibrations import kept_here
+from paceline.cost.exchange import protocol_of
 from paceline.cost.prediction import Prediction
 from paceline.cost.verification import Comparison, compared
 from paceline.measure.measurement import Measurement
 from paceline.simulate.on_cluster import ClusterOutcome, simulate_on
-from paceline.strategy.strategy import PRESETS
 from paceline.train.run import Run
 
 USUAL_BUS = "PCIe 4.0 x16"
 
 
 def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
-    """A worker's step and its parts, then the epoch; with the layer clock's, forward and backward in the mean."""
+    """A worker's step and its parts, then the epoch; with the layer clock's, forward and backward on average."""
     p, expected = prediction, simulated(run, prediction)
     low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
     parts_s = _parts(run, p, expected)
@@ -56,11 +56,11 @@ def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[s
     """Of a worker's step: as this machine's calibration found it for such workers, else as it was simulated."""
     found, cores = run.distribution, run.conditions.cores
     assert found is not None
-    usual = PRESETS.get(found.strategy.name) == found.strategy
-    for calibration in kept_here() if usual else ():
+    protocol = protocol_of(found.strategy)
+    for calibration in kept_here():
         if calibration.device_name == prediction.conditions.get("calibrated on") == run.conditions.device_name:
             for cost in calibration.exchange:
-                if (cost.strategy, cost.workers) == (found.strategy.name, found.workers):
+                if (cost.strategy, cost.workers) == (protocol, found.workers):
                     step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cores)
                     computing_s = min(step_s, prediction.iteration_s * max(1.0, found.workers / cores))
                     return {"computing": computing_s, "communicating and waiting": step_s - computing_s}

@@ -15,7 +15,8 @@ from paceline.report.reading import Records
 from paceline.report.words import in_order, natural
 from paceline.simulate.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.strategy import PRESETS, Strategy
+from paceline.strategy.presets import PRESETS
+from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 from paceline.train.run import Run
 from paceline.workload import Workload
@@ -31,9 +32,9 @@ MEASURE_FOLDER = "measure"
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Where a run stood after an epoch."""
+    """Where a run stood at a validation."""
 
-    epoch: int
+    epoch: float
     seconds: float
     updates: float
     train_loss: float
@@ -118,7 +119,7 @@ def _of_simulation(place: str, made: TimeRecord) -> ShownRun:
 
 
 def _curve(run: Run) -> tuple[CurvePoint, ...]:
-    accuracy = {e.epoch: e.train_accuracy for e in run.epochs}
+    accuracy = {float(e.epoch): e.train_accuracy for e in run.epochs}
     if run.distribution is not None and run.distribution.points:
         return tuple(
             CurvePoint(

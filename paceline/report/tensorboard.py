@@ -10,11 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from paceline.errors import OutputError
+import torch
+
+from paceline.errors import OutputError, StrategyError
 from paceline.report.event_file import FILES, EventFile
 from paceline.step.optimizers import Rule
 from paceline.step.schedule import learning_rate
-from paceline.strategy.server_rule import server_rule
+from paceline.strategy.layout import PhaseLayout
+from paceline.strategy.server_optimizer import server_optimizer
+from paceline.strategy.strategy import Strategy
 from paceline.train.run import Epoch, Run
 from paceline.train.watcher import Progress
 from paceline.workload import parse_schedule
@@ -126,12 +130,23 @@ def last_rate(epoch: Epoch, run: Run) -> float:
     if run.workload.phases:
         return math.nan
     rule, found = Rule.of(run.workload), run.distribution
-    if found is not None and found.strategy.exchange == "gradient":
-        rule = server_rule(found.strategy, rule)
+    if found is not None and not found.strategy.make_exchange.local_optimizer:
+        server = _server_rule(found.strategy, rule)
+        if server is None:
+            return math.nan
+        rule = server
     steps = run.updates if found is None else sum(found.ledger.applied_by_epoch[: epoch.epoch])
     an_epoch = max(1, steps // epoch.epoch)
     last, schedule = epoch.epoch * an_epoch - 1, parse_schedule(rule.schedule)
     return learning_rate(rule.lr, schedule, last, an_epoch, run.workload.epochs)
+
+
+def _server_rule(strategy: Strategy, rule: Rule) -> Rule | None:
+    """None where the server's optimizer is the user's, with a schedule of its own."""
+    try:
+        return server_optimizer(strategy, PhaseLayout(rule, ()), torch.float32).rule
+    except StrategyError:  # it cannot be made without parameters
+        return None
 
 
 def settings_of(run: Run) -> dict[str, Any]:

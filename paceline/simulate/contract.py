@@ -1,4 +1,4 @@
-"""What a correction promises, and a check of it: for ours, and for one of the user's own before it is trusted."""
+"""What a correction promises, and a check of it: for the built-in ones, and for a custom one before it is trusted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.simulation import Simulation, simulate_training
 from paceline.simulate.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
-from paceline.strategy.corrections import Correction, parse_correction
+from paceline.strategy.correction import Correction, Late, find_correction
+from paceline.strategy.plugin import name_of
 from paceline.strategy.presets import find_strategy
 from paceline.workload import resolve
 
@@ -38,13 +39,13 @@ def check_correction(correction: str | Callable[..., Tensor]) -> tuple[Promise, 
 
     None of the promises is about how well it trains.
     """
-    place = correction if isinstance(correction, str) else f"{correction.__module__}:{correction.__qualname__}"
-    found = parse_correction(place)
+    place = name_of(correction)
+    found = find_correction(place)
     if found is None:
         raise StrategyError("there is nothing to check: the correction is none")
     promises: dict[str, Callable[[], str]] = {
-        "returns numbers for numbers": lambda: _numbers(found),
-        "leaves parameters and backup as they are": lambda: _leaves(found),
+        "returns finite numbers for finite numbers": lambda: _numbers(found),
+        "leaves the parameters as they are": lambda: _leaves(found),
         "gives the same for the same": lambda: _repeats(found),
         "keeps what it needs in its state alone": lambda: _separate(found),
         "loses no batch, and the same seed gives the same run": lambda: _trains(place),
@@ -69,39 +70,47 @@ def _state(correction: Correction) -> dict[str, Tensor]:
     return {name: torch.zeros(SIZE) for name in correction.state}
 
 
-def _corrected(correction: Correction, state: dict[str, Tensor], seed: int, staleness: int) -> Tensor:
-    gradient, parameters, backup = _vectors(seed)
-    return correction.function(gradient, parameters, backup, staleness, state)
+def _shared(correction: Correction) -> dict[str, Tensor]:
+    return {name: torch.zeros(SIZE) for name in correction.server_state}
+
+
+def _corrected(
+    correction: Correction, state: dict[str, Tensor], seed: int, staleness: int, shared: dict[str, Tensor] | None = None
+) -> Tensor:
+    gradient, parameters, fetched = _vectors(seed)
+    shared = _shared(correction) if shared is None else shared
+    return correction.function(gradient, Late(parameters, fetched, staleness, 0, seed, 0.1, state, shared))
 
 
 def _numbers(correction: Correction) -> str:
-    state = _state(correction)
+    state, shared = _state(correction), _shared(correction)
     for staleness in (0, 1, 2, 100):
         for seed in range(5):
-            if not torch.isfinite(_corrected(correction, state, seed, staleness)).all():
-                return f"with a staleness of {staleness} something is infinite or no number"
+            if not torch.isfinite(_corrected(correction, state, seed, staleness, shared)).all():
+                return f"with a staleness of {staleness} something is not finite"
     return ""
 
 
 def _leaves(correction: Correction) -> str:
-    gradient, parameters, backup = _vectors(0)
-    before = parameters.clone(), backup.clone()
-    correction.function(gradient, parameters, backup, 3, _state(correction))
+    gradient, parameters, fetched = _vectors(0)
+    before = parameters.clone(), fetched.clone()
+    late = Late(parameters, fetched, 3, 0, 0, 0.1, _state(correction), _shared(correction))
+    correction.function(gradient, late)
     if not torch.equal(parameters, before[0]):
-        return "the parameters are changed: only the gradient may be"
-    return "" if torch.equal(backup, before[1]) else "the backup is changed: only the gradient may be"
+        return "late.parameters are changed: only the gradient may be"
+    return "" if torch.equal(fetched, before[1]) else "late.fetched is changed: only the gradient may be"
 
 
 def _repeats(correction: Correction) -> str:
     results = []
     for _ in range(2):
-        state = _state(correction)
-        results.append(torch.stack([_corrected(correction, state, seed, 3) for seed in range(5)]))
+        state, shared = _state(correction), _shared(correction)
+        results.append(torch.stack([_corrected(correction, state, seed, 3, shared) for seed in range(5)]))
     return "" if torch.equal(results[0], results[1]) else "the same calls gave different gradients"
 
 
 def _separate(correction: Correction) -> str:
-    """Two groups' calls in turn give what each alone would."""
+    """Two groups' calls in turn give what each alone would, but for what the server's state passes on."""
     alone = _state(correction)
     expected = [_corrected(correction, alone, seed, 3).clone() for seed in range(5)]
     mine, other = _state(correction), _state(correction)

@@ -56,7 +56,7 @@ class DurationDistribution:
 
 
 def parse_distribution(text: str, option: str) -> DurationDistribution:
-    """A number of seconds, or one of the distributions above, or recorded:FILE with a number a line or a JSON list."""
+    """A number of seconds, or one of the distributions above, or recorded:FILE with a number per line or a JSON list."""
     name, _, rest = text.partition(":")
     if name == "recorded":
         return DurationDistribution("recorded", recorded=_recorded(rest, option))
@@ -98,7 +98,7 @@ def _recorded(place: str, option: str) -> tuple[float, ...]:
     except OSError as error:
         raise StrategyError(f"--{option} recorded:{place}: {error.strerror or error}") from error
     except (ValueError, TypeError) as error:
-        raise StrategyError(f"--{option} recorded:{place} should hold numbers, one a line: {error}") from error
+        raise StrategyError(f"--{option} recorded:{place} should hold numbers, one per line: {error}") from error
     if not values or not all(math.isfinite(v) and v >= 0 for v in values):
         raise StrategyError(f"--{option} recorded:{place} should hold durations of at least 0, and at least one")
     return values
@@ -111,7 +111,8 @@ class DurationSampler:
         self, given: DurationDistribution | Duration | None, seed: int, purpose: int, speeds: tuple[float, ...] = ()
     ) -> None:
         self.given, self.seed, self.purpose, self.speeds = given, seed, purpose, speeds
-        self.zero = given is None or (isinstance(given, DurationDistribution) and given.name == "constant" and not given.numbers[0])
+        constant = isinstance(given, DurationDistribution) and given.name == "constant"
+        self.zero = given is None or (constant and given == DurationDistribution("constant", (0.0,)))
         self._ready: dict[int, list[float]] = {}
         self._had: dict[int, int] = {}
         self._generators: dict[int, tuple[np.random.Generator, int]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Of a group, in seconds since it began; arrays have an entry a member."""
+    """Of a group, in seconds since it began; arrays have one entry per member."""
 
     begins_s: Any
     ends_s: Any
@@ -23,9 +23,9 @@ class Round:
 class GroupRounds:
     """How long a group's next round takes, as a `Duration` of the virtual driver whose workers are groups.
 
-    A member takes `steps` steps a round, each `mean_s` with a deviation of `variation` times that. A round does not
-    wait for `backup_workers` of them: who is late ends what it has, for nothing, and begins the next round late. `watch` is
-    told of every round of a group.
+    A member takes `steps` steps per round, each `mean_s` with a deviation of `variation` times that. A round does not
+    wait for `backup_workers` of them: who is late ends what it has, for nothing, and begins the next round late.
+    `watch` is told of every round of a group.
     """
 
     def __init__(

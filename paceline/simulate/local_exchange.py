@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paceline.cost.exchange import ExchangeCost
+from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import Prediction
 from paceline.simulate.placement import Placement
 from paceline.simulate.worker_step import StepTime, exchanges_by_server
-from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
 
 
 def calibrated_exchange(known: Sequence[ExchangeCost], strategy: Strategy, placement: Placement) -> ExchangeCost | None:
-    """What was measured with just this strategy, as published, so many workers and so many cores."""
+    """What was measured with just this strategy, whatever it is called, so many workers and so many cores."""
     if placement.on_gpu or not placement.together or not exchanges_by_server(strategy, placement):
         return None
-    if replace(strategy, full_pass_per_worker=False) != PRESETS.get(strategy.name):
-        return None
-    wanted = strategy.name, placement.workers, placement.cores
+    wanted = protocol_of(strategy), placement.workers, placement.cores
     return next((cost for cost in known if (cost.strategy, cost.workers, cost.cores) == wanted), None)
 
 

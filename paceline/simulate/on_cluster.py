@@ -10,6 +10,7 @@ from paceline.cluster.machine import Machine
 from paceline.cost.communication import ParameterServer
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
+from paceline.simulate.links import message_sizes
 from paceline.simulate.local_exchange import as_calibrated, calibrated_exchange
 from paceline.simulate.placement import Placement, runs_on_gpu
 from paceline.simulate.server_work import server_seconds
@@ -20,8 +21,8 @@ from paceline.trace import Trace
 
 MOST_VARIATION = 0.05
 """Of a step, however unsure its prediction is: that is mostly about all steps alike."""
-IN_NINE_OF_TEN = 1.645
-"""Deviations from the mean that nine of ten values keep within."""
+DEVIATIONS_OF_90_PERCENT = 1.645
+"""Deviations from the mean that 90 % of values stay within."""
 TASK_S = 60e-6
 """Of a worker, for each exchange with the server of its own machine, besides copying."""
 HANDLING_S = 130e-6
@@ -42,7 +43,7 @@ class ClusterOutcome:
     samples_per_s: float
     """Of all workers; those whose gradient is dropped do not count."""
     efficiency: float
-    """Of samples a second, over that of one worker by itself times their number."""
+    """Of samples per second, over that of one worker by itself times their number."""
     waiting_share: float
     communication_share: float
     staleness_mean: float
@@ -79,18 +80,19 @@ def simulate_on(
     pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
     """
     _check(prediction, workers_per_machine, steps, server_s, contention)
-    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker or strategy.full_pass_per_worker, warm_start=0)
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
     batches = -(-prediction.samples // prediction.batch)
     strategy.check(workers, batches or None)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    step_model = _stepping(prediction, strategy, placement, server_s, contention, steps, seed)
+    step_model = _step_model(prediction, strategy, placement, server_s, contention, steps, seed)
     if overlap_backward:
         step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
     cost = calibrated_exchange(prediction.exchange, strategy, placement) if server_s is None else None
     found = step_model.time() if cost is None else as_calibrated(step_model.time(), cost, prediction)
     machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
     samples_per_s = workers * prediction.batch * found.applied / found.step_s
-    epoch_s = _steps_an_epoch(batches, workers, strategy) * found.step_s
+    epoch_s = _steps_per_epoch(batches, workers, strategy) * found.step_s
     price = machine.price(epoch_s)
     return ClusterOutcome(
         workers=workers,
@@ -123,15 +125,16 @@ def trace_on(
     overlap_backward: bool = False,
 ) -> Trace:
     """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
-    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker or strategy.full_pass_per_worker, warm_start=0)
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    step_model = _stepping(prediction, strategy, placement, None, 0.0, 0, seed)
+    step_model = _step_model(prediction, strategy, placement, None, 0.0, 0, seed)
     if overlap_backward:
         step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
     return trace_of(step_model)
 
 
-def _stepping(
+def _step_model(
     prediction: Prediction,
     strategy: Strategy,
     placement: Placement,
@@ -177,21 +180,24 @@ def _backward_share(prediction: Prediction) -> float:
 
 def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
     """About what a step takes if there are cores for all."""
-    network, every = placement.exchange(size_bytes), strategy.push_every
+    messages, every = message_sizes(strategy, size_bytes), strategy.push_every
+    network = placement.exchange(*messages)
     link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
-    each = ParameterServer(placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap)
+    each = ParameterServer(
+        placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap, messages.push_bytes
+    )
     return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
 
 
 def variation_of(prediction: Prediction) -> float:
     """The deviation of a step, as a share of it."""
-    deviation_s = max(0.0, prediction.high_s - prediction.low_s) / 2 / IN_NINE_OF_TEN
+    deviation_s = max(0.0, prediction.high_s - prediction.low_s) / 2 / DEVIATIONS_OF_90_PERCENT
     return min(MOST_VARIATION, deviation_s / prediction.iteration_s)
 
 
 def leaves_updates(strategy: Strategy) -> bool:
     """Whether a worker leaves updating to the server, where there is one."""
-    return strategy.exchange == "gradient" and not (strategy.local_step and strategy.fetch_every != 1)
+    return not strategy.make_exchange.local_optimizer and not (strategy.local_step and strategy.fetch_every != 1)
 
 
 def payloads_of(strategy: Strategy, placement: Placement) -> int:
@@ -201,7 +207,7 @@ def payloads_of(strategy: Strategy, placement: Placement) -> int:
     return placement.workers // strategy.groups if placement.together and not placement.on_gpu else 1
 
 
-def _steps_an_epoch(batches: int, workers: int, strategy: Strategy) -> float:
+def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:
     """Of a worker; where all wait for each other, the last of them is a whole one."""
     if strategy.full_pass_per_worker:
         return batches

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from paceline.cluster.checks import plain
 from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
-from paceline.cost.communication import nested_all_reduce_s
+from paceline.cost.communication import nested_all_gather_s, nested_all_reduce_s
 from paceline.cost.prediction import Prediction
 from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.server_work import copy_rate
@@ -78,14 +79,26 @@ class Placement:
 
     def all_reduce_s(self, size_bytes: int, members: int) -> float:
         """Of a group: inside its machines, then between them."""
+        return self._collective_s(nested_all_reduce_s, size_bytes, members)
+
+    def all_gather_s(self, size_bytes: int, members: int) -> float:
+        """Of a group whose members each get the payloads of all others."""
+        return self._collective_s(nested_all_gather_s, size_bytes, members)
+
+    def _collective_s(
+        self, seconds: Callable[[float, int, int, Link, Link], float], size_bytes: int, members: int
+    ) -> float:
         machines, devices = -(-members // self.per_machine), min(members, self.per_machine)
         if machines == devices == 1:
             return 0.0
         inside = self.inside(size_bytes) if devices > 1 else self.between()
-        return nested_all_reduce_s(size_bytes, machines, devices, inside, self.between() if machines > 1 else inside)
+        return seconds(size_bytes, machines, devices, inside, self.between() if machines > 1 else inside)
 
-    def exchange(self, size_bytes: int) -> Network:
-        """Between workers and the server: a process on their machine, or on another one."""
+    def exchange(self, size_bytes: int, push_bytes: int | None = None) -> Network:
+        """Between workers and the server: a process on their machine, or on another one.
+
+        `size_bytes` are those of the parameters, `push_bytes` of a payload if that has another size.
+        """
         if self.together and not self.on_gpu:
             return Network(WAKE_S, copy_rate(size_bytes, self.machine), shared=False)
         if self.together:
@@ -93,7 +106,9 @@ class Placement:
             return Network(bus.latency_s, bus.bandwidth, bus.shared)
         link, copy = self.between(), None
         if self.on_gpu and self.machine.host_device is not None:
-            copy = DurationDistribution("constant", (self.machine.host_device.seconds(size_bytes),))
+            sizes = size_bytes, size_bytes if push_bytes is None else push_bytes
+            seconds = sum(map(self.machine.host_device.seconds, sizes)) / 2  # a network has one time for both ways
+            copy = DurationDistribution("constant", (seconds,))
         return Network(link.latency_s, link.bandwidth, link.shared, copy)
 
 

@@ -76,8 +76,8 @@ def scale(
             try:
                 outcome = simulate_on(
                     ask(threads if found.threads > threads else 0), machine, number, strategy,
-                    network=network, workers_per_machine=each, full_pass_per_worker=full_pass_per_worker, seed=workload.seed,
-                    overlap_backward=overlap_backward,
+                    network=network, workers_per_machine=each, full_pass_per_worker=full_pass_per_worker,
+                    seed=workload.seed, overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
                 left_out.append(str(error))
@@ -109,8 +109,8 @@ def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
             workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
             found[f"{workers} on {machine.name}"] = trace_on(
                 prediction, machine, outcome.workers, scaling.strategy, network=network,
-                workers_per_machine=each.workers_per_machine, full_pass_per_worker=scaling.full_pass_per_worker, seed=scaling.workload.seed,
-                overlap_backward=scaling.overlap_backward,
+                workers_per_machine=each.workers_per_machine, full_pass_per_worker=scaling.full_pass_per_worker,
+                seed=scaling.workload.seed, overlap_backward=scaling.overlap_backward,
             )  # fmt: skip
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paceline.simulate.links import MessageSizes
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
 from paceline.workload import Workload
@@ -15,6 +16,7 @@ class TimeRecord:
     cluster: dict[str, str]
     """What was simulated, in the words of the command line."""
     message_bytes: int
+    """The parameters that a worker fetches; 0 where the network is not limited."""
     seconds: float
     """Virtual ones."""
     steps: int
@@ -31,10 +33,17 @@ class TimeRecord:
     """How long simulating it took."""
     distribution: Distribution
     trace: Trace = field(default_factory=Trace)
+    push_bytes: int = 0
+    """The payload that it pushes, as the strategy's exchange encodes it."""
 
 
 def time_record(
-    workload: Workload, cluster: dict[str, str], message_bytes: int, found: Distribution, trace: Trace, wall_s: float
+    workload: Workload,
+    cluster: dict[str, str],
+    messages: MessageSizes,
+    found: Distribution,
+    trace: Trace,
+    wall_s: float,
 ) -> TimeRecord:
     ledger = found.ledger
     communicating_s = sum(w.communicating_s for w in found.by_worker)
@@ -42,7 +51,8 @@ def time_record(
     return TimeRecord(
         workload=workload,
         cluster=cluster,
-        message_bytes=message_bytes,
+        message_bytes=messages.fetch_bytes,
+        push_bytes=messages.push_bytes,
         seconds=found.seconds,
         steps=found.steps,
         steps_per_s=found.steps_per_s,

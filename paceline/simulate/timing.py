@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from time import perf_counter
 
+from paceline.simulate.links import message_sizes
 from paceline.simulate.simulation import simulate_time
 from paceline.simulate.time_record import TimeRecord, time_record
 from paceline.simulate.virtual_cluster import VirtualCluster
@@ -25,12 +26,13 @@ def time_workload(
     *,
     cache: Path | None = None,
 ) -> TimeRecord:
-    """`steps` a worker in the mean; `words` say what the cluster is like, for the record."""
+    """`steps` per worker on average; `words` say what the cluster is like, for the record."""
     limited = cluster.network is not None and cluster.network.bandwidth < math.inf
     size = message_bytes(workload, cache) if limited else 0
     start_s = perf_counter()
     found = simulate_time(strategy, workers, steps, cluster, seed=workload.seed, message_bytes=size)
-    return time_record(workload, words, size, found.distribution, found.trace, perf_counter() - start_s)
+    messages = message_sizes(strategy, size)
+    return time_record(workload, words, messages, found.distribution, found.trace, perf_counter() - start_s)
 
 
 def message_bytes(workload: Workload, cache: Path | None = None) -> int:

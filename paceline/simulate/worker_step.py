@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from paceline.cost.communication import exposed_s
 from paceline.simulate.durations import Duration, DurationDistribution
 from paceline.simulate.group_rounds import GroupRounds, Round
+from paceline.simulate.links import MessageSizes, message_sizes
 from paceline.simulate.placement import Placement
 from paceline.simulate.steady import FEWEST_ROUNDS, Steady, play_steady
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
@@ -24,7 +25,7 @@ BUSY = 0.95
 
 @dataclass(frozen=True)
 class StepTime:
-    """In the mean over all workers; computing, communicating and waiting add up to `step_s`."""
+    """On average over all workers; computing, communicating and waiting add up to `step_s`."""
 
     step_s: float
     computing_s: float
@@ -60,6 +61,7 @@ class StepModel:
     variation: float
     """Its deviation, as a share of it."""
     message_bytes: int
+    """The model's parameters; what is pushed is as large as the strategy's exchange makes it."""
     server_s: float
     """For each payload."""
     steps: int = 200
@@ -68,9 +70,11 @@ class StepModel:
     """The backward pass, where a group's exchange begins during it; None: it begins when all is computed."""
 
     def time(self) -> StepTime:
-        if exchanges_by_server(self.strategy, self.placement):
-            return self._through_server() if acts_alone(self.strategy, self.placement) else self._groups_through_server()
-        return self._all_together()
+        if not exchanges_by_server(self.strategy, self.placement):
+            return self._all_together()
+        if acts_alone(self.strategy, self.placement):
+            return self._through_server()
+        return self._groups_through_server()
 
     def _all_together(self) -> StepTime:
         """One group whose members all update for themselves."""
@@ -147,22 +151,36 @@ class StepModel:
         exchange_s = self._all_reduce_s(members)
         steps, backup_workers = strategy.push_every, strategy.backup_workers
         mean_s, seed = self.compute_s, self.seed
-        return GroupRounds(members, steps, mean_s, self.variation, exchange_s, backup_workers=backup_workers, seed=seed, watch=watch)
+        return GroupRounds(
+            members, steps, mean_s, self.variation, exchange_s, backup_workers=backup_workers, seed=seed, watch=watch
+        )
 
     def cluster(self, compute: DurationDistribution | Duration) -> VirtualCluster:
         server = DurationDistribution("constant", (self.server_s,)) if self.server_s else None
-        return VirtualCluster(compute=compute, server=server, network=self.placement.exchange(self.message_bytes))
+        return VirtualCluster(compute=compute, server=server, network=self.network())
+
+    @property
+    def messages(self) -> MessageSizes:
+        return message_sizes(self.strategy, self.message_bytes)
+
+    def network(self) -> Network:
+        """Between a worker, or a group's first, and the server."""
+        return self.placement.exchange(*self.messages)
 
     def _all_reduce_s(self, members: int) -> float:
         """What a group adds to its slowest member's step."""
-        rule = self.strategy
-        if self.hidden_behind_s is None or rule.exchange != "gradient" or rule.push_every != 1:
-            return self.placement.all_reduce_s(self.message_bytes, members)
+        exchange = self.strategy.make_exchange
+        if self.hidden_behind_s is None or not exchange.sums_gradients or self.strategy.push_every != 1:
+            return group_exchange_s(self.strategy, self.placement, self.message_bytes, members)
         return exposed_s(
-            lambda size_bytes: self.placement.all_reduce_s(size_bytes, members), self.message_bytes, self.hidden_behind_s
+            lambda size_bytes: self.placement.all_reduce_s(size_bytes, members),
+            self.messages.push_bytes,
+            self.hidden_behind_s,
         )
 
-    def _played(self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]) -> Steady:
+    def _played(
+        self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]
+    ) -> Steady:
         def cluster() -> VirtualCluster:
             return self.cluster(compute())
 
@@ -178,10 +196,33 @@ class StepModel:
         return {"network" if self._link_share(found, senders) > found.server_share else "server": waiting_s}
 
     def _link_share(self, found: Steady, senders: int) -> float:
-        network: Network = self.placement.exchange(self.message_bytes)
-        occupied_s = self.message_bytes / network.bandwidth if network.shared else 0.0
-        fetches = 1 / self.strategy.fetch_every if self.strategy.fetch_every else 0.0
-        return senders * max(found.pushes_per_step, fetches) * occupied_s / found.round_s
+        network, messages = self.network(), self.messages
+        if not network.shared:
+            return 0.0
+        out_bytes = messages.fetch_bytes * fetches_per_step(self.strategy)
+        in_bytes = messages.push_bytes * found.pushes_per_step
+        return senders * max(in_bytes, out_bytes) / network.bandwidth / found.round_s
+
+
+def fetches_per_step(strategy: Strategy) -> float:
+    """How often a worker fetches the parameters, per step on average."""
+    exchange = strategy.make_exchange
+    extra = 1 / strategy.push_every if exchange.fetch_last else 0.0
+    if exchange.fetch_first:
+        return 1 / min(strategy.push_every, strategy.fetch_every or strategy.push_every) + extra
+    return (1 / strategy.fetch_every if strategy.fetch_every else 0.0) + extra
+
+
+def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int, members: int) -> float:
+    """What a group needs until every member has the mean of all payloads.
+
+    Payloads that are vectors are added up by an all-reduce. Encoded ones are gathered by every member, or decoded first
+    and then added up, whichever is faster.
+    """
+    push_bytes = message_sizes(strategy, model_bytes).push_bytes
+    if strategy.make_exchange.is_dense:
+        return placement.all_reduce_s(push_bytes, members)
+    return min(placement.all_gather_s(push_bytes, members), placement.all_reduce_s(model_bytes, members))
 
 
 def acts_alone(strategy: Strategy, placement: Placement) -> bool:

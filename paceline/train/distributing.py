@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.errors import StrategyError, nearest
-from paceline.simulate.durations import Spread, parse_spread
+from paceline.simulate.durations import DurationDistribution, parse_distribution
 from paceline.simulate.virtual_cluster import Network, VirtualCluster, parse_change
-from paceline.strategy.strategy import Strategy, preset
+from paceline.strategy.correction import find_correction
+from paceline.strategy.engine import check_policy
+from paceline.strategy.exchange import find_exchange
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.server_optimizer import check_optimizer
+from paceline.strategy.strategy import Strategy
+from paceline.train.validation_interval import parse_interval
 
 DRIVERS = ("local", "virtual")
+COLLECTIVES = ("auto", "shared", "nccl", "gloo")
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list"}
 
 
@@ -26,20 +33,22 @@ def check_driver(driver: str) -> None:
 
 @dataclass(frozen=True)
 class StrategyWords:
-    """A published strategy and what is changed in it. Names are those of the command line's options."""
+    """A strategy and what is changed in it. Names are those of the command line's options."""
 
-    strategy: str
+    strategy: str = "sync"
+    """A published one, or the user's `module:name`."""
     workers: int | None = None
     groups: str | int | None = None
     """`4x8`: four synchronous groups of eight workers; or how many groups."""
-    compensation: str | None = None
+    exchange: str | None = None
     correction: str | None = None
     fetch_every: int | None = None
     push_every: int | None = None
     server_optimizer: str | None = None
-    bound: int | None = None
-    spares: int | None = None
+    staleness_bound: int | None = None
+    backup_workers: int | None = None
     period: int | None = None
+    """Local steps between two exchanges."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Any other field of a strategy."""
 
@@ -48,42 +57,34 @@ class StrategyWords:
 
     def build(self) -> tuple[Strategy, int]:
         """The strategy, and how many workers carry it out."""
-        from paceline.strategy.corrections import parse_correction
-        from paceline.strategy.server_rule import parse_optimizer
-
-        changes: dict[str, Any] = {
-            "fetch_every": self.fetch_every, "push_every": self.push_every, "bound": self.bound,
-            "server_optimizer": self.server_optimizer, "spares": self.spares,
-            "correction": self._correction(),
-        }  # fmt: skip
-        base = preset(self.strategy)
-        if self.period is not None:
-            if base.exchange == "gradient":
-                raise StrategyError(f"--period is for exchanging parameters; with {base.name} use --push-every")
-            if self.period < 1:
-                raise StrategyError(f"period={self.period} should be a whole number of at least 1")
-            changes["push_every"] = self.period
-            changes["fetch_every"] = self.period if base.exchange == "parameters" else None
+        names = ("exchange", "correction", "fetch_every", "push_every", "server_optimizer", "staleness_bound")
+        changes = {name: getattr(self, name) for name in (*names, "backup_workers")}
         count, workers = self._groups()
         changes["groups"] = count
         given = {key: value for key, value in changes.items() if value is not None}
+        given |= self._periods(given)
         if twice := sorted(given.keys() & self.fields.keys()):
             raise StrategyError(f"{twice[0]} is given twice: as an option and with --strategy-set {twice[0]}")
-        strategy = preset(self.strategy, **given, **self.fields)
-        parse_correction(strategy.correction)
-        parse_optimizer(strategy.server_optimizer)
+        strategy = find_strategy(self.strategy, **given, **self.fields)
+        check_parts(strategy)
         workers = workers if workers is not None else (self.workers if self.workers is not None else 2)
         strategy.check(workers)
         return strategy, workers
 
-    def _correction(self) -> str | None:
-        if self.compensation is None:
-            return self.correction
-        if self.correction is not None:
-            raise StrategyError("--compensation and --correction exclude each other")
-        if self.compensation.partition(":")[0] not in ("constant", "adaptive"):
-            raise StrategyError(f"--compensation {self.compensation!r} should be constant:LAMBDA or adaptive:LAMBDA")
-        return self.compensation
+    def _periods(self, given: dict[str, Any]) -> dict[str, int]:
+        """What `period` stands for: steps between two pushes, and between two fetches where there are any."""
+        if self.period is None:
+            return {}
+        base = find_strategy(self.strategy, **{key: given[key] for key in given.keys() & {"exchange"}})
+        if not base.make_exchange.local_optimizer:
+            raise StrategyError(
+                f"--period is for workers with an optimizer of their own; with {base.name} use --push-every"
+            )
+        if self.period < 1:
+            raise StrategyError(f"period={self.period} should be a whole number of at least 1")
+        if twice := sorted(given.keys() & {"fetch_every", "push_every"}):
+            raise StrategyError(f"--period and --{twice[0].replace('_', '-')} exclude each other")
+        return {"push_every": self.period, "fetch_every": self.period if base.fetch_every else 0}
 
     def _groups(self) -> tuple[int | None, int | None]:
         """How many groups, and how many workers they make."""
@@ -124,8 +125,8 @@ class ClusterWords:
         return {name: str(value) for name, value in found.items() if value not in (None, [])}
 
     def build(self) -> VirtualCluster:
-        def spread(option: str, text: str | float | None) -> Spread | None:
-            return None if text is None else parse_spread(str(text), option)
+        def spread(option: str, text: str | float | None) -> DurationDistribution | None:
+            return None if text is None else parse_distribution(str(text), option)
 
         network = None
         if any(v is not None for v in (self.network_time, self.bandwidth, self.latency)):
@@ -143,6 +144,65 @@ class ClusterWords:
             mean_life_s=self.mean_life,
             restart_s=self.restart or 0.0,
         )
+
+
+TIMEOUTS = {
+    "stopped_timeout": "stopped_s", "idle_timeout": "idle_s", "busy_timeout": "busy_s", "start_timeout": "start_s"
+}  # fmt: skip
+REAL_ONLY = ("server_threads", "collective", *TIMEOUTS)
+"""Options of real workers and their server."""
+
+
+@dataclass(frozen=True)
+class DriverWords:
+    """What carries a strategy out. Names are those of the command line's options, without them a run's defaults."""
+
+    driver: str = "local"
+    on_bad_gradient: str = "stop"
+    record_events: bool = False
+    validate_every: str = "1epoch"
+    server_threads: int = 1
+    """Threads of the one server process that make an update together."""
+    collective: str = "auto"
+    stopped_timeout: float = 30.0
+    """Seconds until a stopped worker counts as hung; the same of one that waits, computes and starts."""
+    idle_timeout: float = 120.0
+    busy_timeout: float = 3600.0
+    start_timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_driver(self.driver)
+        check_policy(self.on_bad_gradient)
+        parse_interval(self.validate_every)
+        if self.server_threads < 1:
+            raise StrategyError(f"server-threads={self.server_threads} should be a whole number of at least 1")
+        if self.collective not in COLLECTIVES:
+            raise StrategyError(f"collective {self.collective!r} is unknown: {nearest(self.collective, COLLECTIVES)}")
+        for name in TIMEOUTS:
+            if not 0 < getattr(self, name) < math.inf:
+                raise StrategyError(f"{name.replace('_', '-')}={getattr(self, name):g} should be above 0 seconds")
+
+    def options(self, *, resuming: bool = False) -> dict[str, Any]:
+        """As the driver's `run` or `resume` takes them; what is as usual is left to it."""
+        usual = DriverWords()
+        names = ["on_bad_gradient", "validate_every", *([] if resuming else ["record_events"])]
+        if self.driver == "local":
+            names += ["server_threads", "collective"]
+        found = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
+        limits = {name: getattr(self, name) for name in TIMEOUTS if getattr(self, name) != getattr(usual, name)}
+        if limits and self.driver == "local":
+            from paceline.train.local.hang_limits import HangLimits
+
+            found["hang_limits"] = HangLimits(**{TIMEOUTS[name]: seconds for name, seconds in limits.items()})
+        return found
+
+
+def check_parts(strategy: Strategy) -> None:
+    """Refuses an exchange, a correction or a server optimizer that cannot be found, before anything is loaded."""
+    find_exchange(strategy.exchange)
+    find_correction(strategy.correction)
+    check_optimizer(strategy.server_optimizer)
 
 
 def check_types(words: Any) -> None:

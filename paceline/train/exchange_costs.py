@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from paceline.cost.exchange import ExchangeCost, crowded
+from paceline.cost.exchange import ExchangeCost, crowded, protocol_of
 from paceline.step.placement import available_cores
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.train import trainer
-from paceline.train.local import launcher
 from paceline.train.run import Run
 from paceline.workload import Workload
 
@@ -20,7 +21,7 @@ DATA = f"synthetic:1x28x28/10:{SAMPLES}"
 SIZES = ((64, 64), (256, 128), (512, 256))
 """Hidden layers of the networks: 0.2, 0.9 and 2.1 megabytes of parameters, around what a core's cache holds."""
 EPOCHS = 8
-Setting = tuple[str, int]
+Setting = tuple[Strategy, int]
 """A strategy and how many workers."""
 
 
@@ -34,7 +35,7 @@ class StepTimes:
 
 
 def measure_exchange(
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: Sequence[str | Strategy] = STRATEGIES,
     workers: Sequence[int] = WORKERS,
     *,
     rounds: int = 2,
@@ -54,7 +55,7 @@ def reference_networks() -> list[Workload]:
 
 def measure_steps(
     networks: Sequence[Workload],
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: Sequence[str | Strategy] = STRATEGIES,
     workers: Sequence[int] = WORKERS,
     *,
     rounds: int,
@@ -64,12 +65,15 @@ def measure_steps(
 
     One process alone is timed before each strategy: its memory may happen to lie badly, and then a run is slower.
     """
+    from paceline.train.local import launcher
+
     alone: list[list[float]] = [[] for _ in networks]
     together: list[dict[Setting, list[float]]] = [{} for _ in networks]
     parameter_bytes = [0] * len(networks)
+    ways = [find_strategy(strategy) for strategy in strategies]
     done, jobs = 0, rounds * len(networks) * len(strategies) * len(workers)
     for _ in range(rounds):
-        for strategy in strategies:
+        for strategy in ways:
             for place, workload in enumerate(networks):
                 run = trainer.run(workload)
                 parameter_bytes[place] = 4 * run.parameters
@@ -92,7 +96,7 @@ def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
     for strategy, workers in references[0].together_s:
         crowd = crowded(workers, cores)
         points = [(r.parameter_bytes, r.together_s[strategy, workers] - crowd * r.alone_s) for r in references]
-        costs.append(ExchangeCost.through(strategy, workers, cores, points))
+        costs.append(ExchangeCost.through(protocol_of(strategy), workers, cores, points))
     return tuple(costs)
 
 

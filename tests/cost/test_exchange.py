@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.cost.exchange import ExchangeCost
+from paceline.cost.exchange import ExchangeCost, protocol_of
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.train import exchange_costs as made
 from paceline.train.exchange_costs import StepTimes
 
@@ -32,11 +34,21 @@ def test_a_line_without_a_bend_is_straight():
 
 def test_what_three_networks_took_is_found_again(monkeypatch):
     monkeypatch.setattr(made, "available_cores", lambda: 2)
-    law = ExchangeCost("downpour", 4, 1e-4, 1e-9, 2, 300_000, 3e-9)
+    strategy = find_strategy("downpour")
+    law = ExchangeCost(protocol_of(strategy), 4, 1e-4, 1e-9, 2, 300_000, 3e-9)
     networks = [
-        StepTimes(size, alone_s, {("downpour", 4): law.step_s(alone_s, size, 2)})
+        StepTimes(size, alone_s, {(strategy, 4): law.step_s(alone_s, size, 2)})
         for size, alone_s in [(100_000, 1e-3), (300_000, 2e-3), (900_000, 4e-3)]
     ]
     (found,) = made.exchange_costs(networks)
+    assert found.strategy == law.strategy
     for size in (50_000, 250_000, 300_000, 2_000_000):
         assert found.step_s(3e-3, size, 2) == pytest.approx(law.step_s(3e-3, size, 2))
+
+
+def test_a_cost_belongs_to_what_a_strategy_does_not_to_its_name():
+    assert protocol_of(find_strategy("towers")) == protocol_of(find_strategy("sync")) == "groups=1"
+    assert protocol_of(find_strategy("downpour")) == "groups=none, local_step=true, overlap=true"
+    own = Strategy("mine", groups=None, overlap=True, local_step=True, full_pass_per_worker=True, warm_start=5)
+    assert protocol_of(own) == protocol_of(find_strategy("downpour"))
+    assert protocol_of(find_strategy("compressed")) == "groups=none, exchange=topk:0.01"

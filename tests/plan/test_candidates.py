@@ -10,6 +10,8 @@ from paceline.cluster import Cluster, MachineCount, find_machine, known_machines
 from paceline.errors import InputError, StrategyError
 from paceline.plan.candidates import STRATEGIES, list_candidates
 from paceline.plan.places import find_places, places_of
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from tests.plan.invented import WORKLOAD
 
 
@@ -119,7 +121,7 @@ def test_groups_are_machines_where_these_have_several_workers():
 def test_a_server_of_its_own_needs_a_machine():
     listed = list_candidates(WORKLOAD, places_of(lab(2)), 60_000)
     assert listed.excluded["leave no machine for the server"] > 0
-    assert {c.strategy.name for c in listed.candidates if c.machines == 2} == {"sync", "backup", "local-sgd"}
+    assert {c.strategy.name for c in listed.candidates if c.machines == 2} == {"sync", "backup", "local-sgd", "diloco"}
 
 
 def test_more_workers_than_batches_are_left_out():
@@ -135,8 +137,16 @@ def test_an_unknown_strategy():
 
 
 def test_samples_under_way_are_everything_between_fetch_and_push():
-    listed = list_candidates(WORKLOAD, places_of(lab(1)), 60_000, ("sync", "downpour", "local-sgd"))
+    listed = list_candidates(WORKLOAD, places_of(lab(1)), 60_000, ("sync", "downpour", "local-sgd", "diloco"))
     found = {(c.strategy.name, c.workers, c.batch): c.samples_under_way for c in listed.candidates}
     assert found["sync", 1, 64] == 64
     assert found["sync", 8, 64] == found["downpour", 8, 64] == 512
-    assert found["local-sgd", 8, 64] == 512 * 50
+    assert found["local-sgd", 8, 64] == 512 * 10 and found["diloco", 8, 64] == 512 * 50
+
+
+def test_a_custom_strategy_is_a_candidate_by_its_fields():
+    custom = Strategy("mine", groups=None, exchange="topk:0.1", fetch_every=4)
+    listed = list_candidates(WORKLOAD, places_of(lab(1)), 60_000, ("sync", custom))
+    assert {c.strategy for c in listed.candidates if c.workers > 1} == {find_strategy("sync"), custom}
+    grouped = list_candidates(WORKLOAD, places_of(lab(1)), 60_000, (Strategy("mine", groups=2, exchange="int8"),))
+    assert {(c.workers, c.strategy.groups) for c in grouped.candidates if c.workers > 1} == {(4, 2), (8, 2)}

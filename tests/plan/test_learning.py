@@ -14,7 +14,7 @@ from paceline.plan.places import find_places
 from paceline.plan.plan import Learned
 from paceline.plan.planning import make_plan
 from paceline.plan.wish import Wish
-from paceline.strategy.strategy import PRESETS, preset
+from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.workload import resolve
 from tests.plan.invented import WORKLOAD, InventedPredictions
 
@@ -134,13 +134,13 @@ def test_training_really_reaches_an_accuracy_on_a_sample():
 
 def test_training_with_several_workers_says_what_was_not_reached():
     workload = resolve("mlp", {"epochs": "1", "lr": "1e-5"})
-    found = train_sample(1437, 1437)(workload, preset("downpour"), 4, 0.99)
+    found = train_sample(1437, 1437)(workload, find_strategy("downpour"), 4, 0.99)
     assert found.status == "not reached" and math.isnan(found.epochs) and 0 < found.accuracy < 0.99
 
 
 def test_a_training_that_diverges_is_not_an_error():
     workload = replace(resolve("mlp", {"epochs": "2"}), lr=1e30)
-    assert train_sample(1437, 1437)(workload, preset("downpour"), 2, 0.99).status == "diverged"
+    assert train_sample(1437, 1437)(workload, find_strategy("downpour"), 2, 0.99).status == "diverged"
 
 
 def test_targets_without_classes_have_no_accuracy(tmp_path, monkeypatch):

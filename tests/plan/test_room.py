@@ -12,7 +12,7 @@ from paceline.plan.places import Place, places_of
 from paceline.plan.planning import make_plan
 from paceline.plan.room import fits, is_known
 from paceline.plan.wish import Wish
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from tests.plan.invented import WORKLOAD, InventedPredictions
 
 GIB = 1 << 30
@@ -29,7 +29,7 @@ def place(device: Device, memory_bytes: int | None) -> Place:
 
 
 def candidate(where: Place, workers: int, strategy: str = "sync", each: int = 4) -> Candidate:
-    return Candidate("box", where.device.name, workers, min(workers, each), preset(strategy), 64, "float32")
+    return Candidate("box", where.device.name, workers, min(workers, each), find_strategy(strategy), 64, "float32")
 
 
 @pytest.mark.parametrize(("needed", "expected"), [(int(8.99 * GIB), True), (int(9.01 * GIB), False)])

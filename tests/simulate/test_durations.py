@@ -8,11 +8,11 @@ import statistics
 import pytest
 
 from paceline.errors import StrategyError
-from paceline.simulate.durations import Clockwork, Spread, parse_spread
+from paceline.simulate.durations import DurationDistribution, DurationSampler, parse_distribution
 
 
 def draws(given, worker: int = 0, count: int = 4000, seed: int = 0, speeds: tuple[float, ...] = ()) -> list[float]:
-    clockwork = Clockwork(given, seed, 1, speeds)
+    clockwork = DurationSampler(given, seed, 1, speeds)
     return [clockwork.next(worker) for _ in range(count)]
 
 
@@ -28,7 +28,7 @@ def draws(given, worker: int = 0, count: int = 4000, seed: int = 0, speeds: tupl
     ],
 )
 def test_a_spread_has_the_mean_it_says(text, mean, deviation):
-    spread = parse_spread(text, "compute-time")
+    spread = parse_distribution(text, "compute-time")
     values = draws(spread, count=20_000)
     assert spread.mean_s == pytest.approx(mean)
     assert statistics.fmean(values) == pytest.approx(mean, rel=0.03)
@@ -37,8 +37,8 @@ def test_a_spread_has_the_mean_it_says(text, mean, deviation):
 
 
 def test_a_worker_s_times_depend_on_itself_and_the_seed_alone():
-    gamma = parse_spread("gamma:100:0.01", "compute-time")
-    together = Clockwork(gamma, 5, 1)
+    gamma = parse_distribution("gamma:100:0.01", "compute-time")
+    together = DurationSampler(gamma, 5, 1)
     mixed = [(together.next(0), together.next(1)) for _ in range(200)]
     assert [a for a, _ in mixed] == draws(gamma, 0, 200, seed=5)
     assert [b for _, b in mixed] == draws(gamma, 1, 200, seed=5)
@@ -47,7 +47,12 @@ def test_a_worker_s_times_depend_on_itself_and_the_seed_alone():
 
 
 def test_speeds_go_round():
-    assert [draws(Spread("constant", (1.0,)), w, 1, speeds=(1.0, 0.5))[0] for w in range(4)] == [1.0, 2.0, 1.0, 2.0]
+    assert [draws(DurationDistribution("constant", (1.0,)), w, 1, speeds=(1.0, 0.5))[0] for w in range(4)] == [
+        1.0,
+        2.0,
+        1.0,
+        2.0,
+    ]
 
 
 @pytest.mark.parametrize("form", ["json", "lines"])
@@ -55,7 +60,7 @@ def test_recorded_times_come_in_their_order(form, tmp_path):
     known = [0.1 * i for i in range(1, 8)]
     path = tmp_path / "times"
     path.write_text(json.dumps(known) if form == "json" else "\n".join(map(str, known)))
-    values = draws(parse_spread(f"recorded:{path}", "compute-time"), count=14)
+    values = draws(parse_distribution(f"recorded:{path}", "compute-time"), count=14)
     start = known.index(values[0])
     assert values == (known[start:] + known * 2)[:14]
 
@@ -77,7 +82,7 @@ def test_what_a_function_returns_is_checked(wrong):
 )  # fmt: skip
 def test_a_wrong_spread_is_refused_by_the_name_of_its_option(text):
     with pytest.raises(StrategyError, match="--server-time"):
-        parse_spread(text, "server-time")
+        parse_distribution(text, "server-time")
 
 
 def test_a_file_that_holds_no_times_is_refused(tmp_path):
@@ -85,4 +90,4 @@ def test_a_file_that_holds_no_times_is_refused(tmp_path):
         path = tmp_path / "times"
         path.write_text(text)
         with pytest.raises(StrategyError, match="should hold"):
-            parse_spread(f"recorded:{path}", "compute-time")
+            parse_distribution(f"recorded:{path}", "compute-time")

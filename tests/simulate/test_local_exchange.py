@@ -12,7 +12,7 @@ from paceline import record
 from paceline.cluster import Device, DeviceCount, Link, Machine, Peak
 from paceline.cost.calibration import Habits
 from paceline.cost.calibrations import place_of
-from paceline.cost.exchange import ExchangeCost
+from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.predicting import predict
 from paceline.plan.places import find_places
 from paceline.plan.planning import make_plan
@@ -21,18 +21,19 @@ from paceline.simulate.on_cluster import simulate_on
 from paceline.simulate.scaling import scale
 from paceline.simulate.this_machine import this_machine
 from paceline.step.placement import processor_name
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.workload import resolve
 from tests.cost.invented import calibration
 from tests.simulate.test_on_cluster import GPUS, here, prediction
 
-KNOWN = (ExchangeCost("sync", 2, 0.01, 1e-6, 2), ExchangeCost("downpour", 4, 0.02, 0.0, 2))
+SYNC, DOWNPOUR = (protocol_of(find_strategy(name)) for name in ("sync", "downpour"))
+KNOWN = (ExchangeCost(SYNC, 2, 0.01, 1e-6, 2), ExchangeCost(DOWNPOUR, 4, 0.02, 0.0, 2))
 
 
 def outcome(strategy: str, workers: int, cores: int = 2, machine: Machine | None = None, **changes):
     made = prediction(spread=0.05, exchange=KNOWN, **changes)
     return simulate_on(
-        made, machine or here(cores), workers, preset(strategy), network=None, workers_per_machine=workers
+        made, machine or here(cores), workers, find_strategy(strategy), network=None, workers_per_machine=workers
     )  # fmt: skip
 
 
@@ -60,9 +61,9 @@ def test_what_was_not_tried_is_simulated(strategy, workers, cores):
 
 def test_another_period_other_machines_and_gpus_are_not_what_was_tried():
     machine = Machine("node", here(2).devices, network=Link("wire", 1e-4, 1e9))
-    apart = simulate_on(prediction(exchange=KNOWN), machine, 2, preset("sync"), network=machine.network)
+    apart = simulate_on(prediction(exchange=KNOWN), machine, 2, find_strategy("sync"), network=machine.network)
     assert apart.machines == 2 and not apart.calibrated
-    changed = preset("sync", push_every=2, fetch_every=2)
+    changed = find_strategy("sync", push_every=2, fetch_every=2)
     often = simulate_on(prediction(exchange=KNOWN), here(2), 2, changed, network=None, workers_per_machine=2)
     assert not often.calibrated
     assert not outcome("sync", 2, machine=GPUS, device="card", threads=0).calibrated
@@ -70,7 +71,7 @@ def test_another_period_other_machines_and_gpus_are_not_what_was_tried():
 
 def test_a_server_s_time_that_is_given_goes_first():
     given = simulate_on(
-        prediction(exchange=KNOWN), here(2), 2, preset("sync"), network=None, workers_per_machine=2, server_s=0.5
+        prediction(exchange=KNOWN), here(2), 2, find_strategy("sync"), network=None, workers_per_machine=2, server_s=0.5
     )  # fmt: skip
     assert not given.calibrated and given.step_s > 0.5
 
@@ -82,7 +83,7 @@ def test_a_server_s_time_that_is_given_goes_first():
 def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Its name; it has two cores, and sync and downpour were tried with two workers."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tried = (ExchangeCost("sync", 2, 4e-3, 0.0), ExchangeCost("downpour", 2, 1e-3, 0.0))
+    tried = (ExchangeCost(SYNC, 2, 4e-3, 0.0), ExchangeCost(DOWNPOUR, 2, 1e-3, 0.0))
     made = replace(
         calibration(habits={"flat": Habits()}), device_name=processor_name(), cores=2, exchange=tried,
         memory_bytes=8 << 30,
@@ -98,7 +99,7 @@ def test_simulating_planning_and_predicting_agree(calibrated):
     alone = predict(replace(WORKLOAD, threads=1))
     expected_s = 50 * (alone.iteration_s + 4e-3)
     machine = this_machine("cpu")
-    (found,) = scale(WORKLOAD, machine, preset("sync"), [2], per_machine=2).machines[0].outcomes
+    (found,) = scale(WORKLOAD, machine, find_strategy("sync"), [2], per_machine=2).machines[0].outcomes
     assert found.calibrated and found.epoch_s == pytest.approx(expected_s)
     plan = make_plan(WORKLOAD, find_places("here"), Wish(epochs=1), strategies=("sync", "downpour"))
     both = [o for o in plan.simulated if o.candidate.workers == 2 and o.candidate.batch == 64]
@@ -111,7 +112,7 @@ def test_a_cluster_file_s_device_of_this_name_is_this_machine(calibrated):
     assert by_name.basis == "calibrated here" and by_name.threads == 1
     assert [cost.cores for cost in by_name.exchange] == [2, 2]
     machine = Machine("mine", (DeviceCount(Device(calibrated, "cpu", cores=1), 2),), vcpus=2)
-    found = simulate_on(by_name, machine, 2, preset("downpour"), network=None, workers_per_machine=2)
+    found = simulate_on(by_name, machine, 2, find_strategy("downpour"), network=None, workers_per_machine=2)
     assert found.calibrated and found.step_s == pytest.approx(by_name.iteration_s + 1e-3)
 
 

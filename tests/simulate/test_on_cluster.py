@@ -13,13 +13,13 @@ from paceline.cluster import Device, DeviceCount, Link, Machine, find_link, find
 from paceline.cost.communication import BUCKET_BYTES, ParameterServer, nested_all_reduce_s, ring_all_reduce_s
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.group_rounds import GroupRounds
 from paceline.simulate.on_cluster import ClusterOutcome, simulate_on
 from paceline.simulate.server_work import server_seconds
 from paceline.simulate.simulation import simulate_time
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.strategy.strategy import PRESETS, preset
+from paceline.strategy.presets import PRESETS, find_strategy
 
 SLOW = Link("slow", 1e-3, 1e6)
 NODE = Machine("node", (DeviceCount(Device("core", "cpu", cores=1)),), network=SLOW, price_per_hour=36.0)
@@ -42,7 +42,7 @@ def prediction(seconds: float = 0.1, spread: float = 0.0, **changes: Any) -> Pre
 def outcome(strategy: str, workers: int, machine: Machine = NODE, **options: Any) -> ClusterOutcome:
     changes = options.pop("changes", {})
     made = options.pop("of", prediction())
-    return simulate_on(made, machine, workers, preset(strategy, **changes), network=machine.network, **options)
+    return simulate_on(made, machine, workers, find_strategy(strategy, **changes), network=machine.network, **options)
 
 
 # A published scaling: 784-64-64-10, each worker with a pass of its own over 55,000 samples, one node the server
@@ -54,7 +54,7 @@ def published(spread: float = 0.1) -> Prediction:
 
 def growth(machine: str, strategy: str, **changes: Any) -> float:
     epochs = [
-        outcome(strategy, workers, find_machine(machine), of=published(), own_pass=True, **changes).epoch_s
+        outcome(strategy, workers, find_machine(machine), of=published(), full_pass_per_worker=True, **changes).epoch_s
         for workers in (3, 7, 11)
     ]
     assert all(3.5 < epoch_s < 4.1 for epoch_s in epochs[:1])
@@ -73,7 +73,7 @@ def test_an_epoch_takes_hardly_longer_with_11_workers_than_with_3(strategy, mach
 def test_the_smallest_machine_s_network_carries_that_only_if_less_is_exchanged(strategy):
     """2 Gb/s: 11 messages of 220 kB take 9.7 ms, a step 4.1 ms. Every tenth step they find the link free."""
     name = "n1-standard-1 2017"
-    full = outcome(strategy, 11, find_machine(name), of=published(), own_pass=True)
+    full = outcome(strategy, 11, find_machine(name), of=published(), full_pass_per_worker=True)
     assert full.bound == "network" and full.efficiency < 0.5
     assert full.step_s == pytest.approx(11 * 220_200 / 0.25e9, rel=0.01)
     assert growth(name, strategy, changes={"fetch_every": 10, "push_every": 10}) <= 0.015
@@ -120,12 +120,12 @@ def test_who_waits_for_each_other_waits_for_the_slowest():
 
 
 def test_rounds_of_a_group_take_what_the_virtual_driver_takes():
-    for strategy, spares in (("sync", 0), ("backup", 2)):
-        rounds = GroupRounds(8, 1, 1.0, 0.1, 0.0, spares=spares)
+    for strategy, backup_workers in (("sync", 0), ("backup", 2)):
+        rounds = GroupRounds(8, 1, 1.0, 0.1, 0.0, backup_workers=backup_workers)
         mine = sum(rounds(0, number) for number in range(2000)) / 2000
-        changes = {"spares": spares} if spares else {}
-        cluster = VirtualCluster(compute=Spread("gamma", (100.0, 0.01)))
-        driven = simulate_time(preset(strategy, **changes), 8, 500, cluster, spans=0).distribution
+        changes = {"backup_workers": backup_workers} if backup_workers else {}
+        cluster = VirtualCluster(compute=DurationDistribution("gamma", (100.0, 0.01)))
+        driven = simulate_time(find_strategy(strategy, **changes), 8, 500, cluster, spans=0).distribution
         assert mine == pytest.approx(driven.seconds / 500, rel=0.01)
 
 
@@ -147,13 +147,13 @@ def test_an_all_reduce_can_begin_during_the_backward_pass():
     machine = Machine("node", NODE.devices, network=link)
     made = prediction(10.0, parts_s={"backward": 3.0}, parameter_bytes=size)
     plain, hidden = (
-        simulate_on(made, machine, 2, preset("sync"), network=link, overlap_backward=on) for on in (False, True)
+        simulate_on(made, machine, 2, find_strategy("sync"), network=link, overlap_backward=on) for on in (False, True)
     )
     each_s = ring_all_reduce_s(BUCKET_BYTES, 2, link)
     assert plain.step_s == pytest.approx(10.0 + 4 * each_s)
     assert hidden.step_s == pytest.approx(10.0 + each_s + 3 * max(0.0, each_s - 3.0 / 4))
     roomy = simulate_on(
-        replace(made, parts_s={"backward": 9.0}), machine, 2, preset("sync"), network=link, overlap_backward=True
+        replace(made, parts_s={"backward": 9.0}), machine, 2, find_strategy("sync"), network=link, overlap_backward=True
     )
     assert roomy.step_s == pytest.approx(10.0 + each_s), "all but the last bucket is hidden"
 
@@ -176,7 +176,7 @@ def test_who_exchanges_parameters_hides_nothing():
 @pytest.mark.parametrize("strategy", ["delay-compensated", "downpour"])
 def test_equal_steps_take_what_the_closed_form_says(strategy, workers):
     link = Link("link", 2e-3, 1e5)
-    rule = preset(strategy)
+    rule = find_strategy(strategy)
     machine = Machine("node", NODE.devices, network=link)
     found = simulate_on(prediction(), machine, workers, rule, network=link, workers_per_machine=1, server_s=3e-3)
     expected = ParameterServer(workers, 0.1, 1000, link, 3e-3, rule.overlap)
@@ -217,13 +217,13 @@ def test_the_update_is_the_server_s():
 
 @pytest.mark.parametrize(("correction", "measured_s"), [("none", 36e-6), ("constant:2", 61e-6), ("adaptive:2", 109e-6)])
 def test_an_update_takes_about_what_was_measured(correction, measured_s):
-    rule = preset("delay-compensated", correction=correction)
+    rule = find_strategy("delay-compensated", correction=correction)
     assert server_seconds(rule, 4 * 55_050, NODE, "momentum") == pytest.approx(measured_s, rel=0.15)
 
 
 def test_large_updates_are_paced_by_memory():
     slow = Machine("old", (DeviceCount(Device("core", "cpu", memory_bandwidth=2e9)),))
-    rule = preset("downpour")
+    rule = find_strategy("downpour")
     assert server_seconds(rule, 10**8, slow, "sgd") == pytest.approx(10**8 * (3 / 60e9 + 3 / 2e9), rel=0.01)
     assert server_seconds(rule, 10**8, slow, "adam") > 2 * server_seconds(rule, 10**8, slow, "sgd")
     assert server_seconds(rule, 10**8, slow, "sgd", payloads=4) < server_seconds(rule, 10**8, slow, "sgd")
@@ -270,7 +270,7 @@ def test_two_processes_of_a_small_network_are_about_as_fast_as_measured(strategy
 
 
 def test_an_epoch_is_shared_or_everyone_s_own():
-    shared, own = (outcome("delay-compensated", 4, own_pass=own) for own in (False, True))
+    shared, own = (outcome("delay-compensated", 4, full_pass_per_worker=own) for own in (False, True))
     assert own.epoch_s == pytest.approx(1000 * own.step_s)
     assert shared.epoch_s == pytest.approx(own.epoch_s / 4, rel=1e-3)
     assert outcome("sync", 3).epoch_s == pytest.approx(334 * outcome("sync", 3).step_s)
@@ -292,7 +292,9 @@ def test_every_strategy_can_be_simulated_on_every_machine(name):
     for machine, each in ((NODE, 1), (here(4), 4), (GPUS, 4)):
         made = prediction(spread=0.05, device=machine.devices[0].device.name, threads=int(machine is not GPUS))
         for workers in (2, 4):
-            found = simulate_on(made, machine, workers, preset(name), network=machine.network, workers_per_machine=each)
+            found = simulate_on(
+                made, machine, workers, find_strategy(name), network=machine.network, workers_per_machine=each
+            )
             assert found.machines >= 1 and 0 < found.efficiency <= 1.0 + 1e-9
             assert 0 <= found.waiting_share + found.communication_share < 1
             assert 0 <= found.server_share <= 1 and found.staleness_mean >= 0
@@ -329,7 +331,7 @@ def test_ten_thousand_asynchronous_workers_take_seconds(name):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"workers": 0}, "workers=0 should be at least 1"),
+        ({"workers": 0}, "workers=0 should be a whole number from 1"),
         ({"workers_per_machine": 0}, "workers_per_machine=0"),
         ({"steps": 1}, "steps=1"),
         ({"server_s": -1.0}, "server_s=-1"),

@@ -9,7 +9,7 @@ from paceline.errors import Diverged
 from paceline.simulate.simulation import simulate_training
 from paceline.simulate.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.workload import resolve
 
 
@@ -19,4 +19,4 @@ def test_payloads_that_are_never_numbers_end_the_run(policy, message):
     workload = resolve("dnn", settings)
     parts = assemble(workload, load_data(workload), torch.device("cpu"))
     with pytest.raises(Diverged, match=message):
-        simulate_training(parts, preset("downpour"), 2, VirtualCluster(), on_bad_gradient=policy)
+        simulate_training(parts, find_strategy("downpour"), 2, VirtualCluster(), on_bad_gradient=policy)

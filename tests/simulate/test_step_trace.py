@@ -12,7 +12,7 @@ from paceline.simulate.on_cluster import simulate_on, trace_on
 from paceline.simulate.simulation import simulate_time
 from paceline.simulate.step_trace import MOST_WORKERS
 from paceline.simulate.virtual_cluster import Network, VirtualCluster, parse_change
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.trace import Trace
 from tests.report.trace_reading import Row, read_rows
 from tests.simulate.test_on_cluster import GPUS, NODE, prediction
@@ -20,11 +20,11 @@ from tests.simulate.test_on_cluster import GPUS, NODE, prediction
 CASES = [
     ("sync", 8, GPUS, {}),
     ("local-sgd", 8, GPUS, {}),
-    ("backup", 8, GPUS, {"spares": 2}),
+    ("backup", 8, GPUS, {"backup_workers": 2}),
     ("mixed", 8, GPUS, {"groups": 2}),
     ("downpour", 4, NODE, {}),
     ("delay-compensated", 4, NODE, {}),
-    ("stale-sync", 4, NODE, {"bound": 1}),
+    ("stale-sync", 4, NODE, {"staleness_bound": 1}),
     ("sync", 1, NODE, {}),
 ]
 
@@ -36,7 +36,7 @@ def rows_of(trace: Trace) -> dict[str, Row]:
 
 def traced(strategy: str, workers: int, machine: Any, changes: dict[str, Any], spread: float = 0.2) -> Trace:
     options: dict[str, Any] = {"network": machine.network, "workers_per_machine": 4 if machine is GPUS else 1}
-    return trace_on(prediction(spread=spread), machine, workers, preset(strategy, **changes), **options)
+    return trace_on(prediction(spread=spread), machine, workers, find_strategy(strategy, **changes), **options)
 
 
 @pytest.mark.parametrize(("strategy", "workers", "machine", "changes"), CASES)
@@ -49,7 +49,7 @@ def test_every_worker_has_a_row_and_computes_in_it(strategy, workers, machine, c
 
 @pytest.mark.parametrize(("strategy", "workers", "machine", "changes"), CASES)
 def test_a_step_takes_what_is_said_of_it(strategy, workers, machine, changes):
-    made = preset(strategy, **changes)
+    made = find_strategy(strategy, **changes)
     each = 4 if machine is GPUS else 1
     said = simulate_on(
         prediction(spread=0.2), machine, workers, made, network=machine.network, workers_per_machine=each
@@ -69,7 +69,7 @@ def test_members_wait_for_the_slowest_and_then_exchange_together():
 
 
 def test_who_is_late_for_a_round_that_does_not_wait_is_not_in_its_exchange():
-    rows = rows_of(traced("backup", 8, GPUS, {"spares": 2}))
+    rows = rows_of(traced("backup", 8, GPUS, {"backup_workers": 2}))
     exchanges = Counter(start for row in rows.values() for what, start, *_ in row if what == "all-reduce")
     assert len(exchanges) > 2 and set(exchanges.values()) == {6}
 
@@ -84,13 +84,13 @@ def test_of_many_workers_the_first_are_shown():
 def test_workers_that_die_in_the_middle_of_something_do_not_go_on_with_it():
     changes = tuple(parse_change(text) for text in ("0:dies:2.5", "1:dies:3.25"))
     cluster = VirtualCluster(network=Network(0.1, 1e3), changes=changes, restart_s=0.1)
-    found = simulate_time(preset("downpour"), 3, 20, cluster, message_bytes=50)
-    assert [worker.lives for worker in found.distribution.by_worker] == [2, 2, 1]
+    found = simulate_time(find_strategy("downpour"), 3, 20, cluster, message_bytes=50)
+    assert [worker.starts for worker in found.distribution.by_worker] == [2, 2, 1]
     rows = rows_of(found.trace)
     assert any(abs(start + length - 2.5e6) < 1 for what, start, length, _ in rows["worker 0"] if what == "compute")
 
 
 def test_workers_that_die_again_and_again_leave_a_trace_that_can_be_drawn():
     cluster = VirtualCluster(mean_life_s=3.0, restart_s=0.0)
-    rows = rows_of(simulate_time(preset("delay-compensated"), 8, 50, cluster, seed=1).trace)
+    rows = rows_of(simulate_time(find_strategy("delay-compensated"), 8, 50, cluster, seed=1).trace)
     assert len(rows) == 8 and all("(2)" not in who for who in rows)

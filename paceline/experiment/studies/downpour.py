@@ -26,8 +26,8 @@ LONGER = {"downpour": 0.8, "delay-compensated": 1.4}
 """Percent that an epoch grew by from the fewest nodes to the most, as printed."""
 WAYS: dict[str, dict[str, str]] = {
     "Downpour": {"strategy": "downpour"},
-    "constant compensation": {"compensation": "constant:0.04"},
-    "adaptive compensation": {"compensation": "adaptive:2"},
+    "constant compensation": {"correction": "constant:0.04"},
+    "adaptive compensation": {"correction": "adaptive:2"},
 }
 STEPS = math.ceil(55_000 / 64)
 """Of each worker, in a whole epoch."""
@@ -68,7 +68,7 @@ def _epoch_s(found: Collection, strategy: str, driver: str, workers: int) -> flo
     """Of a whole epoch, from the time of a worker's steps; of compensations, the constant one, which is cheaper."""
     where = {"strategy": strategy, "driver": driver, "workers": workers}
     if strategy == "delay-compensated":
-        where["compensation"] = "constant:0.04"
+        where["correction"] = "constant:0.04"
     for row in _rows(found, **where):
         return STEPS * workers / float(row.get("steps_per_s_mean", math.nan))
     return math.nan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from paceline.report.figure import Column, Figure, Listing, Section, Table, View, table
-from paceline.report.sections.towers import towers
+from paceline.report.sections.worker_accuracy import worker_accuracy
 from paceline.report.shown_run import CurvePoint, ShownRun, groups_of, styles
 from paceline.report.words import UNKNOWN, count, largest, middle, percent
 from paceline.train.run import Run
@@ -23,9 +23,9 @@ def learning(runs: Sequence[ShownRun]) -> Section | None:
         return None
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
     taken = "Training figures are those of the steps as they were taken, with dropout and changing parameters; "
-    taken += "test figures are taken after each epoch."
+    taken += "test figures are taken at each validation."
     blocks: list[Figure | Listing] = [*figures]
-    if (every_worker := towers(curves)) is not None:
+    if (every_worker := worker_accuracy(curves)) is not None:
         blocks.append(every_worker)
     if len(curves) == 1 and curves[0].run is not None:
         blocks.append(_epochs(curves[0].run))
@@ -40,7 +40,7 @@ def _epochs(run: Run) -> Listing:
     top = f"top-{run.workload.top}"
     columns = (
         "epoch", Column("loss"), Column("training top-1", "%"), Column(f"training {top}", "%"), Column("test loss"),
-        Column("test top-1", "%"), Column(f"test {top}", "%"), Column("samples a second"), Column("time", "s"),
+        Column("test top-1", "%"), Column(f"test {top}", "%"), Column("samples/s"), Column("time", "s"),
     )  # fmt: skip
     rows = [
         (
@@ -59,7 +59,7 @@ def _sentence(runs: Sequence[ShownRun]) -> str:
     if len(known) == 1:
         run = known[0]
         best = max(run.curve, key=lambda p: -1.0 if math.isnan(p.test_accuracy) else p.test_accuracy)
-        when = "in the last epoch" if best is run.curve[-1] else f"after epoch {best.epoch} of {len(run.curve)}"
+        when = "in the last epoch" if best is run.curve[-1] else f"after epoch {best.epoch:g} of {len(run.curve)}"
         return f"Its test accuracy was best {when}: {percent(best.test_accuracy)}."
     spread = _low_high([run.accuracy for run in known], percent)
     return f"{count(len(known), 'run')} ended with a test accuracy between {spread}."

@@ -40,7 +40,7 @@ def _sentences(found: Sequence[tuple[ShownRun, Distribution]]) -> Iterable[str]:
         mean, d, run = max(stale, key=lambda entry: entry[0])
         whose = f" with {run.label}" if len(found) > 1 else ""
         yield (
-            f"A payload was {mean:.1f} updates late in the mean{whose}, and 99 % were at most "
+            f"A payload was {mean:.1f} updates late on average{whose}, and 99 % were at most "
             f"{d.ledger.staleness_up_to(0.99):,} late."
         )
     faults = sum(d.fault_count for _, d in found)
@@ -84,12 +84,12 @@ def _by_worker(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
     for run, d in told[:MOST_VIEWS]:
         columns: list[str | Column] = [
             "worker", *(Column(what, "s") for what in DOING), "batches", "samples", Column("loss"),
-            Column("accuracy", "%"), "started",
+            Column("accuracy", "%"), "starts",
         ]  # fmt: skip
         rows = [
             (
                 f"worker {w.worker}", w.computing_s, w.communicating_s, w.waiting_s, w.batches, w.samples, w.loss,
-                100 * w.accuracy, w.lives,
+                100 * w.accuracy, w.starts,
             )
             for w in d.by_worker
         ]  # fmt: skip
@@ -133,14 +133,14 @@ def staleness(runs: Sequence[ShownRun]) -> Figure | None:
         kind = "lines"
     late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
     mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
-    says = f"Payloads of {late} were {mean:.2f} updates late in the mean, {highest} at most in any run."
+    says = f"Payloads of {late} were {mean:.2f} updates late on average, {highest} at most in any run."
     note = "Staleness: how many updates others made between a worker's fetch and its push."
     return Figure("staleness", "How stale the payloads were", kind, (view,), says, note, wide=True)
 
 
 def _batches(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing:
     columns = (
-        "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "a second"),
+        "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "per second"),
         Column("mean staleness"), Column("waiting", "%"), Column("server busy", "s"), "faults",
     )  # fmt: skip
     rows = [

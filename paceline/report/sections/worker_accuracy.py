@@ -1,4 +1,4 @@
-"""Training accuracy epoch by epoch, with a line for each tower: they see different batches."""
+"""Training accuracy epoch by epoch, with a line for each worker of a synchronous run: they see different batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from paceline.workload import Workload
 MOST_WORKERS = 8
 MOST_LINES = 12
 """Of a view; runs with more workers are left out first."""
-TOWERS = "towers"
-"""The strategy whose workers' accuracies are to be told apart."""
 OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
-def towers(runs: Sequence[ShownRun]) -> Figure | None:
-    """A view for each workload, if some were trained by towers; of repetitions, the first."""
+def worker_accuracy(runs: Sequence[ShownRun]) -> Figure | None:
+    """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
     told = [run for run in runs if _lines(run)]
     if not any(run.workers > 1 for run in told):
         return None
@@ -45,27 +43,29 @@ def towers(runs: Sequence[ShownRun]) -> Figure | None:
     columns = ("line", Column("epoch"), Column("training accuracy", "%"))
     options = {"line": "line", "group": "line", "x": "epoch", "y": "training accuracy"}
     views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
-    says = f"The accuracy of every tower's own steps in {count(len(views), 'workload')}. {_apart(told)}"
-    note = "Accuracy of the steps as they were taken, on the batches that each tower had. Of repetitions, the first."
-    return Figure("towers", "Training accuracy of every tower", "lines", views, says, note, choice="of", wide=True)
+    says = f"The accuracy of every worker's own steps in {count(len(views), 'workload')}. {_apart(told)}"
+    note = "Accuracy of the steps as they were taken, on the batches that each worker had. Of repetitions, the first."
+    return Figure(
+        "worker-accuracy", "Training accuracy of every worker", "lines", views, says, note, choice="of", wide=True
+    )
 
 
 def _lines(run: ShownRun) -> list[tuple[str, Sequence[float]]]:
     """Names and accuracies: of one process, or of each worker."""
     d = run.distribution
-    if run.run is None or run.workers > MOST_WORKERS or (d is not None and d.strategy.name != TOWERS):
+    if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
         return []
     if d is None:
         found: list[tuple[str, Sequence[float]]] = [("", [epoch.train_accuracy for epoch in run.run.epochs])]
     else:
-        found = [(f"tower {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
+        found = [(f"worker {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
     return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]
 
 
 def _apart(runs: Sequence[ShownRun]) -> str:
-    """How far towers of one run are from each other at its end."""
+    """How far the workers of one run are from each other at its end."""
     ends = [[values[-1] for _, values in _lines(run)] for run in runs if run.workers > 1]
     apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)
     if not math.isfinite(apart):
         return ""
-    return f"In the last epoch the towers of a run are at most {100 * apart:.1f} percentage points apart."
+    return f"In the last epoch the workers of a run are at most {100 * apart:.1f} percentage points apart."
