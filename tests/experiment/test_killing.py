@@ -100,14 +100,18 @@ def start(tmp_path: Path) -> Iterator:
         compare.process.wait()
 
 
-@pytest.mark.slow
-def test_five_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start):
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param((18, 38), marks=pytest.mark.slow), pytest.param((8, 18, 28, 38, 48), marks=pytest.mark.soak)],
+    ids=["two", "five"],
+)
+def test_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start, kills):
     (tmp_path / "study.toml").write_text(STUDY)
     undisturbed = start("study.toml", "--out", "whole")
     generator = random.Random(0)
     killed = tmp_path / "killed"
     begin = ("study.toml", "--out", "killed")
-    for number in (8, 18, 28, 38, 48):
+    for number in kills:
         compare = start(*begin)
         wait_for(lambda number=number: len(list(killed.glob("runs/*"))) >= number)
         time.sleep(generator.uniform(0.0, 0.2))
