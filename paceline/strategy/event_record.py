@@ -55,7 +55,9 @@ class UpdateRecord:
 
     @property
     def order(self) -> Apply:
-        return Apply(self.update, tuple(c.contribution(self.epoch) for c in self.contributions), self.epoch, self.closed)
+        return Apply(
+            self.update, tuple(c.contribution(self.epoch) for c in self.contributions), self.epoch, self.closed
+        )
 
     @staticmethod
     def of(order: Apply) -> UpdateRecord:

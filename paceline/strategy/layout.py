@@ -87,7 +87,10 @@ class Layout:
         phases = tuple(
             PhaseLayout(
                 phase.rule,
-                tuple(NamedShape(names.get(id(p), f"parameter {i}"), tuple(p.shape)) for i, p in enumerate(phase.parameters)),
+                tuple(
+                    NamedShape(names.get(id(p), f"parameter {i}"), tuple(p.shape))
+                    for i, p in enumerate(phase.parameters)
+                ),
             )
             for phase in parts.phases
         )

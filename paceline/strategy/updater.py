@@ -74,7 +74,9 @@ class Updater:
         self._blocks = self._divided()
         threads = max(1, min(threads, len(self._blocks)))
         longest = max(1, min(BLOCK, layout.parameters))
-        self._scratch = [_Scratch(torch.zeros(longest, dtype=dtype), torch.zeros(longest, dtype=dtype)) for _ in range(threads)]
+        self._scratch = [
+            _Scratch(torch.zeros(longest, dtype=dtype), torch.zeros(longest, dtype=dtype)) for _ in range(threads)
+        ]
         self._pool = ThreadPoolExecutor(threads, "paceline-update") if threads > 1 else None
 
     def _divided(self) -> list[tuple[int, int, int]]:

@@ -1,40 +1,46 @@
-"""Trains a workload on a virtual cluster in this process: real gradients and tests, simulated time."""
+"""Trains a workload on a virtual cluster in this process: real gradients and validations, simulated time."""
 
 from __future__ import annotations
 
-import json
+import functools
 import math
-from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from paceline import data, record, user_code
+from paceline import data
 from paceline.data.dataset import Dataset
-from paceline.errors import Diverged, Interrupted, WorkloadError
-from paceline.simulate.gradients import Gradients
-from paceline.simulate.simulation import EpochEnd, Simulation, Simulator
+from paceline.errors import CheckpointError
+from paceline.simulate.simulation import EpochEnd, Simulator
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.step.build import assemble, load_data
+from paceline.simulate.virtual_store import VirtualStore
+from paceline.step.build import assemble
 from paceline.step.choose import StepChoice
 from paceline.step.placement import choose_device
+from paceline.step.tally import Score
 from paceline.step.trial import unused_parameters
-from paceline.strategy.distribution import Point
-from paceline.strategy.event_record import EVENTS
-from paceline.strategy.strategy import Strategy, preset
+from paceline.strategy.distribution import Distribution
+from paceline.strategy.event_record import EventRecord
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
-from paceline.trace import Recorder
-from paceline.train.checkpoint import Checkpoint, save_checkpoint
+from paceline.trace import Recorder, Span
+from paceline.train.checkpoint import Checkpoint
 from paceline.train.conditions import current_conditions
-from paceline.train.directory import check_new, new_directory
+from paceline.train.directory import RunDirectory
+from paceline.train.distributed_run import (
+    DistributedOptions,
+    DistributedRun,
+    Snapshot,
+    check_not_importing,
+    prepared,
+)
 from paceline.train.evaluate import Evaluator
-from paceline.train.failures import explained
 from paceline.train.resuming import VIRTUAL
 from paceline.train.run import Epoch, Run
-from paceline.train.stopping import StopRequest
-from paceline.train.watcher import CrewProgress, Progress, Silent, Watcher
+from paceline.train.watcher import Progress, Watcher, WorkersProgress
 from paceline.workload import Workload
 
-LOOK_UP_S = 0.2
+SHOW_EVERY_S = 0.2
 
 
 def run_virtual(
@@ -49,184 +55,143 @@ def run_virtual(
     watcher: Watcher | None = None,
     on_bad_gradient: str = "stop",
     record_events: bool = False,
+    validate_every: str = "1epoch",
     faults: tuple[Fault, ...] = (),
 ) -> Run:
     """Trains `workload` with `workers` simulated workers and returns the record; with `out` it is kept there.
 
     With `record_events` what happened is kept too, to be replayed.
     """
-    module = user_code.importing()
-    if module:
-        raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
-    strategy = preset(strategy) if isinstance(strategy, str) else strategy
-    options = _Options(strategy, workers, cluster or VirtualCluster(), on_bad_gradient, record_events, faults)
-    strategy.check(workers)
-    options.cluster.check(workers, faults)
-    if out is not None:
-        check_new(Path(out))
-    recorder = Recorder()
-    recorder.now()
-    with explained(workload):
-        dataset = load_data(workload, cache, progress)
-    with explained(workload), _VirtualTraining(workload, dataset, options, recorder, watcher or Silent()) as training:
-        if out is not None:
-            training.directory = new_directory(Path(out))
-        return training.train()
+    check_not_importing()
+    options = DistributedOptions(
+        find_strategy(strategy), workers, cache, on_bad_gradient, record_events, 0.0, validate_every, faults
+    )
+    options.check()
+    cluster = cluster or VirtualCluster()
+    cluster.check(workers, faults)
+    directory = RunDirectory.claim_new(out) if out is not None else None
+    make = functools.partial(VirtualTraining, cluster)
+    with prepared(workload, options, make, directory, progress, watcher) as run:
+        return run.train()
 
 
-@dataclass(frozen=True)
-class _Options:
-    strategy: Strategy
-    workers: int
-    cluster: VirtualCluster
-    on_bad_gradient: str
-    record_events: bool
-    faults: tuple[Fault, ...]
+class VirtualTraining:
+    """The simulated cluster as a driver of a `DistributedRun`."""
 
+    resumable = False
 
-class _VirtualTraining:
     def __init__(
-        self, workload: Workload, dataset: Dataset, options: _Options, recorder: Recorder, watcher: Watcher
+        self, cluster: VirtualCluster, workload: Workload, dataset: Dataset, options: DistributedOptions, _: Recorder
     ) -> None:
-        self.recorder, self.watcher = recorder, watcher
-        self.directory: Path | None = None
         strategy, workers = options.strategy, options.workers
         device, note = choose_device(workload.device)
-        self.parts = assemble(workload, dataset, device)
+        parts = assemble(workload, dataset, device)
         try:
-            unused_parameters(self.parts)
-            self.evaluator = Evaluator(workload, self.parts.network, self.parts.phases, dataset, device)
-            self.gradients = Gradients(self.parts, strategy, workers, record=options.record_events)
+            unused_parameters(parts)
+            self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, device)
+            self.store = VirtualStore(parts, strategy, workers, record=options.record_events)
             self.simulator = Simulator(
-                strategy, workers, options.cluster, batches=self.parts.updates_per_epoch, epochs=workload.epochs,
-                seed=workload.seed, message_bytes=self.gradients.learner.layout.size_bytes, gradients=self.gradients,
-                on_bad_gradient=options.on_bad_gradient, faults=options.faults, epoch_done=self._epoch_done,
-                watch=self._watch,
+                strategy, workers, cluster, batches=parts.updates_per_epoch, epochs=workload.epochs,
+                seed=workload.seed, gradients=self.store, on_bad_gradient=options.on_bad_gradient,
+                faults=options.faults, epoch_done=self._epoch_done, updated=self._updated, watch=self._watch,
             )  # fmt: skip
         except BaseException:
-            self.parts.feeder.close()
+            parts.feeder.close()
             raise
-        self.notes = [note] if note else []
-        self.points: list[Point] = []
-        self.stop = StopRequest()
-        self.looked_s = self.epoch_began_s = perf_counter()
+        self.learner, self.notes, self.data = self.store.learner, [note] if note else [], parts.feeder.where
+        self.conditions = current_conditions(device, workload.precision)
+        how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
+        self.step = StepChoice(VIRTUAL, how)
+        self.run_: DistributedRun | None = None
+        self.shown_s = self.epoch_began_s = perf_counter()
+        self.train_s, self.samples = 0.0, 0
         self.shares_s: list[float] = []
-        """Of the epochs that have ended together and are still to be told of."""
-        self.samples = 0
-        self.run = Run(
-            workload=workload,
-            conditions=current_conditions(device, workload.precision),
-            step=StepChoice(VIRTUAL, f"{strategy.name} with {workers} simulated workers, one gradient after another"),
-            parameters=self.gradients.learner.parameters,
-            data=self.parts.feeder.where,
-            distribution=self.simulator.distribution(),
-        )
+        """Of the epochs that have ended together and are still to be reported."""
 
-    def __enter__(self) -> _VirtualTraining:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.gradients.close()
-        self.evaluator.close()
-
-    def train(self) -> Run:
-        with self.stop:
-            self._update_record("running")
-            self.watcher.begun(self.run, self.notes)
-            self.looked_s = self.epoch_began_s = perf_counter()
-            try:
-                found = self.simulator.run()
-            except Diverged:
-                self._update_record("diverged")
-                raise
-            except BaseException:  # also what fails has come so far, and no further
-                self._update_record("interrupted")
-                raise
-            self.gradients.learner.show(self.gradients.current)
-            self._update_record("finished", found)
-            self._save()
-        return self.run
+    def run(self, run: DistributedRun) -> None:
+        self.run_ = run
+        try:
+            run.begun()
+            self.shown_s = self.epoch_began_s = perf_counter()
+            self.simulator.run()
+            self.learner.show(self.store.current)
+        finally:
+            self.run_ = None  # no reference cycle keeps the run's memory
 
     def _watch(self) -> None:
-        """Now and then: draws the progress and looks whether to stop."""
-        now_s = perf_counter()
-        if now_s - self.looked_s < LOOK_UP_S:
+        """Now and then: shows the progress and checks whether to stop."""
+        now_s, run = perf_counter(), self.run_
+        if now_s - self.shown_s < SHOW_EVERY_S or run is None:
             return
-        self.looked_s = now_s
-        if self.stop.made:
-            kept = f"; what was reached is in {self.directory}" if self.directory else ""
-            raise Interrupted(
-                f"stopped after {self.simulator.now_s:g} virtual seconds{kept}; start it again to repeat it"
-            )
-        coordinator, gradients = self.simulator.coordinator, self.gradients
-        epoch, epochs = len(self.points), self.run.workload.epochs
+        self.shown_s = now_s
+        run.check_stop()
+        coordinator = self.simulator.coordinator
+        epoch, epochs = len(run.run.epochs), run.run.workload.epochs
         if epoch == epochs:
             return
         batches = coordinator.batches
-        score = gradients.score_so_far(epoch)
-        spent_s = max(now_s - self.epoch_began_s, 1e-9)
-        crew = CrewProgress(
+        score = self.store.score_so_far(epoch)
+        workers = WorkersProgress(
             coordinator.alive, self.simulator.workers, coordinator.version / max(self.simulator.now_s, 1e-9),
             coordinator.ledger.summary().mean_staleness,
         )  # fmt: skip
         done = batches.closed(epoch) if epoch in batches.done else 0
-        self.watcher.advanced(Progress(epoch, epochs, done, batches.an_epoch, score, score.samples / spent_s, crew))
+        rate = score.samples / max(now_s - self.epoch_began_s, 1e-9)
+        run.progressed(Progress(epoch, epochs, done, batches.per_epoch, score, rate, workers))
+
+    def _updated(self, update: int) -> None:
+        run = self.run_
+        if run is not None and run.validation_is_due(update, self.simulator.now_s):
+            began_s = perf_counter()
+            test = run.validate(self.store.current)
+            batches = self.simulator.coordinator.ledger.applied.total()
+            passes = batches / self.simulator.coordinator.batches.per_epoch
+            run.validated(passes, self.simulator.now_s, update, test)
+            self.epoch_began_s += perf_counter() - began_s  # validation is not training
 
     def _epoch_done(self, end: EpochEnd) -> None:
+        run = self.run_
+        assert run is not None
         began_s = perf_counter()
         if not self.shares_s:  # epochs that end together were trained together
             together = self.simulator.coordinator.epochs_done - end.epoch
             self.shares_s = [(began_s - self.epoch_began_s) / together] * together
         train_s = self.shares_s.pop()
-        self.gradients.learner.show(end.parameters)
-        test = self.evaluator.score()
         self.samples += end.score.samples
-        done = Epoch(
-            end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
-            test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
+        self.train_s += train_s
+        test = Score()
+        if run.validates(end.epoch):
+            test = run.validate(end.parameters)
+            run.validated(end.epoch + 1, end.seconds, end.updates, test, end.score.loss)
+        run.finished_epoch(
+            Epoch(
+                end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
+                test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
+            )
         )  # fmt: skip
-        self.points.append(Point(done.epoch, end.seconds, end.updates, end.score.loss, test.loss, test.accuracy))
-        self.run = replace(self.run, epochs=(*self.run.epochs, done), train_s=self.run.train_s + train_s)
-        self._update_record("running")
-        self._save()
-        self.watcher.finished_epoch(done, self.run)
+        run.save()
         self.epoch_began_s = perf_counter()
 
-    def _update_record(self, status: str, found: Simulation | None = None) -> None:
-        last = self.run.epochs[-1] if self.run.epochs else None
-        distribution = found.distribution if found is not None else self.simulator.distribution()
-        self.run = replace(
-            self.run,
-            status=status,
-            wall_s=self.recorder.now(),
-            samples_per_s=self.samples / self.run.train_s if self.run.train_s else math.nan,
-            updates=distribution.updates,
-            test_accuracy=last.test_accuracy if last else math.nan,
-            test_top_accuracy=last.test_top_accuracy if last else math.nan,
-            test_loss=last.test_loss if last else math.nan,
-            distribution=replace(distribution, points=tuple(self.points)),
-            trace=self.simulator.accounts.trace(self.simulator.now_s),
-        )
-        if self.directory is not None:
-            record.save(self.run, self.directory / "record.json")
-            if found is not None and found.events is not None:
-                record.save(found.events, self.directory / EVENTS)
+    def distribution(self) -> Distribution:
+        return self.simulator.distribution()
 
-    def _save(self) -> None:
-        if self.directory is None:
-            return
-        parameters = {name: t.detach().clone() for name, t in self.parts.network.state_dict().items()}
-        dataset = self.parts.dataset
-        checkpoint = Checkpoint(
-            workload=self.run.workload,
-            step_kind=VIRTUAL,
-            epoch=len(self.run.epochs),
-            next_step=0,
-            updates=self.run.updates,
-            samples=(len(dataset.train), len(dataset.test)),
-            parameters=parameters,
-            optimizer={},
-            score={},
-            record=json.dumps(record.to_json(self.run)),
-        )
-        save_checkpoint(checkpoint, self.directory)
+    def trace(self) -> list[Span]:
+        return list(self.simulator.times.trace(self.simulator.now_s).spans)
+
+    def timing(self) -> tuple[float, float]:
+        return self.train_s, self.samples / self.train_s if self.train_s else math.nan
+
+    def snapshot(self) -> Snapshot:
+        """Parameters to look at; a simulation is repeated from its seed, not resumed."""
+        epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
+        return Snapshot(self.store.version, epochs, self.store.current)
+
+    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
+        raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")
+
+    def events(self) -> EventRecord | None:
+        return self.store.events() if self.store.recording else None
+
+    def close(self) -> None:
+        self.store.close()
+        self.evaluator.close()

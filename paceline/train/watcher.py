@@ -1,4 +1,4 @@
-"""Whoever wants to know how a run goes on; what the command line draws its progress from."""
+"""What a run reports while it trains; what the command line draws its progress from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from paceline.train.run import Epoch, Run
 
 
 @dataclass(frozen=True)
-class CrewProgress:
+class WorkersProgress:
     """How several workers are doing together."""
 
     alive: int
     workers: int
     updates_per_s: float
     staleness: float
-    """In the mean."""
+    """On average."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Progress:
     steps: int
     score: Score
     samples_per_s: float
-    crew: CrewProgress | None = None
+    workers: WorkersProgress | None = None
 
 
 class Watcher(Protocol):

@@ -1,7 +1,7 @@
 """Delay compensation (Zheng et al. 2017, "Asynchronous stochastic gradient descent with delay compensation").
 
-    constant:  g + λ g⊙g⊙(w - w_fetched)
-    adaptive:  the same with λ / √(mean square of g), which keeps the second term in proportion
+constant:  g + λ g⊙g⊙(w - w_fetched)
+adaptive:  the same with λ / √(mean square of g), which keeps the second term in proportion
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ class TopK(Exchange):
 
     def __init__(self, share: float = 0.01) -> None:
         if not 0 < share <= 1:
-            raise StrategyError(f"exchange topk:{share:g}: the share of entries to send should be above 0 and at most 1")
+            raise StrategyError(
+                f"exchange topk:{share:g}: the share of entries to send should be above 0 and at most 1"
+            )
         self.share = share
 
     def payload_size(self, parameters: int) -> int:

@@ -27,7 +27,9 @@ class TorchOptimizer:
     def __init__(self, text: str, phase: PhaseLayout, rate: float, dtype: torch.dtype) -> None:
         self.text, self.phase, self.given_rate, self.dtype = text, phase, rate, dtype
         self.flat = torch.zeros(phase.size, dtype=dtype)
-        self.parameters = {t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)}
+        self.parameters = {
+            t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)
+        }
         self.optimizer, self.scheduler = self._made()
         self.base_rate = float(self.optimizer.param_groups[0]["lr"])
         self.scheduled = 0

@@ -1,97 +1,72 @@
-"""A process of the run, as the launcher has it and as it finds itself: it ends with its launcher, whatever happens."""
+"""A process of the run as it finds itself: its memory, its doorbells, the user's modules, and how it reports errors."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from paceline.child_environment import child_environment
 from paceline.errors import Diverged, InputError, PacelineError
 from paceline.step.reason import reason
-from paceline.train.local.memory import Memory
-from paceline.train.local.settings import Settings
+from paceline.train.local.settings import ProcessSettings
+from paceline.train.local.shared_memory import SharedMemory
 
-_START = Path(__file__).with_name("start.py")
 DIVERGED = 3
-"""The exit code of a child that found the run to diverge; any other failure has that of its error."""
-DEATHS = 5
-"""So many in a row without a task or an update in between are not bad luck."""
+"""The exit code of a process that found the run to diverge; any other failure has that of its error."""
 
 
-class Child:
-    """The launcher's side."""
+class Bells(NamedTuple):
+    """Descriptors by which processes wake each other."""
 
-    def __init__(self, module: str, settings: Settings) -> None:
-        self.number, self.life = settings.number, settings.life
-        # -P: a file called numpy.py in the current folder must not be imported.
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", str(_START), str(settings.parent), module, settings.text()],
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # what a user's module prints must not get between the lines of a record
-            pass_fds=settings.descriptors,
-            env=child_environment(OMP_NUM_THREADS=str(settings.threads)),
-            # A process group of its own: Ctrl-C is for the launcher, which then ends us.
-            process_group=0,
-        )
+    launcher: int
+    server: int
+    workers: tuple[int, ...]
 
-    @property
-    def process_id(self) -> int:
-        return self.process.pid
 
-    def ended(self) -> bool:
-        return self.process.poll() is not None
+def run(text: str, descriptors: list[int]) -> None:
+    """The server or a worker, until the launcher ends it. The first descriptor is the shared memory."""
+    settings = ProcessSettings.of(text)
+    memory = SharedMemory(settings.sizes, descriptors[0])
+    bells = Bells(descriptors[1], descriptors[2], tuple(descriptors[3:]))
+    with _reporting(memory, settings.number):
+        torch.set_num_threads(settings.threads)
+        sys.path.extend(place for place in settings.search_path if place not in sys.path)
+        if settings.is_server:
+            from paceline.train.local.server import Server
 
-    def how_it_ended(self) -> str:
-        code = self.process.returncode
-        if code is None or code >= 0:
-            return f"ended with exit code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+            process: Server | Worker = Server(settings, memory, bells)
+        else:
+            from paceline.train.local.worker import Worker
 
-    def kill(self) -> None:
-        """Ends it at once. All that matters is in shared memory, and whole at any moment."""
-        self.process.kill()
-        self.process.wait()
+            process = Worker(settings, memory, bells)
+        gc.collect()
+        gc.freeze()  # what is there now stays; looking through it again and again would be for nothing
+        process.work()
 
 
 def failure(message: str, code: int | None) -> PacelineError:
-    """What a child ended with, to be raised by the launcher."""
+    """What a process ended with, to be raised by the launcher."""
     if code == DIVERGED:
         return Diverged(message)
     return InputError(message) if code == InputError.exit_code else PacelineError(message)
 
 
 @contextlib.contextmanager
-def as_child(settings: Settings) -> Iterator[Memory]:
-    """The child's side: the shared memory, and the user's modules found where the launcher found them."""
-    memory = Memory(settings.sizes, settings.memory)
-    with _telling(memory, settings.number):
-        torch.set_num_threads(settings.threads)
-        sys.path.extend(place for place in settings.search_path if place not in sys.path)
-        yield memory
-
-
-@contextlib.contextmanager
-def _telling(memory: Memory, who: int) -> Iterator[None]:
+def _reporting(memory: SharedMemory, who: int) -> Iterator[None]:
     """An error becomes a line for the launcher and an exit code."""
     try:
         yield
     except PacelineError as error:
-        memory.tell(who, str(error))
+        memory.report(who, str(error))
         os._exit(DIVERGED if isinstance(error, Diverged) else error.exit_code)
     except MemoryError:
-        memory.tell(who, "out of memory")
+        memory.report(who, "out of memory")
         os._exit(1)
     except Exception as error:
-        memory.tell(who, reason(error))
+        memory.report(who, reason(error))
         os._exit(1)

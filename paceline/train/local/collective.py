@@ -1,4 +1,4 @@
-"""Who adds up the payloads of a synchronous group: the server, from the slots, or the members among themselves."""
+"""Who averages the payloads of a synchronous group: an update, from shared memory, or the members among themselves."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import torch
 from paceline.errors import StrategyError, nearest
 from paceline.strategy.strategy import Strategy
 
-SHARED = "shared"
-COLLECTIVES = ("auto", SHARED, "nccl", "gloo")
-UNTESTED = "groups add up with nccl: not tested on a machine with several GPUs, --collective shared is"
+COLLECTIVES = ("auto", "shared", "nccl", "gloo")
+UNTESTED = "groups average with nccl: not tested on a machine with several GPUs, --collective shared is"
 
 
 def check_collective(asked: str, strategy: Strategy, workers: int, *, record_events: bool = False) -> None:
     """Says what is wrong before anything is loaded."""
     if asked not in COLLECTIVES:
         raise StrategyError(f"collective {asked!r} is unknown: {nearest(asked, COLLECTIVES)}")
-    if asked in ("auto", SHARED):
+    if asked in ("auto", "shared"):
         return
     obstacle = _obstacle(strategy, workers)
     if obstacle:
@@ -42,7 +41,7 @@ def choose_collective(
     if asked == "auto":
         possible = not (_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
         on_gpus = all(device.startswith("cuda") for device in devices)
-        return "nccl" if possible and on_gpus and is_available("nccl") else SHARED
+        return "nccl" if possible and on_gpus and is_available("nccl") else "shared"
     if asked == "nccl":
         for group in range(strategy.groups or workers):
             members = [worker for worker in range(workers) if strategy.group_of(worker, workers) == group]
@@ -65,13 +64,13 @@ def is_available(backend: str) -> bool:
 
 
 def _obstacle(strategy: Strategy, workers: int) -> str:
-    """Why members could not add up among themselves, if they could not."""
+    """Why members could not average among themselves, if they could not."""
     if strategy.groups is None:
         return f"{strategy.name} has none, only workers by themselves"
-    if strategy.spares:
-        return f"{strategy.name} goes on without some"
-    if strategy.name == "towers":
-        return "towers are averaged on the CPU, use the strategy sync"
+    if strategy.backup_workers:
+        return f"{strategy.name} continues without some"
+    if not strategy.make_exchange.is_dense:
+        return f"payloads of {strategy.exchange} cannot be added up"
     if workers // strategy.groups < 2:
         return f"those of {strategy.name} with {workers} workers have one each"
     return ""

@@ -1,4 +1,4 @@
-"""How a process sleeps until another has something for it. Nobody spins, and who is awake is not rung for."""
+"""How a process sleeps until another has something for it. Nobody is woken who is awake."""
 
 from __future__ import annotations
 
@@ -7,48 +7,61 @@ import os
 import select
 import threading
 
-from paceline.train.local.memory import Memory
-from paceline.train.local.words import LINE
+from paceline.train.local.fields import LINE
+from paceline.train.local.shared_memory import SharedMemory
 
-_fence = threading.Lock()
+_lock = threading.Lock()
 
 
 def fence() -> None:
-    """What was written before is seen by others before anything after is read: taking a lock does that, on x86-64."""
-    _fence.acquire()
-    _fence.release()
+    """What was written before is seen by others before anything after it is read: taking a lock does that."""
+    _lock.acquire()
+    _lock.release()
 
 
 class Doorbell:
-    """`lie_down`, look once more, then `sleep` or `get_up`: so no ring is missed between a look and the sleep."""
+    """`arm`, check once more, then `wait` or `disarm`: so no notification is missed between a check and the wait."""
 
-    def __init__(self, memory: Memory, number: int, descriptor: int, parent: int | None = None) -> None:
-        """`number` is the worker's; after the last come the server, the launcher and the server's other shards."""
+    def __init__(self, memory: SharedMemory, number: int, descriptor: int, launcher: int | None = None) -> None:
+        """`number` is the worker's; after the last come the server and the launcher.
+
+        With `launcher`, its process id, a wait ends this process when the launcher is gone.
+        """
         self.asleep, self.own = memory.asleep, number * LINE
-        self.descriptor, self.parent = descriptor, parent
+        self.descriptor, self.launcher = descriptor, launcher
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
-    def lie_down(self) -> None:
+    def arm(self) -> None:
         self.asleep[self.own] = 1
         fence()
 
-    def get_up(self) -> None:
+    def disarm(self) -> None:
         self.asleep[self.own] = 0
 
-    def sleep(self, timeout_s: float) -> bool:
-        """Until it rings, or for so long: whether it rang. Ends the process if the one it belongs to is gone."""
-        rang = self._poll.poll(timeout_s * 1000)
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is notified, or for so long: whether it was."""
+        notified = self._poll.poll(timeout_s * 1000)
         self.asleep[self.own] = 0
-        if rang:
+        if notified:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self.descriptor)
-        elif self.parent is not None and os.getppid() != self.parent:
+        elif self.launcher is not None and not _exists(self.launcher):
             os._exit(1)
-        return bool(rang)
+        return bool(notified)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wakes the sleeper, if it sleeps, after something was written for it."""
         fence()
         if self.asleep[self.own]:
             os.eventfd_write(self.descriptor, 1)
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

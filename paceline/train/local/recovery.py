@@ -1,81 +1,72 @@
-"""A server's first look around: at the beginning of a run, after a checkpoint, or after its predecessor's death."""
+"""A server's first look at shared memory: at the beginning of a run, after a checkpoint, or after a server's death."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from paceline.strategy.instructions import Compute
-from paceline.train.local import made, mailbox, marks
-from paceline.train.local.memory import Memory
-from paceline.train.local.settings import Settings
-from paceline.train.local.standing import position_of
-from paceline.train.local.words import LINE, SLOT_WORDS, Control, Of, Payload
+from paceline.train.local import batch_status, commit_log, mailbox
+from paceline.train.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.train.local.position import position_of
 
 if TYPE_CHECKING:
-    from paceline.train.local.server_process import ServerLoop
+    from paceline.train.local.server import Server
 
 
-def recovered(memory: Memory, settings: Settings, loop: ServerLoop) -> None:
+def recover(server: Server) -> None:
     """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
-    coordinator, slots = loop.coordinator, memory.slots
-    marks.forget_later(memory.marks, memory.control[Control.VERSION])
-    if memory.sizes.own_updates:
-        made.count(memory)
+    memory, coordinator = server.memory, server.coordinator
+    if server.workers_commit:
+        commit_log.recount(memory)
+        server.events = memory.control[ControlField.EVENTS]
     coordinator.restore(position_of(memory))
-    if loop.sums is not None:
-        loop.sums.look_around()
-    tasks, waiting = [], []
-    for worker in range(settings.workers):
-        slot = worker * SLOT_WORDS
-        joined, last = slots[slot + Of.JOINED], slots[slot + Of.GIVEN]
-        alive = joined if joined > slots[slot + Of.DEAD] else 0
-        first = slot + Of.PAYLOAD + Payload.READY
-        seen = loop.seen[worker] = [slots[first], slots[first + LINE]]  # looked at once: its worker goes on
-        adopted, kept = False, set()
-        for sequence in range(max(last - memory.sizes.ahead, 0) + 1, last + 1):
-            is_ready = seen[sequence % 2] == sequence
-            found = mailbox.given(memory, worker, sequence)
-            if found is None:
+    tasks: list[Compute] = []
+    waiting: list[tuple[int, int]] = []
+    steps: dict[int, int] = {}
+    for worker in range(server.settings.workers):
+        slot = memory.slot(worker)
+        alive = slot[SlotField.JOINED] if slot[SlotField.JOINED] > slot[SlotField.DEAD] else 0
+        if not alive and slot[SlotField.PUSHED]:
+            server.store.withdraw(worker)
+        first = SlotField.PAYLOAD + PayloadField.READY
+        seen = server.seen[worker] = [slot[first], slot[first + LINE]]  # read once: its worker continues meanwhile
+        kept = set()
+        for incarnation, task in _given(server, worker):
+            if incarnation == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
+                steps[worker] = slot[SlotField.STEPS_SINCE_FETCH]
+            is_ready = not server.workers_commit and seen[task.sequence % 2] == task.sequence
+            if not _is_open(server, task) or not (is_ready or (alive and incarnation == alive)):
                 continue
-            life, task = found
-            if life == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
-                coordinator.members[worker].steps = slots[slot + Of.STEPS_SINCE_FETCH]
-            open_still = not _is_closed(memory, task) and _round_is_open(memory, settings, task)
-            if loop.sums is not None and loop.sums.is_lost(worker, sequence):
-                open_still = False
-            if open_still and (is_ready or (alive and life == alive)):
-                tasks.append(task)
-                loop.tasks[worker, sequence] = task
-                adopted = True
-                if is_ready:
-                    kept.add(sequence % 2)
-                    waiting.append((worker, sequence % 2, sequence))
+            tasks.append(task)
+            server.incarnations[worker] = alive
+            if is_ready:
+                kept.add(task.sequence % 2)
+                waiting.append((worker, task.sequence))
         for place in {0, 1} - kept:  # nobody will ask for it again
-            slots[slot + Of.ACKNOWLEDGED + place] = seen[place]
-            loop.bells[worker].ring()
-        if adopted:
-            loop.lives[worker] = alive
-    if loop.sums is not None:
-        loop.sums.keep_only(loop.tasks)
-    coordinator.adopt(tasks, [worker for worker, life in enumerate(loop.lives) if life])
-    for worker, place, sequence in waiting:
-        loop.deal_with(worker, place, sequence)
-    loop.knows_all = True
+            slot[SlotField.RELEASED + place] = seen[place]
+            server.worker_bells[worker].notify()
+    coordinator.adopt(tasks, [w for w, incarnation in enumerate(server.incarnations) if incarnation], steps)
+    for worker, sequence in waiting:
+        server.take_payload(worker, sequence)
 
 
-def _is_closed(memory: Memory, task: Compute) -> bool:
-    """Whether a batch of it is counted already: the update was published before the payload was acknowledged."""
-    version = memory.control[Control.VERSION]
-    if task.epoch < memory.control[Control.EPOCHS_DONE]:
+def _given(server: Server, worker: int) -> list[tuple[int, Compute]]:
+    """The tasks in a worker's mailbox, with the incarnation that each was given to."""
+    memory = server.memory
+    last = memory.slot(worker)[SlotField.GIVEN]
+    found = (mailbox.get(memory, worker, s) for s in range(max(last - memory.sizes.ahead, 0) + 1, last + 1))
+    return [one for one in found if one is not None]
+
+
+def _is_open(server: Server, task: Compute) -> bool:
+    """Whether a task is still waited for; others are done, or done anew."""
+    memory = server.memory
+    version = memory.control[ControlField.VERSION]
+    if task.epoch < memory.control[ControlField.EPOCHS_DONE]:
+        return False
+    if batch_status.closed(memory.batch_status, task.epoch, version)[list(task.batches)].any():
+        return False  # the update was committed before the payload was released
+    if task.round is None or not server.workers_commit:
         return True
-    return bool(marks.closed(memory.marks, task.epoch, version)[list(task.batches)].any())
-
-
-def _round_is_open(memory: Memory, settings: Settings, task: Compute) -> bool:
-    """Whether a group still waits for a task of one of its rounds; others are done anew."""
-    if task.version is None:
-        return True
-    if memory.snapshots:
-        group = settings.strategy.group_of(task.worker, settings.workers)
-        return memory.snapshot_versions[group] == task.version + 1
-    return task.version == memory.control[Control.VERSION]
+    group = server.settings.strategy.group_of(task.worker, server.settings.workers)
+    return task.round >= memory.groups[group * LINE + GroupField.ROUND]

@@ -1,4 +1,4 @@
-"""What a server or a worker process is started with: one JSON text on its command line."""
+"""What a server or a worker process is started with: one JSON text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from paceline.record import from_json, to_json
 from paceline.strategy.layout import Layout
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
-from paceline.train.local.memory import Sizes
+from paceline.train.local.shared_memory import Sizes
 from paceline.workload import Workload
 
 
 @dataclass(frozen=True)
-class Settings:
-    parent: int
-    """The launcher's process; without it there is nothing to do."""
-    memory: int
-    """Descriptors: the shared memory, and what wakes the launcher, the server and each worker."""
-    wake_launcher: int
-    wake_server: int
-    wake_workers: tuple[int, ...]
+class ProcessSettings:
+    launcher: int
+    """The launcher's process id; without it there is nothing to do."""
     sizes: Sizes
     strategy: Strategy
     layout: Layout
@@ -29,8 +24,8 @@ class Settings:
     workers: int
     threads: int
     number: int
-    """Of the worker; for the server the number of workers, for its other shards those after that."""
-    life: int
+    """Of the worker; for the server the number of workers."""
+    incarnation: int
     device: str
     cache: str
     """Where data sets are; empty: the usual place."""
@@ -39,22 +34,29 @@ class Settings:
     on_bad_gradient: str
     faults: tuple[Fault, ...] = ()
     measure: str = ""
-    """Where each worker writes what its clock finds; empty: there is no clock."""
-    wake_shards: tuple[int, ...] = ()
-    """Of the server, but for the server itself."""
+    """Where each worker writes what its layer clock finds; empty: there is no clock."""
     collective: str = "shared"
-    """How the payloads of a group are added up: from the slots, or by its members with nccl or gloo."""
-    rendezvous: int = 0
-    """The port at which these find each other."""
+    """How the payloads of a group are averaged: from shared memory, or by its members with nccl or gloo."""
+    rendezvous: str = ""
+    """The file by which these find each other."""
+    server_threads: int = 1
 
     @property
-    def descriptors(self) -> tuple[int, ...]:
-        return (self.memory, self.wake_launcher, self.wake_server, *self.wake_workers, *self.wake_shards)
+    def is_server(self) -> bool:
+        return self.number == self.workers
+
+    @property
+    def group(self) -> int:
+        return self.strategy.group_of(self.number, self.workers)
+
+    @property
+    def group_members(self) -> list[int]:
+        return [w for w in range(self.workers) if self.strategy.group_of(w, self.workers) == self.group]
 
     def text(self) -> str:
         return json.dumps(to_json(self))
 
     @staticmethod
-    def of(text: str) -> Settings:
-        settings: Settings = from_json(Settings, json.loads(text), "settings")
+    def of(text: str) -> ProcessSettings:
+        settings: ProcessSettings = from_json(ProcessSettings, json.loads(text), "settings")
         return settings

@@ -28,7 +28,7 @@ from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.train.local.worker_measurements import file_of
 
 if TYPE_CHECKING:
-    from paceline.train.local.worker_process import Worker
+    from paceline.train.local.worker import Worker
 
 WRITE_EVERY_S = 1.0
 EVERY, WARM_UP = 10, 5  # it looks less when it has enough
@@ -57,14 +57,14 @@ class WorkerClock:
         def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
             stack.callback(around(thing, method, tape, (part, row), after))
 
-        for method in ("_carry_out", "_go_straight", "_fetch"):
-            mark(worker, method, "communicate", after=("communicate", ""))
-        mark(worker, "_update", "update", after=("communicate", ""))
-        mark(worker, "_awaited", "idle", "waiting for a task", ("communicate", ""))
-        mark(worker, "_wait_for_room", "idle", "waiting for the server", ("communicate", ""))
-        if worker.adding_up is not None:
-            mark(worker.adding_up, "_wait_for_others", "idle", "waiting for the group", ("communicate", ""))
-        mark(learner, "step", "update", after=("communicate", ""))
+        mark(worker, "_carry_out", "communicate", after=("communicate", ""))
+        mark(worker, "_fetch", "communicate", after=("communicate", ""))
+        mark(worker, "_commit", "update", after=("communicate", ""))
+        mark(worker, "_await_task", "idle", "waiting for a task", ("communicate", ""))
+        mark(worker, "_await_turn", "idle", "waiting for others", ("communicate", ""))
+        if worker.average is not None:
+            mark(worker.average, "push", "communicate", after=("communicate", ""))
+        mark(learner, "run", "update", after=("communicate", ""))
         mark(learner.source, "batch", "load")
         for phase in {id(p): p for p in self._phases()}.values():
             mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
@@ -78,7 +78,7 @@ class WorkerClock:
         learner = self.worker.learner
         return [*learner.phases, *(phase for bound in learner._bound.values() for phase in bound)]
 
-    def write_now_and_then(self) -> None:
+    def write_if_due(self) -> None:
         """While the worker waits. The next iteration's beginning is then lost, not its measurement."""
         samples = len(self.session.samples)
         if samples == self._written or perf_counter() - self._written_at_s < WRITE_EVERY_S:

@@ -1,4 +1,4 @@
-"""What the launcher reads from shared memory about how the run goes: speed, losses, waiting, faults."""
+"""What the launcher reads from shared memory about a run: speed, losses, waiting, faults."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from dataclasses import replace
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution, WorkerRecord
 from paceline.strategy.strategy import Strategy
-from paceline.train.local import marks
-from paceline.train.local.crew import Crew
-from paceline.train.local.memory import EPOCHS_SCORED, REFUSALS_KEPT, Memory
-from paceline.train.local.standing import ledger_of
-from paceline.train.local.words import SLOT_WORDS, Control, Of
+from paceline.train.local import batch_status
+from paceline.train.local.fields import ControlField, SlotField
+from paceline.train.local.position import ledger_of
+from paceline.train.local.shared_memory import EPOCHS_SCORED, REFUSALS_KEPT, SharedMemory
+from paceline.train.local.supervisor import Supervisor
 from paceline.train.local.worker_score import score_of
 from paceline.train.run import Epoch, Run
-from paceline.train.watcher import CrewProgress, Progress
+from paceline.train.watcher import Progress, WorkersProgress
+from paceline.workload import Workload
 
 SCORES_WITHIN_S = 1.0
+RATE_EVERY_S = 0.5
 
 
-class Accounts:
+class RunProgress:
     def __init__(
-        self,
-        memory: Memory,
-        crew: Crew,
-        run: Run,
-        strategy: Strategy,
-        samples: int,
+        self, memory: SharedMemory, supervisor: Supervisor, workload: Workload, described: Distribution, samples: int,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.memory, self.crew, self.strategy, self.workload, self.clock = memory, crew, strategy, run.workload, clock
-        self.samples = samples * (memory.sizes.workers if strategy.own_pass else 1)
-        """Of an epoch."""
-        self.before = Distribution(strategy, memory.sizes.workers, "local")
+    ) -> None:  # fmt: skip
+        """`described` says how the run is distributed; what it counts is added to it."""
+        self.memory, self.supervisor, self.workload, self.clock = memory, supervisor, workload, clock
+        self.before = described
         """Of this run before it was resumed."""
+        strategy: Strategy = described.strategy
+        self.samples = samples * (memory.sizes.workers if strategy.full_pass_per_worker else 1)
+        """Of an epoch."""
         self.train_before_s = 0.0
         self.began_s: float | None = None
         self.ended_s: float | None = None
@@ -52,19 +51,21 @@ class Accounts:
         self.refusals = 0
         self._rate_s, self._rate_version, self._rate = 0.0, 0, 0.0
 
-    def go_on_after(self, run: Run, score: Score, by_worker: list[Score]) -> None:
+    def continue_from(self, run: Run, score: Score, by_worker: list[Score], refusals: int) -> None:
         """What was counted before the run was resumed: of the epoch under way, and of each worker in all."""
         self.train_before_s = run.train_s
         if run.distribution is not None:
-            self.before = run.distribution
-        self.first_epoch = self.recorded = self.memory.control[Control.EPOCHS_DONE]
+            self.before = replace(
+                run.distribution, commits=self.before.commits, server_threads=self.before.server_threads
+            )
+        self.first_epoch = self.recorded = self.memory.control[ControlField.EPOCHS_DONE]
         self.score_before[self.first_epoch] = score
         self.scores = by_worker
-        self.refusals = self.memory.control[Control.REFUSALS]
+        self.refusals = self.memory.control[ControlField.REFUSALS] = refusals
 
     def begin(self) -> None:
         self.began_s = self._rate_s = self.clock()
-        self._rate_version = self.memory.control[Control.VERSION]
+        self._rate_version = self.memory.control[ControlField.VERSION]
         self.closed_before = self._closed_batches()
 
     def end(self) -> None:
@@ -72,9 +73,10 @@ class Accounts:
 
     @property
     def train_s(self) -> float:
-        return self.train_before_s + self._elapsed_s()
+        return self.train_before_s + self.elapsed_s
 
-    def _elapsed_s(self) -> float:
+    @property
+    def elapsed_s(self) -> float:
         if self.began_s is None:
             return 0.0
         return (self.ended_s or self.clock()) - self.began_s
@@ -82,50 +84,57 @@ class Accounts:
     @property
     def samples_per_s(self) -> float:
         batches = self._closed_batches() - self.closed_before
-        return batches * self.samples / self.memory.sizes.batches / max(self._elapsed_s(), 1e-9)
+        return batches * self.samples / self.memory.sizes.batches / max(self.elapsed_s, 1e-9)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the data so far."""
+        return self._closed_batches() / self.memory.sizes.batches
 
     def _closed_batches(self) -> int:
-        done, version = self.memory.control[Control.EPOCHS_DONE], self.memory.control[Control.VERSION]
-        later = (e for e in marks.begun(self.memory.marks, version) if e >= done)
-        return done * self.memory.sizes.batches + sum(sum(marks.counts(self.memory.marks, e, version)) for e in later)
+        memory = self.memory
+        done, version = memory.control[ControlField.EPOCHS_DONE], memory.control[ControlField.VERSION]
+        later = (e for e in batch_status.begun(memory.batch_status, version) if e >= done)
+        closed = sum(sum(batch_status.counts(memory.batch_status, epoch, version)) for epoch in later)
+        return done * memory.sizes.batches + closed
 
-    def look(self) -> None:
-        now_s, version = self.clock(), self.memory.control[Control.VERSION]
+    def update(self) -> None:
+        now_s, version = self.clock(), self.memory.control[ControlField.VERSION]
         self._note_epochs(now_s)
-        if now_s - self._rate_s >= 0.5:
+        if now_s - self._rate_s >= RATE_EVERY_S:
             self._rate = (version - self._rate_version) / (now_s - self._rate_s)
             self._rate_s, self._rate_version = now_s, version
-        count = self.memory.control[Control.REFUSALS]
+        count = self.memory.control[ControlField.REFUSALS]
         for number in range(self.refusals, min(count, REFUSALS_KEPT)):
             worker, sequence, epoch, batch = self.memory.refusals[number].tolist()
-            self.crew.note("refused", worker, f"not finite, epoch {epoch + 1}, step {batch}", sequence)
+            self.supervisor.note("refused", worker, f"not finite, epoch {epoch + 1}, step {batch}", sequence)
         self.refusals = max(self.refusals, count)
 
     def _note_epochs(self, now_s: float) -> None:
-        """Those that have ended since the last look."""
-        ended = self.memory.control[Control.EPOCHS_DONE] - self.first_epoch - len(self.epoch_ends_s)
+        """Those that have ended since the last time."""
+        ended = self.memory.control[ControlField.EPOCHS_DONE] - self.first_epoch - len(self.epoch_ends_s)
         since_s = self.epoch_ends_s[-1] if self.epoch_ends_s else self.began_s or now_s
         self.epoch_ends_s += [since_s + (now_s - since_s) * number / ended for number in range(1, ended + 1)]
 
     def score(self, epoch: int) -> Score:
-        """Losses and accuracy of an epoch's steps, as far as workers have told."""
+        """Losses and accuracy of an epoch's steps, as far as workers have written them."""
         total = self.score_before.get(epoch, Score())
         for rows in self.memory.scores:
             total += score_of(rows, epoch)
         return total
 
-    def is_told(self, epoch: int) -> bool:
-        """Whether the workers have told all of an epoch, or had the time to."""
+    def is_scored(self, epoch: int) -> bool:
+        """Whether the workers have written all of an epoch's scores, or had the time to."""
         index = epoch - self.first_epoch
         late = index < len(self.epoch_ends_s) and self.clock() - self.epoch_ends_s[index] > SCORES_WITHIN_S
         return late or self.score(epoch).samples >= self.samples
 
     def epoch(self, epoch: int, test: Score) -> Epoch:
-        self.look()
+        self.update()
         score = self.score(epoch)
-        told = [score_of(rows, epoch) for rows in self.memory.scores]
-        self.scores = [total + mine for total, mine in zip(self.scores, told, strict=True)]
-        for accuracies, mine in zip(self.accuracies, told, strict=True):
+        by_worker = [score_of(rows, epoch) for rows in self.memory.scores]
+        self.scores = [total + mine for total, mine in zip(self.scores, by_worker, strict=True)]
+        for accuracies, mine in zip(self.accuracies, by_worker, strict=True):
             accuracies.append(mine.accuracy)
         self.recorded = epoch + 1
         index = epoch - self.first_epoch
@@ -136,63 +145,63 @@ class Accounts:
             wall_s, self.samples / wall_s,
         )  # fmt: skip
 
+    def seconds_at_end_of(self, epoch: int) -> float:
+        """Seconds of training by the end of an epoch."""
+        return self.train_before_s + self.epoch_ends_s[epoch - self.first_epoch] - (self.began_s or 0.0)
+
     def progress(self) -> Progress:
         memory = self.memory
-        version, epoch = memory.control[Control.VERSION], memory.control[Control.EPOCHS_DONE]
+        version, epoch = memory.control[ControlField.VERSION], memory.control[ControlField.EPOCHS_DONE]
         shown = min(epoch, memory.sizes.epochs - 1)
-        closed = sum(marks.counts(memory.marks, shown, version)) if shown == epoch else memory.sizes.batches
-        crew = CrewProgress(
-            alive=self.crew.alive, workers=memory.sizes.workers, updates_per_s=self._rate,
+        all_batches = memory.sizes.batches
+        closed = sum(batch_status.counts(memory.batch_status, shown, version)) if shown == epoch else all_batches
+        workers = WorkersProgress(
+            alive=self.supervisor.alive, workers=memory.sizes.workers, updates_per_s=self._rate,
             staleness=ledger_of(memory, version).mean_staleness,
         )  # fmt: skip
-        return Progress(
-            shown, self.workload.epochs, closed, memory.sizes.batches, self.score(shown), self.samples_per_s, crew
-        )
+        score = self.score(shown)
+        return Progress(shown, self.workload.epochs, closed, all_batches, score, self.samples_per_s, workers)
 
     def distribution(self) -> Distribution:
-        memory, crew = self.memory, self.crew
-        version = memory.control[Control.VERSION]
+        memory, supervisor = self.memory, self.supervisor
+        version = memory.control[ControlField.VERSION]
         by_worker = tuple(self._worker(number) for number in range(memory.sizes.workers))
         return replace(
             self.before,
-            shards=memory.sizes.shards,
             seconds=self.train_s,
             steps=sum(worker.batches for worker in by_worker),
             updates=version,
-            server_s=memory.control[Control.SERVER_NS] / 1e9,
-            collective=crew.settings.collective,
-            sums=self.before.sums + memory.control[Control.SUMS_MADE],
-            sums_given_up=self.before.sums_given_up + memory.control[Control.SUMS_GIVEN_UP],
+            server_s=memory.control[ControlField.UPDATE_NS] / 1e9,
             ledger=ledger_of(memory, version),
             by_worker=by_worker,
-            faults=(*self.before.faults, *crew.met),
-            fault_count=self.before.fault_count + crew.met_count,
+            faults=(*self.before.faults, *supervisor.recovered),
+            fault_count=self.before.fault_count + supervisor.recovered_count,
         )
 
     def worker_score(self, number: int) -> Score:
-        """Losses and accuracy of all that a worker did, as far as it has told."""
+        """Losses and accuracy of all that a worker did, as far as it has written them."""
         score = self.scores[number]
         for epoch in range(self.recorded, self.recorded + EPOCHS_SCORED):
             score += score_of(self.memory.scores[number], epoch)
         return score
 
     def _worker(self, number: int) -> WorkerRecord:
-        words = self.memory.slots[number * SLOT_WORDS : (number + 1) * SLOT_WORDS]
-        before = self.before.by_worker[number] if self.before.by_worker else WorkerRecord(number, lives=0)
+        slot = self.memory.slot(number)
+        before = self.before.by_worker[number] if self.before.by_worker else WorkerRecord(number, starts=0)
         score = self.worker_score(number)
-        waiting_s, communicating_s = words[Of.WAITING_NS] / 1e9, words[Of.COMMUNICATION_NS] / 1e9
-        there_s = 0.0
+        waiting_s, communicating_s = slot[SlotField.WAITING_NS] / 1e9, slot[SlotField.COMMUNICATION_NS] / 1e9
+        alive_s = 0.0
         if self.began_s is not None:
-            there_s = self.crew.there_s(number, self.began_s, self.ended_s or self.clock())
+            alive_s = self.supervisor.alive_s(number, self.began_s, self.ended_s or self.clock())
         return WorkerRecord(
             worker=number,
-            batches=before.batches + words[Of.STEPS],
+            batches=before.batches + slot[SlotField.STEPS],
             samples=score.samples,
             loss=score.loss,
             accuracy=score.accuracy,
-            computing_s=before.computing_s + max(0.0, there_s - waiting_s - communicating_s),
+            computing_s=before.computing_s + max(0.0, alive_s - waiting_s - communicating_s),
             communicating_s=before.communicating_s + communicating_s,
             waiting_s=before.waiting_s + waiting_s,
-            lives=before.lives + self.crew.lives[number],
+            starts=before.starts + self.supervisor.workers[number].incarnation,
             accuracies=(*before.accuracies, *self.accuracies[number]),
         )

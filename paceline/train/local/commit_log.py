@@ -1,0 +1,79 @@
+"""What workers did by themselves, in its order: updates they made and payloads they refused. The server reads it later.
+
+A row is written under the writer lock. It also holds how many batches of each open epoch are closed by then, which is
+where in the rate's schedule the next update stands.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from paceline.strategy.instructions import Compute
+from paceline.train.local import batch_status
+from paceline.train.local.fields import EVENT_WORDS, ControlField, EventField
+from paceline.train.local.shared_memory import SharedMemory
+
+COMMITTED, REFUSED = range(2)
+
+
+class LogEvent(NamedTuple):
+    kind: int
+    worker: int
+    sequence: int
+    pulled: int
+
+
+def closed_batches(memory: SharedMemory, epoch: int) -> int:
+    """How many batches of an epoch are closed as of the newest row."""
+    row = _row(memory, memory.control[ControlField.EVENTS])
+    which = epoch % 2
+    return (
+        memory.log[row + EventField.CLOSED + which] if memory.log[row + EventField.EPOCHS + which] == epoch + 1 else 0
+    )
+
+
+def prepare(memory: SharedMemory, kind: int, task: Compute, pulled: int, batches: int) -> None:
+    """Writes the next row, for a task that ends with so many batches closed; it counts from `publish` on."""
+    words, number = memory.log, memory.control[ControlField.EVENTS]
+    before, row = _row(memory, number), _row(memory, number + 1)
+    words[row + EventField.KIND], words[row + EventField.WORKER] = kind, task.worker
+    words[row + EventField.SEQUENCE], words[row + EventField.PULLED] = task.sequence, pulled
+    words[row + EventField.VERSION] = 0 if kind == REFUSED else memory.control[ControlField.VERSION] + 1
+    which, other = task.epoch % 2, 1 - task.epoch % 2
+    closed = closed_batches(memory, task.epoch) + batches
+    words[row + EventField.EPOCHS + which], words[row + EventField.CLOSED + which] = task.epoch + 1, closed
+    words[row + EventField.EPOCHS + other] = words[before + EventField.EPOCHS + other]
+    words[row + EventField.CLOSED + other] = words[before + EventField.CLOSED + other]
+
+
+def publish(memory: SharedMemory) -> None:
+    memory.control[ControlField.EVENTS] += 1
+
+
+def finish(memory: SharedMemory) -> None:
+    """Publishes the row of an update whose writer died after the update counted and before the row did."""
+    version, number = memory.control[ControlField.VERSION], memory.control[ControlField.EVENTS]
+    following = _row(memory, number + 1)
+    if version and memory.log[following + EventField.VERSION] == version:
+        if memory.log[_row(memory, number) + EventField.VERSION] != version:
+            publish(memory)
+
+
+def read(memory: SharedMemory, number: int) -> LogEvent:
+    row = _row(memory, number)
+    return LogEvent(*memory.log[row : row + EventField.VERSION])
+
+
+def recount(memory: SharedMemory) -> None:
+    """The counts of the newest row, from the status of every batch: when a server starts."""
+    version, words = memory.control[ControlField.VERSION], memory.log
+    row = _row(memory, memory.control[ControlField.EVENTS])
+    for which in (0, 1):
+        words[row + EventField.EPOCHS + which] = words[row + EventField.CLOSED + which] = 0
+    for epoch in batch_status.begun(memory.batch_status, version):
+        words[row + EventField.EPOCHS + epoch % 2] = epoch + 1
+        words[row + EventField.CLOSED + epoch % 2] = sum(batch_status.counts(memory.batch_status, epoch, version))
+
+
+def _row(memory: SharedMemory, number: int) -> int:
+    return number % memory.sizes.log_rows * EVENT_WORDS

@@ -1,0 +1,136 @@
+"""The fields of shared memory: words of 8 bytes, aligned, so that each is read and written at once.
+
+Each word has one writer, or one at a time: the holder of the writer lock. What a word announces (a payload, a task, a
+version) is written before it; x86-64 keeps that order, and elsewhere the driver refuses to start. The classes are
+plain, since members of an enumeration are slow to look up and these are read many times per step.
+"""
+
+from __future__ import annotations
+
+LINE = 8
+"""Words of a cache line: two processes that write into one line slow each other down."""
+
+
+class ControlField:
+    """Of the whole run."""
+
+    VERSION = 0
+    """The newest whole parameters, in buffer VERSION % 2. Writing this word is what commits an update."""
+    WRITING = LINE
+    """The version being written; above VERSION when its writer died before it was whole."""
+    EVENTS = LINE + 1
+    """How many rows of the commit log were written, all in all."""
+    SERVER_READY = 2 * LINE
+    """The server's incarnation that serves; written by the server, as are those below."""
+    SERVER_BEAT = 2 * LINE + 1
+    """When the server was last seen at work, in nanoseconds of the monotonic clock."""
+    FINISHED = 2 * LINE + 2
+    EPOCHS_DONE = 2 * LINE + 3
+    RETURNED = 2 * LINE + 4
+    """Batches given out again, all in all."""
+    REFUSALS = 2 * LINE + 5
+    """Refused payloads, all in all; the first of them are listed."""
+    UPDATE_NS = 3 * LINE
+    """Time spent in making updates; written by the holder of the writer lock."""
+    EPOCH_KEPT = 3 * LINE + 1
+    """Epochs whose parameters were kept by the worker that finished them."""
+    EPOCHS_TAKEN = 4 * LINE
+    """Epochs whose parameters the launcher has copied; written by the launcher."""
+
+
+CONTROL_WORDS = 5 * LINE
+
+
+class SlotField:
+    """Of one worker. Incarnations count its processes from 1."""
+
+    INCARNATION = 0
+    """The process that has the slot; written by the launcher."""
+    DEAD = 1
+    """The last incarnation that is known to have ended; written by the launcher."""
+    GIVEN = LINE
+    """The last task given; written by the server."""
+    STEPS_SINCE_FETCH = LINE + 1
+    RELEASED = LINE + 2
+    """Of payload 0, then of payload 1: the sequence that need not be kept any longer."""
+    JOINED = 2 * LINE
+    """The incarnation that is ready for tasks; written by the worker, as are those below."""
+    BEAT = 2 * LINE + 1
+    """When it last finished a step or looked for something to do, in nanoseconds of the monotonic clock."""
+    TASKS = 2 * LINE + 2
+    """Tasks finished by this incarnation."""
+    STEPS = 2 * LINE + 3
+    WAITING_NS = 2 * LINE + 4
+    COMMUNICATION_NS = 2 * LINE + 5
+    WANTED = 2 * LINE + 6
+    """How many tasks it wants to have in advance."""
+    PUSHED = 2 * LINE + 7
+    """Where workers commit: the sequence of its payload in the group's round under way; 0: it has none."""
+    PAYLOAD = 3 * LINE
+    """Two lines, one for each payload."""
+
+
+class PayloadField:
+    """Of one payload, within its line."""
+
+    READY = 0
+    """The sequence of the task whose payload is whole."""
+    SAMPLES = 1
+    PULLED = 2
+    FETCHES = 3
+    FINITE = 4
+    AVERAGED = 5
+    """1: it is the mean of its group's payloads; -1: it is part of another member's; 0: it is its worker's own."""
+
+
+SLOT_WORDS = 5 * LINE
+
+
+class TaskField:
+    """Of one entry of a mailbox; batches and fetches follow."""
+
+    INCARNATION = 0
+    SEQUENCE = 1
+    """Written last: an entry counts when its incarnation and sequence are those that are waited for."""
+    EPOCH = 2
+    ROUND = 3
+    """-1: it is not part of a round."""
+    PARTS = 4
+    BATCHES = 5
+    FETCHES = 6
+
+
+TASK_WORDS = 7
+
+
+class EventField:
+    """Of one row of the commit log."""
+
+    KIND = 0
+    WORKER = 1
+    SEQUENCE = 2
+    PULLED = 3
+    VERSION = 4
+    """The version that a commit made; 0 for a refusal."""
+    EPOCHS = 5
+    """Of an even and of an odd epoch: its number and 1."""
+    CLOSED = 7
+    """How many of their batches are closed after the event."""
+
+
+EVENT_WORDS = 9
+
+
+class GroupField:
+    """Of one group, a line each; written by the holder of the writer lock."""
+
+    ROUND = 0
+    """Rounds committed: the number of the round under way."""
+    COMMITTING = 1
+    """The version that is being made of a round; 0: of none. With it published, the round is committed."""
+    COMMITTING_ROUND = 2
+    PLANNED = 3
+    """Rounds that tasks were given for; written by the server."""
+    SNAPSHOT_ROUND = 4
+    """The round that the group's snapshot of the parameters is for, and 1."""
+    SNAPSHOT_VERSION = 5
