@@ -8,6 +8,7 @@ import pytest
 
 import paceline as package
 from paceline.workload import BUILT_IN, LOSSES, OPTIMIZERS
+from tests.cpu_abilities import has_bfloat16_lstm
 
 SMALL = {
     "mlp": ["--data", "digits:64", "--batch", "16"],
@@ -65,6 +66,8 @@ def test_networks(paceline, tmp_path, network):
     ],
 )  # fmt: skip
 def test_precisions(paceline, tmp_path, network, precision):
+    if (network, precision) == ("lstm", "bfloat16") and not has_bfloat16_lstm():
+        pytest.skip("PyTorch has no bfloat16 LSTM on this CPU")
     run = trained(paceline, tmp_path, network, "--precision", precision)
     assert run.conditions.precision == precision
 

@@ -98,6 +98,7 @@ def test_only_studies_are_gone_on_with(paceline, tmp_path):
     assert line == "--resume mine holds mine, which is none of the studies: use paceline compare"
 
 
+@pytest.mark.slow
 def test_a_study_that_is_interrupted_says_how_to_go_on(tmp_path):
     program = [sys.executable, "-c", TINY.format(refresh=0.02, compute=0.04), "reproduce", "transfer", "--quick"]
     process = subprocess.Popen(

@@ -7,6 +7,7 @@ import pytest
 SETTINGS = ("dnn", "--data", "digits", "--batch", "64", "--device", "cpu", "--threads", "1")
 
 
+@pytest.mark.slow
 def test_shards_are_recorded_and_may_change_when_a_run_goes_on(paceline):
     how = ("--strategy", "delay-compensated", "--shards", "2")
     first = paceline("train", *SETTINGS, "--epochs", "1", *how, "--out", "a", "--json", "-")

@@ -45,7 +45,7 @@ def test_a_training_writes_a_point_an_epoch_into_a_folder_of_its_name(paceline, 
     assert points[0].wall_time <= points[1].wall_time
 
 
-@pytest.mark.parametrize("driver", ["local", "virtual"])
+@pytest.mark.parametrize("driver", [pytest.param("local", marks=pytest.mark.slow), "virtual"])
 def test_workers_real_or_simulated_have_their_staleness(paceline, tmp_path, driver):
     words = ["--strategy", "downpour", "--workers", "2", "--driver", driver, "--out", "run", "--tensorboard", "board"]
     result = paceline("train", "dnn", *SMALL, *words)
@@ -113,6 +113,7 @@ def test_every_run_of_an_experiment_is_one_for_tensorboard(paceline, tmp_path):
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_made_again_begins_its_curves_again(paceline, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY.replace("repetitions = 2", "").replace("[0.1, 0.3]", "[0.1]"))
     assert paceline("compare", "study.toml", "--out", "study", "--tensorboard", "board").code == 0

@@ -17,7 +17,7 @@ def test_a_run_in_one_process_is_one_row(paceline, tmp_path):
     assert [event[0] for event in row].count("validate") == 2
 
 
-@pytest.mark.parametrize("driver", ["local", "virtual"])
+@pytest.mark.parametrize("driver", [pytest.param("local", marks=pytest.mark.slow), "virtual"])
 def test_every_worker_has_a_row_of_its_own(paceline, tmp_path, driver):
     words = ["--strategy", "delay-compensated", "--workers", "3", "--driver", driver, "--out", "run"]
     assert paceline("train", "dnn", *SMALL, *words).code == 0

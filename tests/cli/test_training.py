@@ -176,6 +176,7 @@ def test_naming_the_network_again_is_no_obstacle_to_going_on(paceline, trained_c
     assert len(package.load(trained_copy).epochs) == 21
 
 
+@pytest.mark.slow
 def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch):
     # Two threads on cores that other tests use too wait for each other most of the time.
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)

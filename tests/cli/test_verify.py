@@ -204,6 +204,7 @@ def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_pat
     assert row_of(found, "communicating and waiting")["measured_s"] > 0
 
 
+@pytest.mark.slow
 def test_a_real_run_on_several_workers_can_be_verified(paceline, tmp_path, asked):
     words = ["--data", "digits", "--epochs", 2, "--strategy", "sync", "--workers", 2, "--out", "run"]
     assert paceline("train", "dnn", *words).code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from paceline.measure.mark_cost import mark_cost_s
@@ -9,6 +10,7 @@ from paceline.measure.mark_cost import mark_cost_s
 BACKWARD = torch.autograd.backward
 
 
+@pytest.mark.serial
 def test_the_costs_of_marks_are_positive_and_small():
     costs = mark_cost_s()
     assert set(costs) == {"edge", "around", "module", "node"}

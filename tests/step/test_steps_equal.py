@@ -132,6 +132,7 @@ def test_batch_norm_in_float64(kind: str) -> None:
             "lr": 0.01,
             "schedule": "constant",
             "precision": "float64",
+            "threads": 1,
         },
     )
     assert largest_difference(workload, kind) <= 1e-9
