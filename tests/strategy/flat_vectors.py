@@ -1,4 +1,4 @@
-"""Vectors and instructions for tests of the server's mathematics."""
+"""Vectors and instructions for tests of the server's updates."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import torch
 from torch import Tensor
 
 from paceline.step.optimizers import Rule
-from paceline.strategy.instructions import Apply, Contribution
-from paceline.strategy.layout import Layout, PhaseLayout
-from paceline.strategy.server import Given, Payload, Server
+from paceline.strategy.instructions import Apply, Compute, Contribution
+from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
 from paceline.strategy.strategy import Strategy
+from paceline.strategy.updater import GroupContribution, Payload, Updater
 
 
 def layout(*sizes: int, rule: Rule | None = None, buffers: int = 0, epochs: int = 1, batches: int = 100) -> Layout:
     rule = rule or Rule("sgd", 0.1)
-    return Layout(tuple(PhaseLayout(size, rule) for size in sizes), buffers, batches, epochs, "float32")
+    return Layout(
+        tuple(PhaseLayout(rule, (NamedShape(f"vector {i}", (size,)),)) for i, size in enumerate(sizes)),
+        buffers,
+        batches,
+        epochs,
+        "float32",
+    )
 
 
 def vector(size: int, seed: int) -> Tensor:
@@ -25,8 +31,8 @@ def order(*groups: int, update: int = 1, epoch: int = 0, closed: int = 0, stalen
     """An update from groups with so many members each."""
     contributions, worker = [], 0
     for number, members in enumerate(groups):
-        payloads = tuple((worker + i, 1) for i in range(members))
-        contributions.append(Contribution(number, payloads, staleness))
+        tasks = tuple(Compute(worker + i, 1, epoch, (), ()) for i in range(members))
+        contributions.append(Contribution(number, tasks, staleness))
         worker += members
     return Apply(update, tuple(contributions), epoch, closed)
 
@@ -36,13 +42,13 @@ def applied(
     where: Layout,
     old: Tensor,
     *gradients: Tensor,
-    backup: Tensor | None = None,
+    fetched: Tensor | None = None,
     samples: int = 1,
     **how: int,
 ) -> Tensor:
     """The parameters after one update with a single group's gradients."""
-    server = Server(strategy, where, workers=len(gradients))
-    kept, state, new = server.initial_kept(), server.initial_state(), old.clone()
-    given = Given([Payload(g, samples, 1) for g in gradients], backup, kept, kept)
-    server.apply(order(len(gradients), **how), [given], old, new, state, state)
+    updater = Updater(strategy, where, workers=len(gradients))
+    kept, state, new = updater.initial_correction_state(), updater.initial_state(), old.clone()
+    given = GroupContribution([Payload(g, samples, 1) for g in gradients], fetched, kept, kept)
+    updater.apply(order(len(gradients), **how), [given], old, new, state, state)
     return new

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from paceline.strategy.coordinator import Coordinator, Position
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone
-from paceline.strategy.strategy import PRESETS, Strategy, preset
+from paceline.strategy.presets import PRESETS, find_strategy
+from paceline.strategy.strategy import Strategy
 
 SHORT = {"local-sgd": {"fetch_every": 3, "push_every": 3}, "easgd": {"push_every": 3}}
 BATCHES, EPOCHS = 23, 3
@@ -173,14 +174,14 @@ class Chaos:
 @pytest.mark.parametrize("name", PRESETS)
 @given(
     seed=st.integers(0, 10**6), workers=st.sampled_from([2, 4, 6]), ahead=st.sampled_from([1, 2]),
-    places=st.sampled_from([None, 2]), own_pass=st.booleans(),
+    places=st.sampled_from([None, 2]), full_pass_per_worker=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=25, deadline=None)
-def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, places, own_pass):
-    strategy = preset(name, own_pass=own_pass, **SHORT.get(name, {}))
+def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, places, full_pass_per_worker):
+    strategy = find_strategy(name, full_pass_per_worker=full_pass_per_worker, **SHORT.get(name, {}))
     chaos = Chaos(strategy, workers, seed, ahead=ahead, places=places)
     chaos.run()
-    assert len(chaos.fates) == EPOCHS * BATCHES * (workers if own_pass else 1)
+    assert len(chaos.fates) == EPOCHS * BATCHES * (workers if full_pass_per_worker else 1)
     assert chaos.epochs == list(range(EPOCHS))
     ledger = chaos.coordinator.ledger.summary()
     assert ledger.applied == sum(fate == "applied" for fate in chaos.fates.values())
@@ -205,11 +206,13 @@ def undisturbed(strategy: Strategy, workers: int) -> list[tuple[int, list[tuple[
 @pytest.mark.parametrize("name", ["sync", "towers", "local-sgd"])
 @given(
     seed=st.integers(0, 10**6), workers=st.sampled_from([1, 2, 5]), places=st.sampled_from([None, 2]),
-    own_pass=st.booleans(),
+    full_pass_per_worker=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
-def test_a_synchronous_update_is_made_of_the_same_batches_whoever_dies(name, seed, workers, places, own_pass):
-    strategy = preset(name, own_pass=own_pass, **SHORT.get(name, {}))
+def test_a_synchronous_update_is_made_of_the_same_batches_whoever_dies(
+    name, seed, workers, places, full_pass_per_worker
+):
+    strategy = find_strategy(name, full_pass_per_worker=full_pass_per_worker, **SHORT.get(name, {}))
     chaos = Chaos(strategy, workers, seed, refusals=0.0, places=places)
     chaos.alive = set(range(workers))
     chaos.obey(chaos.coordinator.joined(*range(workers)))

@@ -14,7 +14,7 @@ from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from tests.step.small_parts import CPU, parts_for, rows
 
 
@@ -26,7 +26,7 @@ def network(dropout: float = 0.0, norm: bool = False) -> nn.Sequential:
 
 def learner(strategy=None, *, dropout: float = 0.0, norm: bool = False, workers: int = 2, **settings) -> Learner:
     made = parts_for(network(dropout, norm), rows(), **{"lr": 0.1, **settings})
-    return Learner(made, strategy or preset("downpour"), workers)
+    return Learner(made, strategy or find_strategy("downpour"), workers)
 
 
 def payload(of: Learner, *batches: int, bound: bool = False, worker: int = 0) -> torch.Tensor:
@@ -52,10 +52,13 @@ def test_a_payload_is_the_gradient_that_autograd_finds(dropout):
 
 
 def test_it_does_not_matter_where_the_payload_goes_or_whose_it_is():
-    plain = payload(learner(dropout=0.3), 1, 3)
-    assert torch.equal(plain, payload(learner(dropout=0.3), 1, 3, bound=True))
-    assert torch.equal(plain, payload(learner(dropout=0.3), 1, 3, worker=1))
-    assert not torch.equal(plain, payload(learner(dropout=0.3), 1, 4))
+    twice = find_strategy("downpour", push_every=2)
+    plain = payload(learner(twice, dropout=0.3), 1, 3)
+    assert torch.equal(plain, payload(learner(twice, dropout=0.3), 1, 3, bound=True))
+    assert torch.equal(plain, payload(learner(twice, dropout=0.3), 1, 3, worker=1))
+    assert not torch.equal(plain, payload(learner(twice, dropout=0.3), 1, 4))
+    single = payload(learner(dropout=0.3), 1)
+    assert torch.equal(single, payload(learner(dropout=0.3), 1, bound=True))
 
 
 def test_gradients_of_a_task_add_up():
@@ -71,7 +74,7 @@ def test_samples_in_host_memory_give_the_same():
 
 
 def test_passes_of_their_own_are_in_orders_of_their_own_and_whole():
-    source = BatchSource(parts_for(network(), rows()), own_pass=True)
+    source = BatchSource(parts_for(network(), rows()), full_pass_per_worker=True)
     passes = [torch.cat([source.indices(0, worker * 5 + i) for i in range(5)]) for worker in range(3)]
     assert all(sorted(one.tolist()) == list(range(40)) for one in passes)
     assert len({tuple(one.tolist()) for one in passes}) == 3
@@ -79,7 +82,7 @@ def test_passes_of_their_own_are_in_orders_of_their_own_and_whole():
 
 def test_shared_batches_are_those_of_one_process():
     made = parts_for(network(), rows())
-    source = BatchSource(made, own_pass=False)
+    source = BatchSource(made, full_pass_per_worker=False)
     for number, expected in enumerate(made.feeder.order.epoch(1)):
         assert torch.equal(source.indices(1, number), expected)
 
@@ -87,7 +90,7 @@ def test_shared_batches_are_those_of_one_process():
 @pytest.mark.parametrize("name", ["easgd", "local-sgd", "downpour"])
 def test_one_learner_serves_many_workers(name):
     """Two workers in turn on one learner end where two learners of their own do."""
-    strategy = preset(name, fetch_every=0 if name != "local-sgd" else 2, push_every=2)
+    strategy = find_strategy(name, fetch_every=0 if name != "local-sgd" else 2, push_every=2)
 
     def tasks(worker: int) -> list[Compute]:
         first = [(0,), (0,) if name == "local-sgd" else ()]
@@ -123,7 +126,7 @@ def test_several_phases_make_one_vector():
     parts = parts_for(made, rows())
     halves = [LossPhase(made, parts.workload, name) for name in ("first", "second")]
     halves[0].parameters, halves[1].parameters = list(made[0].parameters()), list(made[3].parameters())
-    of = Learner(parts_for(made, rows(), made=halves), preset("downpour"), 2)
+    of = Learner(parts_for(made, rows(), made=halves), find_strategy("downpour"), 2)
     assert [phase.size for phase in of.layout.phases] == [35, 18]
     torch.testing.assert_close(payload(of, 0), payload(learner(), 0))
 
@@ -133,4 +136,26 @@ def test_what_cannot_be_one_vector_is_refused():
     parts = parts_for(made, rows())
     twice = [LossPhase(made, parts.workload, name) for name in ("first", "second")]
     with pytest.raises(StrategyError, match="two phases share a parameter"):
-        Learner(parts_for(made, rows(), made=twice), preset("downpour"), 2)
+        Learner(parts_for(made, rows(), made=twice), find_strategy("downpour"), 2)
+
+
+def test_the_first_position_is_fetched_and_elastic_averaging_fetches_once_more_before_it_pushes():
+    of, asked = learner(find_strategy("easgd", push_every=2)), []
+
+    def fetch(position: int) -> tuple[int, torch.Tensor]:
+        asked.append(position)
+        return 4 + len(asked), of.initial()
+
+    result = of.run(Compute(0, 1, 0, (0, 1), (0,), None), fetch, torch.zeros(of.payload_size), Tally(1))
+    assert asked == [0, 2] and result.pulled == 6
+
+
+@pytest.mark.parametrize("exchange", ["topk:0.25", "int8"])
+def test_an_encoded_payload_is_smaller_and_buffers_follow_it(exchange):
+    of = learner(find_strategy("compressed", exchange=exchange), norm=True)
+    assert of.payload_size == of.exchange.payload_size(of.parameters) + 10
+    out = torch.zeros(of.payload_size)
+    of.run(Compute(0, 1, 0, (0,), (0,), None), lambda _: (0, of.initial()), out, Tally(1))
+    assert torch.equal(out[of.encoded :], of.local[of.parameters :])
+    kept = of.state().exchange["residual"]
+    assert kept.abs().sum() > 0, "what was not sent is kept for later"
