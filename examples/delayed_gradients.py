@@ -5,24 +5,34 @@ Run it:  python examples/delayed_gradients.py
 
 from __future__ import annotations
 
-from paceline import resolve
-from paceline.simulate.durations import parse_spread
+from torch import Tensor
+
+from paceline import find_strategy, resolve
+from paceline.simulate.durations import parse_distribution
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.correction import Late
 from paceline.train.virtual_run import run_virtual
 
+
+def damped(gradient: Tensor, late: Late) -> Tensor:
+    """A correction of one's own: shorter the later it is, and the more the parameters moved since the fetch."""
+    moved = (late.parameters - late.fetched).norm() / late.parameters.norm()
+    return gradient / (1 + late.staleness * moved)
+
+
 STRATEGIES = {
-    "no correction": preset("downpour"),
-    "delay compensation": preset("delay-compensated", correction="adaptive:2"),
-    "divided by staleness": preset("staleness-aware"),
-    "synchronous": preset("sync"),
+    "no correction": find_strategy("downpour"),
+    "delay compensation": find_strategy("delay-compensated", correction="adaptive:2"),
+    "divided by staleness": find_strategy("staleness-aware"),
+    "damped by movement": find_strategy("delay-compensated", correction="delayed_gradients:damped"),
+    "synchronous": find_strategy("sync"),
 }
 
 
 def main() -> None:
     settings = {"data": "digits", "dropout": 0.0, "l2": 0.0, "schedule": "constant", "batch": 8, "epochs": 3}
     workload = resolve("dnn", {**settings, "optimizer": "sgd", "lr": 0.2})
-    cluster = VirtualCluster(compute=parse_spread("gamma:100:0.01", "compute-time"))
+    cluster = VirtualCluster(compute=parse_distribution("gamma:100:0.01", "compute-time"))
     print(f"{'workers':>8} {'strategy':22} {'error':>7} {'staleness':>10} {'virtual s':>10}")
     for workers in (1, 8, 32):
         for name, strategy in STRATEGIES.items():
