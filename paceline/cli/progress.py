@@ -12,8 +12,8 @@ from rich.table import Table
 from paceline.cli.download_bar import DownloadBar
 from paceline.strategy.distribution import Distribution
 from paceline.train.run import Epoch, Run
-from paceline.train.watcher import CrewProgress
 from paceline.train.watcher import Progress as Advance
+from paceline.train.watcher import WorkersProgress
 
 
 class TerminalWatcher:
@@ -76,9 +76,9 @@ class TerminalWatcher:
             completed=progress.step,
             epoch=f"{progress.epoch + 1}/{progress.epochs}",
             loss=f"{score.loss:.4f}",
-            accuracy="" if progress.crew else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
+            accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
             rate=f"{progress.samples_per_s:,.0f}",
-            left=_crew(progress.crew) if progress.crew else f"{duration(left_s)} left",
+            left=_workers(progress.workers) if progress.workers else f"{duration(left_s)} left",
         )
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
@@ -98,10 +98,10 @@ def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
     return f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
 
 
-def _crew(crew: CrewProgress) -> str:
+def _workers(found: WorkersProgress) -> str:
     """In place of what is less urgent: a line has little room."""
-    alive = f"{crew.alive}/{crew.workers} workers"
-    return f"{crew.updates_per_s:,.4g} updates/s  staleness {crew.staleness:.1f}  {alive}"
+    alive = f"{found.alive}/{found.workers} workers"
+    return f"{found.updates_per_s:,.4g} updates/s  staleness {found.staleness:.1f}  {alive}"
 
 
 def duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ from paceline.experiment.one_run import Task
 from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.places import move_into_place
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.processes import Ended
+from paceline.experiment.processes import EndedRun
 from paceline.train.checkpoint import NAME as CHECKPOINT
 
 LOG = "log.txt"
@@ -75,7 +75,7 @@ class Attempt:
         except (OSError, ValueError):
             return 0.0
 
-    def _told(self, ended: Ended) -> tuple[str, str]:
+    def _told(self, ended: EndedRun) -> tuple[str, str]:
         if self.ended_by_us:
             return "failed", self.ended_by_us
         try:
@@ -84,7 +84,7 @@ class Attempt:
         except (OSError, ValueError, KeyError):
             return "failed", ended.how
 
-    def keep(self, ended: Ended, final: Path, *, planned: int, checkpoints: bool) -> None:
+    def keep(self, ended: EndedRun, final: Path, *, planned: int, checkpoints: bool) -> None:
         """Writes what became of it into its directory, as the last thing, and moves that into place."""
         run = self.run
         status, error = self._told(ended)

@@ -17,7 +17,7 @@ from paceline.experiment.estimating import Estimate
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.places import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
 from paceline.experiment.planning import PlannedRun, interleaved
-from paceline.experiment.processes import Ended, Lost, Processes
+from paceline.experiment.processes import EndedRun, Lost, Processes
 from paceline.experiment.rows import Row, row_of
 from paceline.experiment.sharing import cores_of_jobs, crowding
 from paceline.experiment.watching import Silent, Standing, Watcher
@@ -99,7 +99,7 @@ class Execution:
         self.pending: list[PlannedRun] = []
         self.running: dict[int, Attempt] = {}
         self.lost: dict[int, int] = {}
-        """How often a run was lost with the nursery."""
+        """How often a run was lost with the fork server."""
         self.working = clear_working(directory)
         self.cores = cores_of_jobs(jobs)
         self.notes = crowding(planned, self.cores, jobs)
@@ -153,7 +153,6 @@ class Execution:
             while self.pending or self.running:
                 try:
                     with Processes() as processes:
-                        processes.wait_until_ready(stop)
                         self._run_with(processes, stop)
                 except Lost:
                     self._make_again()
@@ -191,15 +190,15 @@ class Execution:
                 processes.kill(number)
 
     def _make_again(self) -> None:
-        """What was being made when the nursery was lost."""
+        """What was being made when the fork server was lost."""
         for number in sorted(self.running, reverse=True):
             self.lost[number] = self.lost.get(number, 0) + 1
             if self.lost[number] < ATTEMPTS:
                 self.pending.insert(0, self.running.pop(number).run)
             else:
-                self._finish(Ended(number, -9, 0.0, 0))
+                self._finish(EndedRun(number, -9, 0.0, 0, "its process was ended by SIGKILL"))
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: EndedRun) -> None:
         attempt = self.running.pop(ended.number)
         run = attempt.run
         attempt.keep(ended, self._final(run), planned=len(self.planned), checkpoints=self.experiment.checkpoints)

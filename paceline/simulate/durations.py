@@ -56,7 +56,7 @@ class DurationDistribution:
 
 
 def parse_distribution(text: str, option: str) -> DurationDistribution:
-    """A number of seconds, or one of the distributions above, or recorded:FILE with a number per line or a JSON list."""
+    """A number of seconds, or one of the distributions above, or recorded:FILE one number per line or a JSON list."""
     name, _, rest = text.partition(":")
     if name == "recorded":
         return DurationDistribution("recorded", recorded=_recorded(rest, option))

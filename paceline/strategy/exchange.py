@@ -93,7 +93,7 @@ def find_exchange(text: str) -> Exchange:
     found = resolve("exchange", text, _factories())
     if not isinstance(found, Exchange):
         raise StrategyError(
-            f"exchange {text} is a {type(found).__name__}; it should be a subclass of paceline.strategy.exchange.Exchange"
+            f"exchange {text} is a {type(found).__name__}, not a subclass of paceline.strategy.exchange.Exchange"
         )
     if not isinstance(found.state, tuple | list) or not all(isinstance(name, str) for name in found.state):
         raise StrategyError(f"exchange {text}: its attribute state should be a tuple of names, not {found.state!r:.60}")

@@ -15,7 +15,6 @@ from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
-from paceline.step.phase import Batch
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource

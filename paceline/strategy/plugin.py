@@ -1,4 +1,4 @@
-"""Finds the object behind a setting such as `topk:0.01`: a built-in name with an argument, or the user's module:name."""
+"""Finds the object behind a setting such as `topk:0.01`: a built-in one by name, or the user's own as module:name."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def name_of(thing: Any) -> str:
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if module in (None, "__main__") or name is None or "<locals>" in name:
         raise StrategyError(
-            f"{thing!r:.80} cannot be found by other processes: define it at the top of a module and name it module:name"
+            f"{thing!r:.80} cannot be found by other processes: define it at the top of a module, as module:name"
         )
     return f"{module}:{name}"
 

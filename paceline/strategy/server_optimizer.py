@@ -12,7 +12,7 @@ from torch import Tensor
 from paceline.errors import StrategyError, nearest
 from paceline.step.optimizers import Rule
 from paceline.strategy.correction import State
-from paceline.strategy.layout import Layout, PhaseLayout
+from paceline.strategy.layout import PhaseLayout
 from paceline.strategy.strategy import Strategy
 from paceline.workload import OPTIMIZERS
 
@@ -20,10 +20,15 @@ from paceline.workload import OPTIMIZERS
 class ServerOptimizer(Protocol):
     """Of one phase. State is kept by whoever calls it, so that it can be committed together with the parameters."""
 
-    elementwise: bool
-    """Whether it may be given piece after piece of the vectors."""
-    rule: Rule | None
-    """Whose rate and schedule it follows; None: it has a schedule of its own."""
+    @property
+    def elementwise(self) -> bool:
+        """Whether it may be given piece after piece of the vectors."""
+        ...
+
+    @property
+    def rule(self) -> Rule:
+        """Whose rate, schedule and clipping it follows."""
+        ...
 
     def initial_state(self) -> dict[str, Tensor]:
         """Flat vectors of the phase's size, and scalars without a dimension."""
@@ -52,9 +57,9 @@ def server_optimizer(strategy: Strategy, phase: PhaseLayout, dtype: torch.dtype)
     if strategy.make_exchange.local_optimizer:
         own = Rule("sgd", 1.0)
     if custom:
-        return TorchOptimizer(strategy.server_optimizer, phase, own.lr if rate is None else rate, dtype)
-    changed = {"optimizer": name} if name and name != own.optimizer else {}
-    return RuleOptimizer(dataclasses.replace(own, **changed, lr=own.lr if rate is None else rate), phase.size, dtype)
+        return TorchOptimizer(strategy.server_optimizer, phase, own, own.lr if rate is None else rate, dtype)
+    rule = dataclasses.replace(own, optimizer=name or own.optimizer, lr=own.lr if rate is None else rate)
+    return RuleOptimizer(rule, phase.size, dtype)
 
 
 def check_optimizer(text: str) -> None:

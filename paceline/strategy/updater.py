@@ -62,7 +62,7 @@ class Updater:
         dtype = layout.torch_dtype
         self.optimizers: list[ServerOptimizer] = [server_optimizer(strategy, phase, dtype) for phase in layout.phases]
         self.encoded = self.exchange.payload_size(layout.parameters)
-        clips = [_clip_norm(optimizer) for optimizer in self.optimizers]
+        clips = [optimizer.rule.clip_norm for optimizer in self.optimizers]
         self._clips = clips if any(clips) else []
         whole = self.correction is not None and not self.correction.elementwise
         whole = whole or bool(self._clips) or not all(optimizer.elementwise for optimizer in self.optimizers)
@@ -130,7 +130,7 @@ class Updater:
     ) -> None:
         """Writes the parameters after the update to `new`; `old` and `new` may be one tensor, as may the states."""
         step = order.closed // self.passes
-        rates = [self._rate(optimizer, order.epoch, step) for optimizer in self.optimizers]
+        rates = [self.layout.rate(optimizer.rule, order.epoch, step) for optimizer in self.optimizers]
         if not self.exchange.is_dense:
             given = self._all_decoded(given)
         mean = None
@@ -152,14 +152,6 @@ class Updater:
             shares = [self._blocks[number::count] for number in range(count)]
             list(self._pool.map(work, shares, self._scratch))
         self._mean_of_buffers(given, new)
-
-    def _rate(self, optimizer: ServerOptimizer, epoch: int, step: int) -> float:
-        rule = optimizer.rule
-        if rule is not None:
-            return self.layout.rate(rule, epoch, step)
-        own = self.layout.phases[self.optimizers.index(optimizer)].rule
-        base = own.lr or 1.0
-        return optimizer.given_rate * self.layout.rate(own, epoch, step) / base  # type: ignore[attr-defined, no-any-return]
 
     def _update(
         self, index: int, first: int, last: int, gradient: Tensor, old: Tensor, new: Tensor,
@@ -269,7 +261,3 @@ class Updater:
             mean = new[self.layout.parameters : self.layout.size].copy_(payloads[0])
             for count, payload in enumerate(payloads[1:], 2):
                 mean.add_(payload - mean, alpha=1 / count)
-
-
-def _clip_norm(optimizer: ServerOptimizer) -> float:
-    return optimizer.rule.clip_norm if optimizer.rule is not None else 0.0

@@ -1,4 +1,4 @@
-"""The life of a distributed run, whatever driver carries it: prepare, train, validate, checkpoint, record, resume, fail."""
+"""The life of a distributed run with any driver: prepare, train, validate, checkpoint, record, resume, fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError, Diverged, Interrupted, PacelineError, WorkloadError
+from paceline.errors import CheckpointError, Interrupted, PacelineError, WorkloadError
 from paceline.step.build import load_data
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
@@ -29,10 +29,12 @@ from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span, Trace
 from paceline.train.checkpoint import Checkpoint, load_parameters, save_checkpoint
 from paceline.train.directory import RunDirectory
+from paceline.train.ending import recorded_end
 from paceline.train.evaluate import Evaluator
 from paceline.train.failures import explained
 from paceline.train.flat_state import named_parameters
-from paceline.train.outcome import warnings_of
+from paceline.train.limits import check_workers
+from paceline.train.outcome import chance_accuracy, warnings_of
 from paceline.train.run import Conditions, Epoch, Run
 from paceline.train.stopping import StopRequest
 from paceline.train.validation_interval import parse_interval
@@ -57,8 +59,10 @@ class DistributedOptions:
     validate_every: str = "1epoch"
     faults: tuple[Fault, ...] = ()
 
-    def check(self) -> None:
+    def check(self, driver: str) -> None:
         """Says what is wrong before anything is loaded."""
+        if isinstance(self.workers, int):
+            check_workers(self.workers, driver)
         check_policy(self.on_bad_gradient)
         check_optimizer(self.strategy.server_optimizer)
         parse_interval(self.validate_every)
@@ -159,6 +163,8 @@ class DistributedRun:
             step=driver.step,
             parameters=sum(p.numel() for p in driver.learner.parts.network.parameters()),
             data=driver.data,
+            classes=len(dataset.classes),
+            chance_accuracy=chance_accuracy(dataset),
         )
 
     # From its beginning to its end
@@ -177,32 +183,20 @@ class DistributedRun:
         (place / EVENTS).unlink(missing_ok=True)  # what was recorded is only about the part before
 
     def train(self) -> Run:
-        with self.stop:
-            try:
-                self.update_record("running")
-                if self.driver.resumable:
-                    self.save()
-                self.driver.run(self)
-                self.update_record("finished")
+        with self.stop, recorded_end(self._record_end):
+            self.update_record("running")
+            if self.driver.resumable:
                 self.save()
-                self.update_record("finished")  # with the time the last checkpoint took
-                self._save_events()
-            except Diverged:
-                self._record_failure("diverged")
-                raise
-            except (Interrupted, KeyboardInterrupt):
-                self._record_failure("interrupted")
-                raise
-            except BaseException as error:
-                self._record_failure("failed", str(error) or type(error).__name__)
-                raise
+            self.driver.run(self)
+            self.update_record("finished")
+            self.save()
+            self.update_record("finished")  # with the time the last checkpoint took
+            self._save_events()
         return self.run
 
-    def _record_failure(self, status: str, message: str = "") -> None:
-        """A disk that is full, or a driver that is broken, must not hide what went wrong first."""
-        with contextlib.suppress(Exception):
-            if message:
-                self.run = replace(self.run, error=message)
+    def _record_end(self, status: str, error: str) -> None:
+        if self.directory is None or self.directory.exists():  # one that was deleted is not brought back
+            self.run = replace(self.run, error=error)
             self.update_record(status)
 
     def check_stop(self) -> None:

@@ -66,7 +66,7 @@ def run_virtual(
     options = DistributedOptions(
         find_strategy(strategy), workers, cache, on_bad_gradient, record_events, 0.0, validate_every, faults
     )
-    options.check()
+    options.check("virtual")
     cluster = cluster or VirtualCluster()
     cluster.check(workers, faults)
     directory = RunDirectory.claim_new(out) if out is not None else None

@@ -21,7 +21,7 @@ OWN = """
 import os, signal, sys, time
 from torch import nn
 
-IN_A_RUN = any("nursery" in word for word in sys.orig_argv)
+IN_A_RUN = any("fork_server" in word for word in sys.orig_argv)
 
 def build():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -266,7 +266,7 @@ def test_the_process_that_starts_runs_may_be_lost_too(tmp_path):
         def advanced(self, standing):
             children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
             commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-            nurseries = [int(child) for child, command in commands.items() if b"experiment.nursery" in command]
+            nurseries = [int(child) for child, command in commands.items() if b"fork_server" in command]
             if standing.running and not lost and nurseries:
                 lost.extend(nurseries)
                 os.kill(nurseries[0], 9)

@@ -7,6 +7,7 @@ the next, so it is committed with the parameters and survives the process that c
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from paceline import user_code
 from paceline.errors import PacelineError, StrategyError
+from paceline.step.optimizers import Rule
 from paceline.strategy.correction import State
 from paceline.strategy.layout import PhaseLayout
 
@@ -22,16 +24,16 @@ _STARTED = "updates"
 
 class TorchOptimizer:
     elementwise = False
-    rule = None
 
-    def __init__(self, text: str, phase: PhaseLayout, rate: float, dtype: torch.dtype) -> None:
+    def __init__(self, text: str, phase: PhaseLayout, rule: Rule, rate: float, dtype: torch.dtype) -> None:
+        """`rule` is the workload's, whose schedule scales `rate` unless there is a scheduler."""
         self.text, self.phase, self.given_rate, self.dtype = text, phase, rate, dtype
+        self.rule = dataclasses.replace(rule, lr=rate)
         self.flat = torch.zeros(phase.size, dtype=dtype)
         self.parameters = {
             t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)
         }
         self.optimizer, self.scheduler = self._made()
-        self.base_rate = float(self.optimizer.param_groups[0]["lr"])
         self.scheduled = 0
         self.described = self._dry_step()
 
@@ -50,7 +52,7 @@ class TorchOptimizer:
         optimizer, scheduler = made if isinstance(made, tuple) else (made, None)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise StrategyError(
-                f"server-optimizer {self.text} is a {type(optimizer).__name__}; it should be an optimizer of torch.optim"
+                f"server-optimizer {self.text} is a {type(optimizer).__name__}, not an optimizer of torch.optim"
             )
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise StrategyError(f"server-optimizer {self.text}: ReduceLROnPlateau needs a metric, which a server lacks")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from paceline.errors import Diverged, InputError, PacelineError
+from paceline.fork_server import Forked
 from paceline.step.reason import reason
 from paceline.train.local.settings import ProcessSettings
 from paceline.train.local.shared_memory import SharedMemory
@@ -49,8 +50,9 @@ def run(text: str, descriptors: list[int]) -> None:
         process.work()
 
 
-def failure(message: str, code: int | None) -> PacelineError:
+def failure(message: str, process: Forked) -> PacelineError:
     """What a process ended with, to be raised by the launcher."""
+    code = process.ended.code if process.ended is not None else 1
     if code == DIVERGED:
         return Diverged(message)
     return InputError(message) if code == InputError.exit_code else PacelineError(message)

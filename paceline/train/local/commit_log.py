@@ -54,9 +54,9 @@ def finish(memory: SharedMemory) -> None:
     """Publishes the row of an update whose writer died after the update counted and before the row did."""
     version, number = memory.control[ControlField.VERSION], memory.control[ControlField.EVENTS]
     following = _row(memory, number + 1)
-    if version and memory.log[following + EventField.VERSION] == version:
-        if memory.log[_row(memory, number) + EventField.VERSION] != version:
-            publish(memory)
+    last = memory.log[_row(memory, number) + EventField.VERSION]
+    if version and last != version and memory.log[following + EventField.VERSION] == version:
+        publish(memory)
 
 
 def read(memory: SharedMemory, number: int) -> LogEvent:

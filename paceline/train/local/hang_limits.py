@@ -40,7 +40,7 @@ class HangLimits:
 
 
 class Silence:
-    """How long one process has been silent, and what it did meanwhile. The clock is the caller's, so tests need not wait."""
+    """How long one process has been silent, and what it did meanwhile. The clock is the caller's, for tests."""
 
     def __init__(self, process_id: int, started_s: float) -> None:
         self.process_id, self.beat_s, self.started_s = process_id, started_s, started_s

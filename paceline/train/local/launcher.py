@@ -16,9 +16,9 @@ from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import RunDirectory, resumable_directory
 from paceline.train.distributed_run import CHECKPOINT_EVERY_S, DistributedOptions, check_not_importing, prepared
 from paceline.train.local.collective import check_collective
-from paceline.train.local.fork_server import fork_server
 from paceline.train.local.hang_limits import HangLimits
 from paceline.train.local.local_training import KIND, LocalOptions, LocalTraining
+from paceline.train.local.process_server import process_server
 from paceline.train.local.shared_memory import check_platform
 from paceline.train.resuming import resumed_workload
 from paceline.train.run import Run
@@ -70,7 +70,7 @@ def run(
     _check(options, local)
     directory = RunDirectory.claim_new(out) if out is not None else None
     make = functools.partial(LocalTraining, local)
-    fork_server()  # it imports PyTorch while the data are loaded
+    process_server()  # it imports PyTorch while the data are loaded
     with prepared(workload, options, make, directory, progress, watcher) as distributed:
         return distributed.train()
 
@@ -109,7 +109,7 @@ def resume(
     except BaseException:
         claimed.close()
         raise
-    fork_server()
+    process_server()
     with prepared(
         workload, options, functools.partial(LocalTraining, local), claimed, progress, watcher
     ) as distributed:
@@ -133,13 +133,11 @@ def _saved(saved: dict[str, Any], place: Path) -> tuple[Strategy, int, int]:
 
 def _check(options: DistributedOptions, local: LocalOptions) -> None:
     check_platform()
-    options.check()
+    options.check("local")
     if options.workers > MOST_WORKERS:
         raise StrategyError(f"workers={options.workers} are too many for one machine: at most {MOST_WORKERS}")
     threads = local.server_threads
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
         raise StrategyError(f"server-threads={threads!r} should be a whole number of at least 1")
-    check_collective(
-        local.collective, options.strategy, options.workers, record_events=options.record_events
-    )  # fmt: skip
+    check_collective(local.collective, options.strategy, options.workers, record_events=options.record_events)
     check_faults(options.faults, range(options.workers))

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
 from paceline.record import from_json, to_json

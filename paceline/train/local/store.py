@@ -161,7 +161,8 @@ class SharedStore:
             good = sorted((t for t in tasks if self._line(t, PayloadField.FINITE)), key=lambda task: task.batches)
             words[GroupField.COMMITTING_ROUND] = number + 1
             if good:
-                words[GroupField.COMMITTING] = self.version + 1
+                # First the word that shows a dead writer's update as unfinished, then what depends on it.
+                memory.control[ControlField.WRITING] = words[GroupField.COMMITTING] = self.version + 1
                 self._commit_tasks(tuple(good), group, min(self._line(task, PayloadField.PULLED) for task in good))
             words[GroupField.ROUND] = number + 1
             words[GroupField.COMMITTING] = 0

@@ -8,13 +8,14 @@ import time
 from dataclasses import replace
 
 from paceline.errors import PacelineError
+from paceline.fork_server import Forked
 from paceline.strategy.distribution import FaultRecord
 from paceline.testing.faults import Fault
 from paceline.train.local.child import Bells, failure
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.fields import ControlField, SlotField
-from paceline.train.local.fork_server import Forked, fork_server
 from paceline.train.local.hang_limits import HangLimits, Silence
+from paceline.train.local.process_server import process_server
 from paceline.train.local.settings import ProcessSettings
 from paceline.train.local.shared_memory import SharedMemory
 
@@ -53,6 +54,8 @@ class Supervisor:
         self.workers = [_Supervised() for _ in range(settings.workers)]
         self.server = _Supervised()
         self._checked_s = 0.0
+        self.generations = [0] * memory.sizes.groups
+        """How often each group was started again, where it averages with torch.distributed."""
 
     def start(self) -> None:
         self._start_server()
@@ -68,13 +71,19 @@ class Supervisor:
         slot, worker = self.memory.slot(number), self.workers[number]
         slot[SlotField.TASKS] = 0
         slot[SlotField.INCARNATION] = worker.incarnation + 1
-        self._start(worker, replace(self.settings, number=number, device=self.devices[number]))
+        settings = replace(self.settings, number=number, device=self.devices[number])
+        if settings.rendezvous:
+            settings = replace(
+                settings, rendezvous=f"{settings.rendezvous}-{settings.group}-{self.generations[settings.group]}"
+            )
+        self._start(worker, settings)
 
     def _start(self, one: _Supervised, settings: ProcessSettings) -> None:
         one.incarnation += 1
         self.memory.clear_report(settings.number)
         descriptors = (self.memory.descriptor, self.bells.launcher, self.bells.server, *self.bells.workers)
-        one.process = fork_server().fork(replace(settings, incarnation=one.incarnation).text(), descriptors)
+        text = replace(settings, incarnation=one.incarnation).text()
+        one.process = process_server().fork("paceline.train.local.child:run", text, descriptors)
         one.silence = Silence(one.process.process_id, time.monotonic())
 
     # How they are doing
@@ -116,8 +125,8 @@ class Supervisor:
     def _check_server(self, now_s: float, look_for_hangs: bool) -> None:
         server = self.server
         assert server.process is not None
-        if server.process.poll() is not None:
-            self._server_ended(_how_it_ended(server.process))
+        if (ended := server.process.poll()) is not None:
+            self._server_ended(ended.how)
         elif look_for_hangs:
             server.silence.seen(self.memory.control[ControlField.SERVER_BEAT] / 1e9, 0)
             verdict = server.silence.verdict(now_s, self.limits, working=self.server_is_ready)
@@ -128,8 +137,8 @@ class Supervisor:
     def _check_worker(self, number: int, now_s: float, look_for_hangs: bool) -> None:
         worker, slot = self.workers[number], self.memory.slot(number)
         assert worker.process is not None
-        if worker.process.poll() is not None:
-            self._worker_ended(number, _how_it_ended(worker.process))
+        if (ended := worker.process.poll()) is not None:
+            self._worker_ended(number, ended.how)
             return
         joined = self.has_joined(number)
         if joined and worker.since_s is None:
@@ -145,45 +154,45 @@ class Supervisor:
     def _worker_ended(self, number: int, how: str, what: str = "died") -> None:
         worker, slot = self.workers[number], self.memory.slot(number)
         assert worker.process is not None
-        if worker.since_s is not None:
-            worker.alive_s.append((worker.since_s, slot[SlotField.BEAT] / 1e9))
-            worker.since_s = None
         reported = self.memory.reported(number)
         if reported:
-            raise failure(f"worker {number}: {reported}", worker.process.returncode)
+            raise failure(f"worker {number}: {reported}", worker.process)
         worker.consecutive_failures = 0 if slot[SlotField.TASKS] else worker.consecutive_failures + 1
         if worker.consecutive_failures >= MOST_FAILURES:
             raise PacelineError(f"worker {number} {how}, {MOST_FAILURES} times in a row without finishing a task")
         self.note(what, number, how)
-        slot[SlotField.DEAD] = worker.incarnation
-        self.server_bell.notify()
+        self._mark_dead(number)
+        if self.settings.collective != "shared":
+            self.generations[self.settings.strategy.group_of(number, self.settings.workers)] += 1
         self._start_worker(number)
         if self.settings.collective != "shared":
             self._restart_group(number)
+
+    def _mark_dead(self, number: int) -> None:
+        worker, slot = self.workers[number], self.memory.slot(number)
+        if worker.since_s is not None:
+            worker.alive_s.append((worker.since_s, slot[SlotField.BEAT] / 1e9))
+            worker.since_s = None
+        slot[SlotField.DEAD] = worker.incarnation
+        self.server_bell.notify()
 
     def _restart_group(self, number: int) -> None:
         """torch.distributed cannot continue without a member: the whole group starts again."""
         mine = self.settings.strategy.group_of(number, self.settings.workers)
         for other, worker in enumerate(self.workers):
             same = self.settings.strategy.group_of(other, self.settings.workers) == mine
-            if same and other != number and worker.process is not None and worker.process.poll() is None:
-                if self.has_joined(other):
-                    worker.process.kill()
-                    slot = self.memory.slot(other)
-                    if worker.since_s is not None:
-                        worker.alive_s.append((worker.since_s, slot[SlotField.BEAT] / 1e9))
-                        worker.since_s = None
-                    slot[SlotField.DEAD] = worker.incarnation
-                    self.note("restarted", other, f"with worker {number} of its group")
-                    self._start_worker(other)
-        self.server_bell.notify()
+            if same and other != number and worker.process is not None:
+                worker.process.kill()
+                self._mark_dead(other)
+                self.note("restarted", other, f"with worker {number} of its group")
+                self._start_worker(other)
 
     def _server_ended(self, how: str, what: str = "server died") -> None:
         server = self.server
         assert server.process is not None
         reported = self.memory.reported(self.settings.workers)
         if reported:
-            raise failure(reported, server.process.returncode)
+            raise failure(reported, server.process)
         stuck = self.memory.control[ControlField.VERSION] == server.progress_at_start
         server.consecutive_failures = server.consecutive_failures + 1 if stuck else 0
         if server.consecutive_failures >= MOST_FAILURES:
@@ -216,14 +225,3 @@ class Supervisor:
                 process.signal(signal.SIGKILL)
         for process in processes:
             process.wait()
-
-
-def _how_it_ended(process: Forked) -> str:
-    code = process.returncode
-    if code is None or code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")

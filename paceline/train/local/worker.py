@@ -159,9 +159,9 @@ class Worker:
             self.bell.arm()
             if self._is_turn(task):
                 break
-            if not self.bell.wait(POLL_INTERVAL_S) and self.commits and task.round is not None:
-                if self.store.commit_round(self.group, self.members):  # whoever should have done it may be dead
-                    self._notify_members()
+            late = not self.bell.wait(POLL_INTERVAL_S) and self.commits and task.round is not None
+            if late and self.store.commit_round(self.group, self.members):  # whoever should have done it may be dead
+                self._notify_members()
             self.beat()
         self.bell.disarm()
         self._waited(start_ns)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from paceline.train.local import batch_status, commit_log
-from paceline.train.local.fields import ControlField
+from paceline.train.local.fields import LINE, ControlField, GroupField
 from paceline.train.local.shared_memory import SharedMemory
 
 SPIN_NS = 60_000
@@ -60,6 +60,9 @@ class WriterLock:
         version = control[ControlField.VERSION]
         if control[ControlField.WRITING] > version:
             batch_status.forget_after(self.memory.batch_status, version)
+            for committing in range(GroupField.COMMITTING, len(self.memory.groups), LINE):
+                if self.memory.groups[committing] > version:
+                    self.memory.groups[committing] = 0
             control[ControlField.WRITING] = version
         if self.memory.sizes.workers_commit:
             commit_log.finish(self.memory)

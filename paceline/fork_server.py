@@ -1,8 +1,8 @@
-"""A process that has imported PyTorch once and forks the processes of runs, so that they start in a moment.
+"""A process that has imported PyTorch once and forks others, so that they start in a moment.
 
 It does nothing but fork: no thread runs in it and no tensor was computed, so its children are as good as new. It ends
-with the process that started it, and its children end with it, also by SIGKILL. It stays for the next run of the same
-process. This module imports nothing slow, so that a command can start the fork server before PyTorch is imported.
+with the process that started it, and its children end with it, also by SIGKILL. This module imports nothing slow, so
+that a command can start a fork server before PyTorch is imported.
 """
 
 from __future__ import annotations
@@ -22,33 +22,52 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from paceline.child_environment import child_environment
 from paceline.errors import PacelineError
 
 _PR_SET_PDEATHSIG = 1
-_REQUEST, _ANSWER = struct.Struct("Q"), struct.Struct("qq")
+_REQUEST, _ANSWER = struct.Struct("Q"), struct.Struct("qqdq")
 _FORKED = 1 << 40
 """In place of an exit status: the process was started."""
 _MOST_DESCRIPTORS = 250
 START_TIMEOUT_S = 120.0
-PRELOADED = ("torch", "paceline.train.local.worker", "paceline.train.local.server", "paceline.train.local.child")
 IF_LOADED = ("sklearn.datasets", "pydoc_data.topics", "PIL.Image")
-"""Imported before a fork if the launcher has them: what its data needed, the workers' will too."""
+"""Imported before a fork if the starting process has them: what its data needed, its children's will too."""
+
+
+class Ended(NamedTuple):
+    """How a process ended, and what it used."""
+
+    code: int
+    """Its exit code; a negative one is the signal that ended it."""
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+
+    @property
+    def how(self) -> str:
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        try:
+            name = signal.Signals(-self.code).name
+        except ValueError:
+            name = f"signal {-self.code}"
+        return f"was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
 
 class Forked:
-    """A process of a run, as the launcher has it."""
+    """A forked process, as the one that asked for it has it."""
 
     def __init__(self, server: ForkServer, process_id: int) -> None:
         self.server, self.process_id = server, process_id
-        self.returncode: int | None = None
+        self.ended: Ended | None = None
 
-    def poll(self) -> int | None:
-        """Its exit code if it has ended; a negative one is the signal that ended it."""
-        if self.returncode is None:
-            self.returncode = self.server.exit_code(self.process_id)
-        return self.returncode
+    def poll(self) -> Ended | None:
+        """How it ended, if it has."""
+        if self.ended is None:
+            self.ended = self.server.ended(self.process_id)
+        return self.ended
 
     def signal(self, number: int) -> None:
         if self.poll() is None:
@@ -66,17 +85,27 @@ class Forked:
 
 
 class ForkServer:
-    def __init__(self) -> None:
+    def __init__(self, preload: Sequence[str]) -> None:
+        """`preload` names the modules that its children will not have to import."""
         ours, theirs = socket.socketpair()
         self.socket, self.owner = ours, os.getpid()
-        self._exits: dict[int, int] = {}
+        self._ended: dict[int, Ended] = {}
         self._answers: list[int] = []
         self._unread = b""
         self._lock = threading.RLock()
         with theirs:
             # -P: a file called numpy.py in the current folder must not be imported.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", str(Path(__file__)), str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-W",
+                    "ignore",
+                    str(Path(__file__)),
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    *preload,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a user's module prints must not get between the lines of a record
                 pass_fds=(theirs.fileno(),),
@@ -89,12 +118,12 @@ class ForkServer:
     def alive(self) -> bool:
         return self.owner == os.getpid() and self.process.poll() is None
 
-    def fork(self, text: str, descriptors: Sequence[int]) -> Forked:
-        """A new process that runs `child.run` with these settings and these open files."""
+    def fork(self, target: str, text: str, descriptors: Sequence[int] = ()) -> Forked:
+        """A new process that calls `target` (module:function) with a text and with these open files."""
         if len(descriptors) > _MOST_DESCRIPTORS:
             raise PacelineError(f"{len(descriptors)} open files are too many for one process: use fewer workers")
         loaded = [name for name in IF_LOADED if name in sys.modules]
-        request = json.dumps([loaded, text]).encode()
+        request = json.dumps([loaded, target, text]).encode()
         with self._lock:
             try:
                 socket.send_fds(self.socket, [_REQUEST.pack(len(request))], descriptors)
@@ -106,13 +135,13 @@ class ForkServer:
             except OSError as error:
                 raise PacelineError(f"processes cannot be started: the fork server ended ({error})") from error
 
-    def exit_code(self, process_id: int) -> int | None:
+    def ended(self, process_id: int) -> Ended | None:
         with self._lock:
             while self._read(0.0):
                 pass
-            if process_id in self._exits:
-                return self._exits.pop(process_id)
-            return None if self.alive else -signal.SIGKILL  # its children ended with it
+            if process_id in self._ended:
+                return self._ended.pop(process_id)
+            return None if self.alive else Ended(-signal.SIGKILL)  # its children ended with it
 
     def wait(self, timeout_s: float) -> None:
         """Until something has ended, or for so long."""
@@ -131,12 +160,12 @@ class ForkServer:
             if not more:
                 return False
             self._unread += more
-        process_id, status = _ANSWER.unpack(self._unread[: _ANSWER.size])
+        process_id, status, cpu_s, peak = _ANSWER.unpack(self._unread[: _ANSWER.size])
         self._unread = self._unread[_ANSWER.size :]
         if status == _FORKED:
             self._answers.append(process_id)
         else:
-            self._exits[process_id] = os.waitstatus_to_exitcode(status)
+            self._ended[process_id] = Ended(os.waitstatus_to_exitcode(status), cpu_s, peak)
         return True
 
     def close(self) -> None:
@@ -144,17 +173,6 @@ class ForkServer:
         if self.owner == os.getpid():
             self.process.kill()
             self.process.wait()
-
-
-_current: ForkServer | None = None
-
-
-def fork_server() -> ForkServer:
-    """The one of this process, started if there is none."""
-    global _current
-    if _current is None or not _current.alive:
-        _current = ForkServer()
-    return _current
 
 
 def end_with(parent: int) -> None:
@@ -168,24 +186,24 @@ def end_with(parent: int) -> None:
 # The fork server's own side
 
 
-def _serve(connection: socket.socket) -> None:
+def _serve(connection: socket.socket, preload: Sequence[str]) -> None:
     wakes, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for name in PRELOADED:
+    for name in preload:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what is there now stays; children need not look through it, nor copy its pages
     while True:
-        ready = select.select([connection, wakes], [], [])[0]
+        ready = select.select([connection.fileno(), wakes], [], [])[0]
         if wakes in ready:
             os.read(wakes, 4096)
             _report_exits(connection)
-        if connection in ready:
+        if connection.fileno() in ready:
             header, descriptors, _, _ = socket.recv_fds(connection, _REQUEST.size, _MOST_DESCRIPTORS + 3)
             if not header:
-                os._exit(0)  # the launcher is gone, and our children go with us
+                os._exit(0)  # who started us is gone, and our children go with us
             text = _received(connection, _REQUEST.unpack(header)[0])
             _fork(connection, text, descriptors, (wakes, wake))
 
@@ -201,7 +219,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pipe: tuple[int, int]) -> None:
-    loaded, text = json.loads(request)
+    loaded, target, text = json.loads(request)
     for name in loaded:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -210,7 +228,7 @@ def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pip
     if process_id:
         for descriptor in descriptors:
             os.close(descriptor)
-        connection.sendall(_ANSWER.pack(process_id, _FORKED))
+        connection.sendall(_ANSWER.pack(process_id, _FORKED, 0.0, 0))
         return
     try:
         end_with(parent)
@@ -219,9 +237,10 @@ def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pip
         connection.close()
         for descriptor in pipe:
             os.close(descriptor)
-        from paceline.train.local.child import run
-
-        run(text, descriptors)
+        module, _, function = target.partition(":")
+        getattr(importlib.import_module(module), function)(text, descriptors)
+        sys.stdout.flush()
+        sys.stderr.flush()
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         os._exit(1)
@@ -231,15 +250,16 @@ def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pip
 def _report_exits(connection: socket.socket) -> None:
     while True:
         try:
-            process_id, status = os.waitpid(-1, os.WNOHANG)
+            process_id, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return
         if not process_id:
             return
         with contextlib.suppress(OSError):
-            connection.sendall(_ANSWER.pack(process_id, status))
+            cpu_s, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+            connection.sendall(_ANSWER.pack(process_id, status, cpu_s, peak))
 
 
 if __name__ == "__main__":
     end_with(int(sys.argv[2]))
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:])
