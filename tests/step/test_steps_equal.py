@@ -135,7 +135,7 @@ def test_batch_norm_in_float64(kind: str) -> None:
             "threads": 1,
         },
     )
-    assert largest_difference(workload, kind) <= 1e-9
+    assert largest_difference(workload, kind, steps=30) <= 1e-9  # four epochs, each with a smaller batch at its end
 
 
 @pytest.mark.parametrize("kind", ["plain", "flat"])
