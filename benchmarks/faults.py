@@ -10,7 +10,8 @@ from typing import Any
 
 from benchmarks.options import Options, digits_of_28
 from benchmarks.table import show, show_table
-from paceline.strategy.strategy import Strategy, preset
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
 from paceline.testing import random_kills
 from paceline.train import local
 from paceline.workload import Workload, resolve
@@ -28,11 +29,11 @@ class Case:
 
 
 CASES = (
-    Case(preset("downpour"), 2, 80, 50, 5),
-    Case(preset("delay-compensated"), 2, 80, 50, 5),
-    Case(preset("sync"), 2, 40, 5),
-    Case(preset("mixed"), 4, 40, 5),
-    Case(preset("local-sgd", push_every=20, fetch_every=20), 2, 40, 5),
+    Case(find_strategy("downpour"), 2, 80, 50, 5),
+    Case(find_strategy("delay-compensated"), 2, 80, 50, 5),
+    Case(find_strategy("sync"), 2, 40, 5),
+    Case(find_strategy("mixed"), 4, 40, 5),
+    Case(find_strategy("local-sgd", push_every=20, fetch_every=20), 2, 40, 5),
 )
 """Trained to the end, where asynchronous runs that met their payloads in another order have learnt the same."""
 

@@ -40,7 +40,7 @@ from paceline.plan.planning import make_plan, usual_predict, usual_simulate
 from paceline.plan.search import steps_of
 from paceline.plan.wish import Wish
 from paceline.simulate.on_cluster import simulate_on
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload, resolve
 
 CLUSTERS = 10
@@ -294,10 +294,12 @@ def _growth(seeds: int) -> list[dict[str, Any]]:
     for name, every in exchanges:
         machine = find_machine(name)
         for strategy in ("downpour", "delay-compensated"):
-            rule = preset(strategy, push_every=every, fetch_every=every)
+            rule = find_strategy(strategy, push_every=every, fetch_every=every)
             epochs = [
                 mean(
-                    simulate_on(step, machine, n, rule, network=machine.network, own_pass=True, seed=seed).epoch_s
+                    simulate_on(
+                        step, machine, n, rule, network=machine.network, full_pass_per_worker=True, seed=seed
+                    ).epoch_s
                     for seed in range(seeds)
                 )
                 for n in (3, 7, 11)

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks.options import Options, digits_of_28
 from benchmarks.ray_server import ray_updates_per_s
 from benchmarks.rounds import Spread, how_many, interleave, ratios
-from benchmarks.shards import WAYS, update_times
 from benchmarks.table import show, show_table, verdict
+from benchmarks.update_threads import WAYS, update_times
 from paceline import data
 from paceline.data.dataset import Arrays, Dataset
 from paceline.step.build import assemble, load_data
 from paceline.step.flat import FlatStep
+from paceline.step.optimizers import Rule
 from paceline.step.tally import Tally
-from paceline.strategy.strategy import preset
-from paceline.train import local
-from paceline.train.local.memory import Memory, Sizes
-from paceline.train.local.pulling import begin_writing, read_version
-from paceline.train.local.words import Control
+from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.updater import Updater
+from paceline.train.local import launcher
+from paceline.train.local.preparation import sizes_of
+from paceline.train.local.shared_memory import SharedMemory
+from paceline.train.local.span_log import SpanLog
+from paceline.train.local.store import SharedStore
 from paceline.train.run import Run
 from paceline.train.watcher import Silent
 from paceline.workload import Workload, resolve
@@ -32,7 +36,7 @@ from paceline.workload import Workload, resolve
 BAR_ONE_PROCESS, BAR_RAY, BAR_COPY = 1.5, 20.0, 0.5
 WORKERS = 2
 ALEXNET = 61_100_840
-SHARDS = (1, 2)
+THREADS = (1, 2)
 
 
 def few_tests() -> Dataset:
@@ -67,7 +71,7 @@ class _Steady(Silent):
 def updates_per_s(strategy: str, epochs: int, workers: int = WORKERS) -> float:
     """Of a whole run with several workers; for groups of one an update is a step."""
     watcher = _Steady()
-    run = local.run(workload(epochs), preset(strategy), workers=workers, watcher=watcher)
+    run = launcher.run(workload(epochs), find_strategy(strategy), workers=workers, watcher=watcher)
     return run.updates / epochs / watcher.seconds_an_epoch
 
 
@@ -91,26 +95,22 @@ def one_process_steps_per_s(epochs: int) -> float:
 
 
 def exchange_rates(numbers: int, repeats: int) -> dict[str, float]:
-    """Gigabytes a second of a plain copy, a pull and a push, one thread each, best of some."""
+    """Gigabytes per second of a plain copy, a pull and a push, one thread each, medians."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    sizes = Sizes(
-        workers=1, groups=1, snapshots=False, pulled=False, numbers=numbers, dtype="float32", state=(), corrections=(),
-        batches=1, epochs=1, longest=1,
-    )  # fmt: skip
-    memory = Memory(sizes)
+    strategy = find_strategy("downpour")
+    layout = Layout((PhaseLayout(Rule("sgd", 1e-3), (NamedShape("all", (numbers,)),)),), 0, 1, 1, "float32")
+    updater = Updater(strategy, layout, 1)
+    sizes = sizes_of(strategy, layout, 1, record_events=False, workers_commit=False)
+    memory = SharedMemory(sizes)
+    store = SharedStore(memory, updater, SpanLog(memory, 1))
     source, target = torch.ones(numbers), torch.zeros(numbers)
     found: dict[str, list[float]] = {"copy": [], "pull": [], "push": []}
-
-    def pull(into: Tensor) -> None:
-        read_version(memory, 0, lambda version: _copy(into, memory.parameters[version % 2]))
-
-    def push() -> None:
-        memory.payloads[0][0].copy_(source)
-
-    actions = {"copy": lambda: target.copy_(source), "pull": lambda: pull(target), "push": push}
-    begin_writing(memory, 1)
-    memory.control[Control.VERSION] = 1
+    actions: dict[str, Callable[[], object]] = {
+        "copy": lambda: target.copy_(source),
+        "pull": lambda: store.read(target),
+        "push": lambda: memory.payloads[0][0].copy_(source),
+    }
     for _ in range(repeats + 1):  # the first touches the memory
         for name, act in actions.items():
             start_s = perf_counter()
@@ -119,10 +119,6 @@ def exchange_rates(numbers: int, repeats: int) -> dict[str, float]:
     memory.close()
     torch.set_num_threads(before)
     return {name: sorted(rates[1:])[len(rates[1:]) // 2] for name, rates in found.items()}
-
-
-def _copy(into: Tensor, source: Tensor) -> None:
-    into.copy_(source)
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -170,13 +166,13 @@ def run(options: Options) -> dict[str, Any]:
 
 
 def _show_updates(numbers: int) -> dict[str, dict[int, list[float]]]:
-    found = {way: update_times(way, numbers, SHARDS, 9) for way in WAYS}
+    found = {way: update_times(way, numbers, THREADS, 9) for way in WAYS}
     rows = []
     for way, times in found.items():
-        for shards, took_s in times.items():
+        for threads, took_s in times.items():
             against = Spread.of(ratios(times[1], took_s))
-            row = [way, str(shards), Spread.of([1e3 * s for s in took_s]).text(1)]
-            rows.append([*row, against.text() if shards > 1 else ""])
-    title = f"An update of AlexNet's parameters, 1 thread a shard, {len(os.sched_getaffinity(0))} cores"
-    show_table(title, ["", "shards", "ms", "times as fast as one"], rows)
+            row = [way, str(threads), Spread.of([1e3 * s for s in took_s]).text(1)]
+            rows.append([*row, against.text() if threads > 1 else ""])
+    title = f"An update of AlexNet's parameters, {len(os.sched_getaffinity(0))} cores"
+    show_table(title, ["", "threads", "ms", "times as fast as one"], rows)
     return found

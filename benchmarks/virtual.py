@@ -6,6 +6,7 @@ a worker's step with 3 to 11 workers, with copies and updates as long as they ta
 
 from __future__ import annotations
 
+import functools
 import resource
 import statistics
 from time import perf_counter
@@ -15,15 +16,16 @@ import torch
 
 from benchmarks.options import Options, digits_of_28
 from benchmarks.table import show, show_table
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.simulation import simulate_time
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.step.tally import Tally
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.learner import Learner
-from paceline.strategy.server import Given, Payload, Server
-from paceline.strategy.strategy import Strategy, preset
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.strategy.updater import GroupContribution, Payload, Updater
 from paceline.train.virtual_run import run_virtual
 from paceline.workload import Workload, resolve
 
@@ -35,9 +37,9 @@ WORKERS = (3, 7, 11)
 STEPS = 860  # 55,000 samples in batches of 64
 
 ASYNCHRONOUS: dict[str, Strategy] = {
-    "no correction": preset("downpour"),
-    "constant 2": preset("delay-compensated", correction="constant:2"),
-    "adaptive 2": preset("delay-compensated", correction="adaptive:2"),
+    "no correction": find_strategy("downpour"),
+    "constant 2": find_strategy("delay-compensated", correction="constant:2"),
+    "adaptive 2": find_strategy("delay-compensated", correction="adaptive:2"),
 }
 
 
@@ -49,8 +51,8 @@ def run(options: Options) -> dict[str, Any]:
     }
 
 
-def gamma(mean_s: float) -> Spread:
-    return Spread("gamma", (GAMMA_SHAPE, mean_s / GAMMA_SHAPE))
+def gamma(mean_s: float) -> DurationDistribution:
+    return DurationDistribution("gamma", (GAMMA_SHAPE, mean_s / GAMMA_SHAPE))
 
 
 def _errors(options: Options) -> list[dict[str, Any]]:
@@ -111,9 +113,11 @@ def _scaling(options: Options) -> dict[str, Any]:
 
 def _compared() -> dict[str, Strategy]:
     return {
-        "downpour": preset("downpour", own_pass=True),
-        "constant compensation": preset("delay-compensated", correction="constant:0.04", own_pass=True),
-        "adaptive compensation": preset("delay-compensated", correction="adaptive:2", own_pass=True),
+        "downpour": find_strategy("downpour", full_pass_per_worker=True),
+        "constant compensation": find_strategy(
+            "delay-compensated", correction="constant:0.04", full_pass_per_worker=True
+        ),
+        "adaptive compensation": find_strategy("delay-compensated", correction="adaptive:2", full_pass_per_worker=True),
     }
 
 
@@ -121,7 +125,7 @@ def _epoch_s(strategy: Strategy, costs: dict[str, float], step_s: float, workers
     """With copies by each worker for itself and one server that takes one update after another."""
     cluster = VirtualCluster(
         compute=gamma(step_s),
-        server=Spread("constant", (costs[strategy.correction],)),
+        server=DurationDistribution("constant", (costs[strategy.correction],)),
         network=Network(bandwidth=costs["bytes"] / costs["copy"], shared=False),
     )
     steps = 50 if quick else STEPS
@@ -133,26 +137,22 @@ def _costs(workload: Workload, rounds: int) -> dict[str, float]:
     """Seconds of a step, a copy and an update here, medians."""
     parts = assemble(workload, load_data(workload), torch.device("cpu"))
     torch.set_num_threads(1)
-    learner = Learner(parts, preset("downpour"), 1)
+    learner = Learner(parts, find_strategy("downpour"), 1)
     current, payload = learner.initial(), torch.zeros(learner.size)
     learner.bind(payload)
     tally = Tally(1)
     batches = parts.updates_per_epoch - 1
-    learner.begin(Compute(0, 1, 0, tuple(i % batches for i in range(rounds)), (0,), None), payload)
-    learner.fetch(0, current)
+    tasks = iter([Compute(0, i + 1, 0, (i % batches,), (0,)) for i in range(rounds)])
     costs = {"bytes": float(learner.layout.size_bytes)}
-    costs["step"] = _median_s(lambda: learner.step(tally), rounds)
+    costs["step"] = _median_s(lambda: learner.run(next(tasks), lambda _: (0, current), payload, tally), rounds)
     other = torch.empty_like(current)
     costs["copy"] = _median_s(lambda: other.copy_(current), rounds)
-    order = Apply(1, (Contribution(0, ((0, 1),), 3),), 0, 0)
+    order = Apply(1, (Contribution(0, (Compute(0, 1, 0, (0,), (0,)),), 3),), 0, 0)
     for correction in ("none", "constant:0.04", "adaptive:2"):
-        server = Server(preset("delay-compensated", correction=correction), learner.layout, 1)
-        kept, state, new = server.initial_kept(), server.initial_state(), torch.empty_like(current)
-        given = [Given([Payload(payload, 64, 1)], other, kept, kept)]
-
-        def update(server: Server = server, given: list[Given] = given, new: Any = new, state: Any = state) -> None:
-            server.apply(order, given, current, new, state, state)
-
+        updater = Updater(find_strategy("delay-compensated", correction=correction), learner.layout, 1)
+        kept, state = updater.initial_correction_state(), updater.initial_state()
+        given = [GroupContribution([Payload(payload, 64, 1)], other, kept, kept)]
+        update = functools.partial(updater.apply, order, given, current, torch.empty_like(current), state, state)
         costs[correction] = _median_s(update, rounds)
     learner.close()
     return costs
@@ -172,7 +172,7 @@ def _ten_thousand(options: Options) -> list[dict[str, Any]]:
     found, rows = [], []
     for name in ("downpour", "stale-sync", "mixed", "backup"):
         start_s = perf_counter()
-        made = simulate_time(preset(name), workers, steps, VirtualCluster(compute=gamma(1.0))).distribution
+        made = simulate_time(find_strategy(name), workers, steps, VirtualCluster(compute=gamma(1.0))).distribution
         seconds = perf_counter() - start_s
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         found.append({"strategy": name, "seconds": seconds, "peak_bytes": peak, "updates": made.updates})

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.options import Options
 from benchmarks.table import show, show_table
+from paceline.cost.exchange import protocol_of
 from paceline.step.placement import available_cores
 from paceline.train.exchange_costs import (
     DATA,
@@ -43,10 +44,11 @@ def run(options: Options) -> dict[str, Any]:
         for network, times in zip(predicted, others, strict=True):
             steps = -(-SAMPLES // (network.batch * cost.workers))
             expected_s = cost.step_s(times.alone_s, times.parameter_bytes, available_cores())
-            took_s = times.together_s[cost.strategy, cost.workers]
+            strategy = next(s for s, _ in times.together_s if protocol_of(s) == cost.strategy)
+            took_s = times.together_s[strategy, cost.workers]
             errors.append(expected_s / took_s - 1.0)
             rows.append(
-                [network.network, cost.strategy, str(cost.workers), f"{steps * expected_s:.3f} s",
+                [network.network, strategy.name, str(cost.workers), f"{steps * expected_s:.3f} s",
                  f"{steps * took_s:.3f} s", f"{errors[-1]:+.1%}"]
             )  # fmt: skip
     show_table(
@@ -61,5 +63,5 @@ def run(options: Options) -> dict[str, Any]:
 
 
 def _plain(times: StepTimes) -> dict[str, Any]:
-    together = {f"{strategy} {workers}": seconds for (strategy, workers), seconds in times.together_s.items()}
+    together = {f"{strategy.name} {workers}": seconds for (strategy, workers), seconds in times.together_s.items()}
     return {"parameter_bytes": times.parameter_bytes, "alone_s": times.alone_s, "together_s": together}

@@ -119,8 +119,11 @@ class DriverOptions:
     start_timeout: Annotated[float | None, typer.Option(help="Seconds that a worker may take to start; 600.")] = None
 
     def given(self) -> list[str]:
-        changed = [f.name for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
-        return [f"--{name.replace('_', '-')}" for name in changed]
+        return [f"--{name.replace('_', '-')}" for name in self.names()]
+
+    def names(self) -> list[str]:
+        """The fields that were given."""
+        return [f.name for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
 
     def words(self) -> DriverWords:
         """Checked, with the usual values where nothing was given."""
@@ -190,7 +193,7 @@ class Distributed:
 
         shared = ("cache", "progress", "checkpoint_every_s")
         kept: dict[str, Any] = {key: value for key, value in options.items() if key in shared}
-        kept |= self.driver.words().options(resuming=True)
+        kept |= self.driver.words().options(resuming=True, given=self.driver.names())
         return launcher.resume(directory, changes=changes, watcher=watcher, **kept)
 
     def run(self, workload: Workload, out: Path, watcher: Watcher, **options: Any) -> Run:

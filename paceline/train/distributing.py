@@ -6,7 +6,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,14 +183,18 @@ class DriverWords:
             if not 0 < getattr(self, name) < math.inf:
                 raise StrategyError(f"{name.replace('_', '-')}={getattr(self, name):g} should be above 0 seconds")
 
-    def options(self, *, resuming: bool = False) -> dict[str, Any]:
-        """As the driver's `run` or `resume` takes them; what is as usual is left to it."""
+    def options(self, *, resuming: bool = False, given: Collection[str] = ()) -> dict[str, Any]:
+        """As the driver's `run` or `resume` takes them; what is as usual and was not `given` is left to it."""
         usual = DriverWords()
+
+        def is_set(name: str) -> bool:
+            return name in given or getattr(self, name) != getattr(usual, name)
+
         names = ["on_bad_gradient", "validate_every", *([] if resuming else ["record_events"])]
         if self.driver == "local":
             names += ["server_threads", "collective"]
-        found = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
-        limits = {name: getattr(self, name) for name in TIMEOUTS if getattr(self, name) != getattr(usual, name)}
+        found = {name: getattr(self, name) for name in names if is_set(name)}
+        limits = {name: getattr(self, name) for name in TIMEOUTS if is_set(name)}
         if limits and self.driver == "local":
             from paceline.train.local.hang_limits import HangLimits
 

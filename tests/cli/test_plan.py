@@ -106,7 +106,7 @@ def test_only_the_strategies_asked_for(paceline, lab):
         (["--batch", "99999", "--cluster", "g5.xlarge"], "has no batch of 99,999: give a smaller --batch"),
         (["--strategies", "synch"], "no strategy 'synch': did you mean sync"),
         (["--spot", "--cluster", "g5.xlarge"], "--spot: no machine of g5.xlarge has a spot price"),
-        (["--set", "btach=3"], "no key 'btach' in a workload: did you mean batch?"),
+        (["--set", "btach=3"], "no key 'btach' in a workload: did you mean batch"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(paceline, arguments, line):

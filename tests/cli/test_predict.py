@@ -138,7 +138,7 @@ def test_workers_over_a_link(paceline):
 
 
 def test_local_workers_by_what_was_calibrated(paceline):
-    calibrated_here(exchange=(ExchangeCost("sync", 2, 1e-3, 0.0),))
+    calibrated_here(exchange=(ExchangeCost("groups=1", 2, 1e-3, 0.0),))
     arguments = ["predict", "mlp", "--device", "cpu", "--strategy", "sync", "--workers"]
     assert "2 local workers, sync: a worker's step " in paceline(*arguments, "2").out
     assert paceline(*arguments, "2").out.splitlines()[-1].endswith("exchange as calibrated")
@@ -166,9 +166,8 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["measured.json", "--batch", "0"], "batch=0 should be at least 1"),
         (["measured.json", "--set", "batch=many"], "batch='many' should be a whole number"),
         (["measured.json", "--batch", "8"], "the measurement is of an invented cpu, which has no calibration here"),
-        (["mlp", "--device", "H200", "--workers", "4"], "--workers 4 needs a --strategy, as --strategy sync"),
         (
-            ["mlp", "--device", "H200", "--workers", "4", "--strategy", "sync"],
+            ["mlp", "--device", "H200", "--workers", "4"],
             "workers on several H200 need a --link between them: see paceline catalogue links",
         ),
         (["mlp", "--device", "H200", "--workers", "4", "--strategy", "snyc", "--link", "NVLink 4"], "'snyc'"),

@@ -70,11 +70,13 @@ def test_a_row_for_every_number_of_workers(paceline, asked):
 
 def test_the_record_has_everything(paceline, tmp_path):
     words = ["--cluster", "n1-standard-1 2017", "--strategy", "downpour", "--workers", "3,7"]
-    result = paceline("simulate", "dnn", *words, "--own-pass", "--seed", 5, "--json", "-")
+    result = paceline("simulate", "dnn", *words, "--full-pass-per-worker", "--seed", 5, "--json", "-")
     assert result.code == 0, result.err
     found = result.json
     assert found["kind"] == "scaling" and found["cluster"] == "n1-standard-1 2017"
-    assert found["own_pass"] and found["strategy"]["own_pass"] and found["workload"]["seed"] == 5
+    assert (
+        found["full_pass_per_worker"] and found["strategy"]["full_pass_per_worker"] and found["workload"]["seed"] == 5
+    )
     (machine,) = found["machines"]
     assert machine["workers_per_machine"] == 1 and machine["prediction"]["iteration_s"] == 1e-3
     assert [(o["workers"], o["machines"]) for o in machine["outcomes"]] == [(3, 4), (7, 8)]
@@ -176,7 +178,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         (["--cluster", "g2-standard-4"], "name a --strategy"),
         ([*LAB, "--workers", "two"], "--workers 'two' should be a whole number"),
         ([*LAB, "--workers", "2,,4"], "as 4,8,12"),
-        ([*LAB, "--workers", "0,2"], "workers=0 should be at least 1"),
+        ([*LAB, "--workers", "0,2"], "workers=0 should be a whole number from 1"),
         ([*LAB, "--workers", "5000"], "5000 workers share 860 batches"),
         ([*LAB, "--compute-time", "1"], "--compute-time follows from the machines of --cluster"),
         ([*LAB, "--epochs", "2", "--steps", "3"], "--epochs and --steps exclude each other"),
@@ -223,9 +225,22 @@ def test_without_a_cluster_own_passes_are_simulated_too(paceline):
         "3",
         "--steps",
         "10",
-        "--own-pass",
+        "--full-pass-per-worker",
         "--json",
         "-",
     ]
     found = paceline(*words).json
-    assert found["kind"] == "simulation" and found["steps"] == 30 and found["distribution"]["strategy"]["own_pass"]
+    assert (
+        found["kind"] == "simulation"
+        and found["steps"] == 30
+        and found["distribution"]["strategy"]["full_pass_per_worker"]
+    )
+
+
+def test_compressed_payloads_are_much_faster_between_machines_with_a_slow_network(paceline, asked):
+    words = ["--cluster", "n1-standard-1 2017", "--workers", "4", "--fetch-every", "20", "--json", "-"]
+    times = {}
+    for name in ("delay-compensated", "compressed"):
+        (machine,) = paceline("simulate", "alexnet", "--strategy", name, *words).json["machines"]
+        times[name] = machine["outcomes"][0]["step_s"] - machine["prediction"]["iteration_s"]
+    assert times["compressed"] < times["delay-compensated"] / 3

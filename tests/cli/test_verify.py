@@ -12,12 +12,13 @@ import pytest
 import paceline as package
 from paceline import record
 from paceline.cost.calibration import Calibration
-from paceline.cost.exchange import ExchangeCost
+from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError
 from paceline.report import distributed_verification, verification
 from paceline.report.reading import read
+from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
 from tests.a_run import a_run
 from tests.report.examples import a_distribution, a_measurement
@@ -193,7 +194,7 @@ def test_workers_are_compared_with_a_simulation_of_them(paceline, tmp_path):
 
 
 def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path, monkeypatch):
-    cost = ExchangeCost("downpour", 2, fixed_s=1e-3, byte_s=1e-9)
+    cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9)
     here = Calibration("cpu", "A Processor", (), {}, 1e11, 1e10, 0.1, exchange=(cost,), cores=4)
     monkeypatch.setattr(distributed_verification, "kept_here", lambda: [here])
     place = saved_run(tmp_path / "run", distribution=replace(a_distribution("downpour", 2), driver="local"))

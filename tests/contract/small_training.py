@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from paceline.data.dataset import Dataset
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.simulation import Simulation, simulate_training
 from paceline.simulate.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
@@ -16,8 +16,8 @@ from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload, resolve
 
 CPU = torch.device("cpu")
-GAMMA = VirtualCluster(compute=Spread("gamma", (100.0, 0.01)))
-EQUAL = VirtualCluster(compute=Spread("constant", (1.0,)))
+GAMMA = VirtualCluster(compute=DurationDistribution("gamma", (100.0, 0.01)))
+EQUAL = VirtualCluster(compute=DurationDistribution("constant", (1.0,)))
 
 SETTINGS: dict[str, Any] = {
     "data": "digits", "dropout": 0.0, "l2": 0.0, "optimizer": "sgd", "lr": 0.05, "schedule": "constant",

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from paceline.simulate.virtual_cluster import Change, VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.testing import Fault
 from tests.contract.drivers import DRIVERS, train
 from tests.contract.small_training import GAMMA, trained, workload
 from tests.contract.test_repeating import DYING, with_batch_norm
 
 WORKERS = 4
-SYNCHRONOUS = [preset("sync"), preset("towers"), preset("mixed", groups=1)]
+SYNCHRONOUS = [find_strategy("sync"), find_strategy("towers"), find_strategy("mixed", groups=1)]
 KILLS = tuple(Fault("kill", at=at, worker=worker) for at, worker in ((0, 0), (1, 3), (1, 1), (6, 2), (11, 1), (30, 3)))
 ALL_AT_ONCE = tuple(Fault("kill", at=17, worker=worker) for worker in range(WORKERS))
 SLOW = tuple(Fault("slow", worker=worker, seconds=0.003) for worker in range(2))
@@ -33,13 +33,13 @@ def test_a_synchronous_run_ends_with_the_same_bits_whoever_dies(strategy, restar
 
 def test_so_it_does_when_deaths_come_at_any_time_and_messages_take_long():
     made = {"network": f"{with_batch_norm.__module__}:with_batch_norm", "dropout": None, "options": {}}
-    disturbed = trained(preset("sync"), WORKERS, DYING, **made)
+    disturbed = trained(find_strategy("sync"), WORKERS, DYING, **made)
     assert disturbed.distribution.ledger.returned > 0
-    assert torch.equal(disturbed.parameters, trained(preset("sync"), WORKERS, **made).parameters)
+    assert torch.equal(disturbed.parameters, trained(find_strategy("sync"), WORKERS, **made).parameters)
 
 
 def test_so_it_does_with_local_steps_of_an_optimizer_that_keeps_nothing():
-    strategy = preset("local-sgd", fetch_every=3, push_every=3)
+    strategy = find_strategy("local-sgd", fetch_every=3, push_every=3)
     disturbed = trained(strategy, WORKERS, faults=KILLS, epochs=2)
     assert disturbed.distribution.ledger.returned > 0
     assert torch.equal(disturbed.parameters, trained(strategy, WORKERS, epochs=2).parameters)
@@ -48,8 +48,8 @@ def test_so_it_does_with_local_steps_of_an_optimizer_that_keeps_nothing():
 def test_so_it_does_with_real_processes_and_a_server_that_is_killed_too(tmp_path):
     made = workload(batch=16, epochs=4, optimizer="momentum")
     kills = (Fault("kill", 20, 1), Fault("kill", 60), Fault("kill", 61, 0), Fault("kill", 90, 1))
-    whole = train("local", made, preset("sync"), 2, tmp_path / "whole")
-    disturbed = train("local", made, preset("sync"), 2, tmp_path / "disturbed", faults=(*kills, *SLOW))
+    whole = train("local", made, find_strategy("sync"), 2, tmp_path / "whole")
+    disturbed = train("local", made, find_strategy("sync"), 2, tmp_path / "disturbed", faults=(*kills, *SLOW))
     assert disturbed.distribution.fault_count == len(kills)
     assert disturbed.distribution.updates == whole.distribution.updates == 4 * 45
     assert torch.equal(disturbed.parameters, whole.parameters)
@@ -57,7 +57,7 @@ def test_so_it_does_with_real_processes_and_a_server_that_is_killed_too(tmp_path
 
 def test_both_drivers_end_with_the_same_bits(tmp_path):
     made = workload(batch=16)
-    runs = [train(driver, made, preset("sync"), 2, tmp_path / driver) for driver in DRIVERS]
+    runs = [train(driver, made, find_strategy("sync"), 2, tmp_path / driver) for driver in DRIVERS]
     assert torch.equal(runs[0].parameters, runs[1].parameters)
 
 
@@ -66,15 +66,15 @@ def test_what_a_worker_that_leaves_had_in_hand_is_done_in_the_same_round(name):
     """Worker 1 leaves in the middle of the third round, which still has four parts; those after it have three."""
     changes = {"fetch_every": 5, "push_every": 5} if name == "local-sgd" else {}
     cluster = VirtualCluster(changes=(Change(2.5 * changes.get("push_every", 1), 1, "leaves"),))
-    found = trained(preset(name, **changes), WORKERS, cluster, record=True)
+    found = trained(find_strategy(name, **changes), WORKERS, cluster, record=True)
     ledger = found.distribution.ledger
     assert ledger.applied_by_epoch == (180,) and ledger.returned == changes.get("push_every", 1)
-    of_group = [given for update in found.events.updates for given in update.given if given.group == 0]
+    of_group = [given for update in found.events.updates for given in update.contributions if given.group == 0]
     whole = 2 if name == "mixed" else 4
     assert [len(given.payloads) for given in of_group[:5]] == [whole] * 3 + [whole - 1] * 2
 
 
 def test_when_a_whole_group_leaves_the_others_do_what_it_had():
     cluster = VirtualCluster(changes=(Change(2.5, 0, "leaves"), Change(2.7, 1, "leaves")))
-    found = trained(preset("mixed"), WORKERS, cluster).distribution
+    found = trained(find_strategy("mixed"), WORKERS, cluster).distribution
     assert found.ledger.applied_by_epoch == (180,) and found.ledger.returned == 2

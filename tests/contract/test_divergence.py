@@ -7,9 +7,9 @@ import statistics
 import pytest
 
 from paceline import data
-from paceline.simulate.durations import Spread
+from paceline.simulate.durations import DurationDistribution
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.train.virtual_run import run_virtual
 from paceline.workload import resolve
 
@@ -17,12 +17,12 @@ SETTINGS = {
     "data": "mnist:20000", "dropout": 0.0, "l2": 0.0, "schedule": "constant", "batch": 32, "epochs": 3,
     "optimizer": "sgd", "lr": 0.1, "device": "cpu",
 }  # fmt: skip
-CLUSTER = VirtualCluster(compute=Spread("gamma", (100.0, 0.01)))
+CLUSTER = VirtualCluster(compute=DurationDistribution("gamma", (100.0, 0.01)))
 
 
 def median_error(name: str, workers: int) -> float:
     runs = [
-        run_virtual(resolve("dnn", {**SETTINGS, "seed": seed}), preset(name), workers=workers, cluster=CLUSTER)
+        run_virtual(resolve("dnn", {**SETTINGS, "seed": seed}), find_strategy(name), workers=workers, cluster=CLUSTER)
         for seed in range(5)
     ]
     return statistics.median(100 * (1 - run.test_accuracy) for run in runs)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from tests.contract.small_training import difference, parts, start, trained
 
 SPEEDS = (1.0, 0.73, 0.41)
@@ -57,12 +57,12 @@ def asynchronous(problem: Problem, update: Callable[[int, Tensor, Tensor, Tensor
 
 def test_downpour():
     expected = asynchronous(Problem(), lambda m, w, bak, g: w - RATE * g)
-    assert difference(trained(preset("downpour"), WORKERS, CLUSTER).parameters, expected) <= 1e-5
+    assert difference(trained(find_strategy("downpour"), WORKERS, CLUSTER).parameters, expected) <= 1e-5
 
 
 def test_delay_compensation_constant():
     expected = asynchronous(Problem(), lambda m, w, bak, g: w - RATE * (g + 2.0 * g * g * (w - bak)))
-    found = trained(preset("delay-compensated", correction="constant:2"), WORKERS, CLUSTER)
+    found = trained(find_strategy("delay-compensated", correction="constant:2"), WORKERS, CLUSTER)
     assert difference(found.parameters, expected) <= 1e-5
 
 
@@ -74,7 +74,7 @@ def test_delay_compensation_adaptive():
         return w - RATE * (g + 2.0 / (squares[m] + 1e-7).sqrt() * g * g * (w - bak))
 
     expected = asynchronous(Problem(), update)
-    assert difference(trained(preset("delay-compensated"), WORKERS, CLUSTER).parameters, expected) <= 1e-5
+    assert difference(trained(find_strategy("delay-compensated"), WORKERS, CLUSTER).parameters, expected) <= 1e-5
 
 
 def test_downpour_with_adagrad_at_the_server():
@@ -85,7 +85,7 @@ def test_downpour_with_adagrad_at_the_server():
         return w - 0.02 * g / (total.sqrt() + 1e-10)
 
     expected = asynchronous(Problem(), update)
-    found = trained(preset("downpour", server_optimizer="adagrad:0.02"), WORKERS, CLUSTER)
+    found = trained(find_strategy("downpour", server_optimizer="adagrad:0.02"), WORKERS, CLUSTER)
     assert difference(found.parameters, expected) <= 1e-4
 
 
@@ -101,7 +101,7 @@ def test_downpour_that_fetches_and_pushes_rarely_steps_by_itself():
         local = local - RATE * g
         if step % 2 == 1 or step == len(problem.batches) - 1:
             server, total = server - RATE * total, torch.zeros_like(total)
-    found = trained(preset("downpour", fetch_every=4, push_every=2), 1, CLUSTER)
+    found = trained(find_strategy("downpour", fetch_every=4, push_every=2), 1, CLUSTER)
     assert difference(found.parameters, server) <= 1e-5
 
 
@@ -126,7 +126,7 @@ def test_elastic_averaging():
         following = take(10)
         if following:
             heapq.heappush(events, (now + len(following) / SPEEDS[m], m, following))
-    found = trained(preset("easgd"), WORKERS, CLUSTER)
+    found = trained(find_strategy("easgd"), WORKERS, CLUSTER)
     assert difference(found.parameters, centre) <= 1e-5
 
 
@@ -149,5 +149,5 @@ def test_diloco(period):
         mean = mean / present
         velocity = 0.9 * velocity + mean
         outer = outer - 0.7 * (mean + 0.9 * velocity)
-    found = trained(preset("local-sgd", fetch_every=period, push_every=period), WORKERS, CLUSTER)
+    found = trained(find_strategy("diloco", fetch_every=period, push_every=period), WORKERS, CLUSTER)
     assert difference(found.parameters, outer) <= 1e-4

@@ -11,7 +11,7 @@ from paceline.errors import RecordError
 from paceline.record import dump, load, save, to_json
 from paceline.simulate.replay import replay, replay_run
 from paceline.simulate.virtual_cluster import Network, VirtualCluster
-from paceline.strategy.strategy import PRESETS, preset
+from paceline.strategy.presets import PRESETS, find_strategy
 from tests.contract.drivers import train
 from tests.contract.small_training import GAMMA, parts, trained, workload
 from tests.contract.test_conservation import strategy
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_bytes(name, cluster):
 
 
 def test_another_seed_does_not():
-    a, b = (trained(preset("downpour"), 4, seed=seed) for seed in (0, 1))
+    a, b = (trained(find_strategy("downpour"), 4, seed=seed) for seed in (0, 1))
     assert a.distribution.seconds != b.distribution.seconds
     assert not torch.equal(a.parameters, b.parameters)
 
@@ -56,7 +56,7 @@ def test_a_recorded_local_run_replays_bitwise(name, tmp_path):
 
 
 def test_a_payload_keeps_what_it_was_computed_on_though_an_earlier_task_fetched_it(tmp_path):
-    strategy = preset("delay-compensated", fetch_every=3)
+    strategy = find_strategy("delay-compensated", fetch_every=3)
     found = train("local", workload(), strategy, 2, tmp_path / "run", record_events=True)
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
@@ -64,19 +64,19 @@ def test_a_payload_keeps_what_it_was_computed_on_though_an_earlier_task_fetched_
 @pytest.mark.parametrize("optimizer", ["nadam", "adam"])
 def test_an_optimizer_whose_state_does_not_begin_with_zeros_replays_too(optimizer, tmp_path):
     made = workload(optimizer=optimizer, lr=0.001)
-    found = train("local", made, preset("downpour"), 2, tmp_path / "run", record_events=True)
+    found = train("local", made, find_strategy("downpour"), 2, tmp_path / "run", record_events=True)
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
 def test_a_run_without_events_cannot_be_replayed(tmp_path):
-    train("virtual", workload(), preset("downpour"), 2, tmp_path / "run")
+    train("virtual", workload(), find_strategy("downpour"), 2, tmp_path / "run")
     with pytest.raises(RecordError, match="--record-events"):
         replay_run(tmp_path / "run")
 
 
 def test_batch_norm_is_replayed_too():
     made = {"network": f"{__name__}:with_batch_norm", "dropout": None, "options": {}}
-    found = trained(preset("mixed", groups=2), 4, record=True, **made)
+    found = trained(find_strategy("mixed", groups=2), 4, record=True, **made)
     assert len(found.parameters) == sum(p.numel() for p in with_batch_norm().parameters()) + 32
     assert found.parameters[-16:].std() > 0, "the running variance should have moved"
     assert torch.equal(replay(parts(**made), found.events), found.parameters)
@@ -89,11 +89,12 @@ def with_batch_norm():
 
 
 def test_a_time_record_is_a_record(tmp_path):
+    from paceline.simulate.links import MessageSizes
     from paceline.simulate.simulation import simulate_time
     from paceline.simulate.time_record import time_record
 
-    found = simulate_time(preset("downpour"), 3, 5)
-    made = time_record(workload(), {}, 0, found.distribution, found.trace, 0.1)
+    found = simulate_time(find_strategy("downpour"), 3, 5)
+    made = time_record(workload(), {}, MessageSizes(0, 0), found.distribution, found.trace, 0.1)
     save(made, tmp_path / "time.json")
     assert dump(load(tmp_path / "time.json")) == dump(made)
     assert dump(made)["mean_staleness"] == made.mean_staleness

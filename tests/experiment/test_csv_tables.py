@@ -14,7 +14,7 @@ from paceline.experiment import Collection, collect
 from paceline.experiment.figures import FIGURES
 from paceline.simulate.timing import time_workload
 from paceline.simulate.virtual_cluster import VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
 from tests.a_run import a_run
 
@@ -24,7 +24,9 @@ def tables(tmp_path_factory) -> tuple[Collection, Path]:
     """Of runs of several kinds, some without what others have."""
     place = tmp_path_factory.mktemp("runs")
     workload = Workload("dnn", "digits", lr=1e-5, dropout=0.25)
-    simulated = time_workload(workload, preset("downpour"), 3, 5, VirtualCluster(), {"compute-time": "constant:1"})
+    simulated = time_workload(
+        workload, find_strategy("downpour"), 3, 5, VirtualCluster(), {"compute-time": "constant:1"}
+    )
     saved = {
         "first": a_run(samples_per_s=1234567.875, parameters=61_000_000, wall_s=1e-7),
         "second": a_run(updates=1, train_s=0.1 + 0.2),

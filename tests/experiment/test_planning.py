@@ -188,7 +188,7 @@ class TestQuick:
         ({"repetitions": True}, "repetitions=True"),
         ({"name": "-"}, "name='-'"),
         ({"timeout_s": 0}, "timeout=0"),
-        ({"quick": {"epoch": 1}}, "[quick] has no key 'epoch': did you mean epochs?"),
+        ({"quick": {"epoch": 1}}, "[quick] has no key 'epoch': did you mean epochs"),
         ({"quick": {"repetitions": 0}}, "[quick] repetitions=0"),
         ({"quick": {"trials": 2}}, "[quick] trials needs a [random]"),
     ],
@@ -205,7 +205,7 @@ def test_a_mistake_is_found_as_soon_as_the_experiment_is_made(changes, words):
         ({"workload": {"network": "mpl"}}, "no network 'mpl': did you mean mlp?"),
         ({"workload": {"data": "digts"}}, "did you mean digits"),
         ({"workload": {"options": {"hiden": 3}}}, "options.hiden is unknown to mlp: did you mean hidden?"),
-        ({"strategy": {"workers": 2}}, "workers has no effect on any run: it needs a strategy"),
+        ({"strategy": {"push_every": 2}}, "push-every has no effect on any run: it needs workers or a strategy"),
         ({"strategy": {"strategy": "sync", "compute-time": "1"}}, 'compute-time has no effect on any run'),
         ({"strategy": {"strategy": "mixed"}, "grid": ({"workers": [2, 3]},)}, "workers=3: 2 groups do not divide 3"),
         ({"run": {"steps": 3}}, 'steps has no effect on any run: it is for kind = "simulate"'),
@@ -243,3 +243,12 @@ def test_a_mistake_in_a_random_search(draws, words):
 def test_a_key_is_drawn_or_in_a_grid_not_both():
     with pytest.raises(InputError, match="lr is in both"):
         small(random=RandomSearch(2, 0, {"lr": {"choice": [0.1]}}))
+
+
+def test_workers_without_a_strategy_are_synchronous_ones():
+    from paceline.experiment.distribution import distribution_of
+
+    runs = small(strategy={"workers": 2, "driver": "virtual", "validate-every": "5updates"}).runs()
+    made = distribution_of(runs[0].settings)
+    assert made is not None and (made[0].name, made[1]) == ("sync", 2)
+    assert runs[0].settings["validate_every"] == "5updates"

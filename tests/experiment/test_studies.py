@@ -146,9 +146,15 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     ours = [row.ours for row in beside.published if row.name.startswith("mlp")]
     assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
     figures = {figure.id: figure for figure in page_of(read([tmp_path / "e"])).figures}
-    assert {"batch-model-times", "batch-model-shares", "learnt-by-batch", "taken-by-batch", "towers"} <= figures.keys()
-    names = set(figures["towers"].views[0].table.values("line"))
-    assert any("tower 0" in name for name in names) and any("tower 1" in name for name in names)
+    assert {
+        "batch-model-times",
+        "batch-model-shares",
+        "learnt-by-batch",
+        "taken-by-batch",
+        "worker-accuracy",
+    } <= figures.keys()
+    names = set(figures["worker-accuracy"].views[0].table.values("line"))
+    assert any("worker 0" in name for name in names) and any("worker 1" in name for name in names)
 
 
 @pytest.mark.slow

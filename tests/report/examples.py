@@ -9,10 +9,11 @@ from typing import Any
 
 from paceline import record
 from paceline.measure.measurement import LayerTime, Measurement, Spread
+from paceline.simulate.links import MessageSizes
 from paceline.simulate.time_record import TimeRecord, time_record
-from paceline.strategy.distribution import Distribution, Fault, Point, WorkerRecord
+from paceline.strategy.distribution import Distribution, FaultRecord, ValidationPoint, WorkerRecord
 from paceline.strategy.ledger import LedgerSummary
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.trace import Span, Trace
 from paceline.train.run import Epoch, Run
 from paceline.workload import Workload
@@ -25,7 +26,7 @@ def a_distribution(strategy: str = "downpour", workers: int = 2, epochs: int = 3
     """Faster with more workers, a little less accurate, and staler."""
     seconds = 60.0 * (0.1 + 0.9 / workers)
     points = tuple(
-        Point(e, seconds * e / epochs, 30 * e, 2.0 / e, 1.8 / e, 0.5 + 0.4 * e / epochs - 0.005 * workers)
+        ValidationPoint(e, seconds * e / epochs, 30 * e, 2.0 / e, 1.8 / e, 0.5 + 0.4 * e / epochs - 0.005 * workers)
         for e in range(1, epochs + 1)
     )
     ledger = LedgerSummary(updates=90, applied=90, returned=1, staleness={"0": 10, str(workers - 1): 80})
@@ -34,9 +35,9 @@ def a_distribution(strategy: str = "downpour", workers: int = 2, epochs: int = 3
         for w in range(workers)
     )
     made = Distribution(
-        preset(strategy), workers, "virtual", seconds=seconds, steps=90, updates=90, server_s=2.0, ledger=ledger,
+        find_strategy(strategy), workers, "virtual", seconds=seconds, steps=90, updates=90, server_s=2.0, ledger=ledger,
         by_worker=by_worker, points=points, fault_count=1,
-        faults=(Fault(1.25, "died", 0, note="was ended by SIGKILL"),),
+        faults=(FaultRecord(1.25, "died", 0, note="was ended by SIGKILL"),),
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -90,7 +91,9 @@ def a_measurement(layers: int = 6, **changes: Any) -> Measurement:
 def a_simulation(workers: int = 50) -> TimeRecord:
     workload = Workload(network="dnn", data="digits")
     found = a_distribution("sync", workers, ledger=LedgerSummary(updates=90, applied=90, staleness={"0": 90}))
-    return time_record(workload, {"compute-time": "gamma:100:0.01"}, 0, found, a_trace(workers, 10), 0.05)
+    return time_record(
+        workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0), found, a_trace(workers, 10), 0.05
+    )
 
 
 def save_run(run: Run, directory: Path) -> Path:

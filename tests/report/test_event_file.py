@@ -61,11 +61,13 @@ def test_what_is_no_number_or_too_large_for_a_float_has_no_point(tmp_path):
 
 def test_hyper_parameters_are_told_with_their_types(tmp_path):
     with EventFile(tmp_path) as file:
-        file.hyper_parameters({"lr": 0.1, "batch": 64, "network": "mlp", "own_pass": True, "options": {"a": [1]}}, "s")
+        file.hyper_parameters(
+            {"lr": 0.1, "batch": 64, "network": "mlp", "full_pass_per_worker": True, "options": {"a": [1]}}, "s"
+        )
         file.ended(well=False)
     (path,) = tmp_path.iterdir()
     _, start, end = read_events(path)
-    given = {"lr": 0.1, "batch": 64.0, "network": "mlp", "own_pass": True, "options": '{"a": [1]}'}
+    given = {"lr": 0.1, "batch": 64.0, "network": "mlp", "full_pass_per_worker": True, "options": '{"a": [1]}'}
     assert start.hyper_parameters == given and start.group == "s"
     assert end.ended == 2
 

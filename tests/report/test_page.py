@@ -20,7 +20,7 @@ from paceline.report import report
 from paceline.report.given_rows import Cost, Prediction, Published
 from paceline.report.page import page_of, render, write_summary
 from paceline.report.reading import Failed, Records, Skipped
-from paceline.strategy.distribution import Fault
+from paceline.strategy.distribution import FaultRecord
 from paceline.trace import Span, Trace
 from paceline.train.run import Epoch, Run
 from paceline.workload import Workload
@@ -146,7 +146,7 @@ def test_the_library_is_there_with_its_licence():
 
 
 def evil_run() -> Run:
-    d = a_distribution(faults=(Fault(1.0, EVIL, 0, note=EVIL),))
+    d = a_distribution(faults=(FaultRecord(1.0, EVIL, 0, note=EVIL),))
     return a_run(
         workload=Workload(network=EVIL, data=EVIL, options={EVIL: EVIL}, init=EVIL),
         data=EVIL,

@@ -18,7 +18,7 @@ from paceline.report.sections.feeding import expected_s
 from paceline.report.sections.scaling_lines import scaling_lines
 from paceline.report.shown_run import MEASURED, shown_runs
 from paceline.strategy.distribution import WorkerRecord
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.trace import Span, Trace
 from paceline.train.run import Run
 from paceline.workload import Workload
@@ -79,11 +79,11 @@ def test_every_tower_has_a_line():
     d = a_distribution("towers", 2, driver="local")
     workers = tuple(WorkerRecord(w, accuracies=(0.5 + 0.1 * w, 0.7 + 0.1 * w)) for w in range(2))
     together = a_run(distribution=replace(d, by_worker=workers))
-    drawn = figures(records(a_run(), together))["towers"]
+    drawn = figures(records(a_run(), together))["worker-accuracy"]
     lines = drawn.views[0].table
-    assert list(dict.fromkeys(lines.values("line"))) == ["one process", "towers, tower 0", "towers, tower 1"]
+    assert list(dict.fromkeys(lines.values("line"))) == ["one process", "towers, worker 0", "towers, worker 1"]
     assert lines.values("training accuracy")[-1] == pytest.approx(80.0) and "10.0 percentage points" in drawn.says
-    assert "towers" not in figures(records(a_run(), a_run(distribution=d))), "workers that told nothing"
+    assert "worker-accuracy" not in figures(records(a_run(), a_run(distribution=d))), "workers that told nothing"
 
 
 def test_rates_that_follow_from_the_workers_make_one_line():
@@ -205,4 +205,4 @@ def test_digits_of_a_given_table_are_kept_and_stand_on_the_right():
 
 def test_a_run_beside_others_with_a_strategy_is_called_one_process():
     named = [run.group for run in shown_runs(records(a_run(), a_run(distribution=a_distribution("sync", 2))))]
-    assert named == ["one process", "sync"] and preset("sync").groups == 1
+    assert named == ["one process", "sync"] and find_strategy("sync").groups == 1

@@ -11,9 +11,9 @@ import pytest
 from paceline.errors import OutputError
 from paceline.report.event_file import EventFile
 from paceline.report.tensorboard import TensorBoard, last_rate, updates_at_end
-from paceline.strategy.distribution import Distribution, Point
+from paceline.strategy.distribution import Distribution, ValidationPoint
 from paceline.strategy.ledger import LedgerSummary
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.train.run import Run
 from paceline.workload import Workload
 from tests.a_run import a_run
@@ -41,9 +41,9 @@ def points_of(directory: Path) -> list[Event]:
     return [event for path in sorted(directory.iterdir()) for event in read_events(path) if event.scalars]
 
 
-def distributed(driver: str, *, points: tuple[Point, ...] = (), applied: tuple[int, ...] = (23, 23)) -> Run:
+def distributed(driver: str, *, points: tuple[ValidationPoint, ...] = (), applied: tuple[int, ...] = (23, 23)) -> Run:
     ledger = LedgerSummary(46, sum(applied), applied_by_epoch=applied, staleness={"1": 40, "3": 6})
-    made = Distribution(preset("downpour"), 2, driver, seconds=3.0, updates=46, ledger=ledger, points=points)
+    made = Distribution(find_strategy("downpour"), 2, driver, seconds=3.0, updates=46, ledger=ledger, points=points)
     return a_run(distribution=made)
 
 
@@ -69,7 +69,7 @@ def test_without_labels_there_is_no_accuracy(tmp_path):
 
 
 def test_a_simulated_run_has_the_steps_and_seconds_of_its_own_clock(tmp_path):
-    run = distributed("virtual", points=(Point(1, 10.0, 24), Point(2, 20.0, 46)))
+    run = distributed("virtual", points=(ValidationPoint(1, 10.0, 24), ValidationPoint(2, 20.0, 46)))
     with TensorBoard(tmp_path) as board:
         board.begun(replace(run, updates=0, distribution=replace(run.distribution, points=(), seconds=0.0)), [])
         for number, epoch in enumerate(run.epochs, start=1):
@@ -105,7 +105,7 @@ def test_the_rate_is_that_of_the_epoch_s_last_step(schedule, expected):
 
 def test_the_rate_is_the_server_s_where_that_has_its_own_and_unknown_where_phases_have():
     run = distributed("local")
-    own = replace(run.distribution, strategy=preset("downpour", server_optimizer="adagrad:0.5"))
+    own = replace(run.distribution, strategy=find_strategy("downpour", server_optimizer="adagrad:0.5"))
     assert last_rate(run.epochs[0], replace(run, distribution=own)) == 0.5
     phases = replace(run, workload=replace(run.workload, phases="mine:phases"))
     assert math.isnan(last_rate(run.epochs[0], phases))

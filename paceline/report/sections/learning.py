@@ -144,7 +144,7 @@ def _medians(runs: Sequence[ShownRun]) -> Table:
     """Of all repetitions, epoch by epoch."""
     named = []
     for group, members in groups_of(runs).items():
-        by_epoch: dict[int, list[CurvePoint]] = {}
+        by_epoch: dict[float, list[CurvePoint]] = {}
         for run in members:
             for point in run.curve:
                 by_epoch.setdefault(point.epoch, []).append(point)
