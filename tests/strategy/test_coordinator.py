@@ -14,7 +14,8 @@ from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone
 from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.strategy.strategy import Strategy
 
-SHORT = {"local-sgd": {"fetch_every": 3, "push_every": 3}, "easgd": {"push_every": 3}}
+RARELY = {"fetch_every": 3, "push_every": 3}
+SHORT = {"local-sgd": RARELY, "diloco": RARELY, "easgd": {"push_every": 3}}
 BATCHES, EPOCHS = 23, 3
 
 
@@ -39,8 +40,8 @@ class Chaos:
         self.epochs: list[int] = []
         self.clocks: Counter[int] = Counter()
         self.last: Counter[int] = Counter()
-        self.rounds: dict[int, int | None] = {}
-        """The version that each group's last task was computed on."""
+        self.rounds: dict[tuple[int, int], int] = {}
+        """The version that the tasks of a group's round are computed on."""
 
     def new_coordinator(self) -> Coordinator:
         return Coordinator(self.strategy, self.workers, BATCHES, EPOCHS, **self.how)
@@ -52,21 +53,22 @@ class Chaos:
                 assert self.has_place(one), "its payload would lie where one is that was not applied yet"
                 self.tasks[one.worker].append(one)
                 self.last[one.worker] = one.sequence
-                self.rounds[self.group(one.worker)] = one.version
+                if one.round is not None:
+                    self.rounds.setdefault((self.group(one.worker), one.round), self.coordinator.version)
             elif isinstance(one, Apply):
                 self.updates.append(one)
             elif isinstance(one, Drop):
                 self.drop((one.worker, one.sequence))
             elif isinstance(one, EpochDone):
                 self.epochs.append(one.epoch)
-                assert all((one.epoch, batch) in self.fates for batch in range(self.coordinator.batches.an_epoch))
+                assert all((one.epoch, batch) in self.fates for batch in range(self.coordinator.batches.per_epoch))
 
     def group(self, worker: int) -> int:
         return self.strategy.group_of(worker, self.workers)
 
     def has_place(self, task: Compute) -> bool:
-        places = self.coordinator.places
-        return places is None or (task.worker, task.sequence - places) not in self.payloads
+        slots = self.coordinator.rounds.slots
+        return slots is None or (task.worker, task.sequence - slots) not in self.payloads
 
     def drop(self, key: tuple[int, int]) -> None:
         if key in self.late:
@@ -88,7 +90,7 @@ class Chaos:
         assert order.update == self.coordinator.version + 1
         for contribution in order.contributions:
             assert contribution.staleness >= 0
-            tasks = [self.payloads.pop(key) for key in contribution.payloads]
+            tasks = [self.payloads.pop(key) for key in ((task.worker, task.sequence) for task in contribution.tasks)]
             assert [task.batches for task in tasks] == sorted(task.batches for task in tasks)
             self.made.append((order.epoch, [task.batches for task in tasks]))
             self.clocks[contribution.group] += 1
@@ -129,14 +131,17 @@ class Chaos:
         if self.random.random() < self.refusals:
             self.obey(self.coordinator.refused(*key))
         else:
-            pulled = self.coordinator.version if task.version is None else task.version
-            self.obey(self.coordinator.ready(*key, pulled))
+            self.obey(self.coordinator.ready(*key, self.pulled(task)))
+
+    def pulled(self, task: Compute) -> int:
+        """The version that a task computed on: its round's, or the newest."""
+        return self.coordinator.version if task.round is None else self.rounds[self.group(task.worker), task.round]
 
     def replace_server(self) -> None:
         """What is applied, and what workers have in hand or ready, is known to the next one, and nothing else."""
         before, self.updates = self.coordinator, []
         self.coordinator = coordinator = self.new_coordinator()
-        an_epoch, begun = coordinator.batches.an_epoch, [epoch for epoch, _ in self.fates]
+        an_epoch, begun = coordinator.batches.per_epoch, [epoch for epoch, _ in self.fates]
         epochs = range(len(self.epochs), max(begun, default=-1) + 1)
         done = {epoch: tuple(b for b in range(an_epoch) if (epoch, b) in self.fates) for epoch in epochs}
         coordinator.restore(
@@ -156,12 +161,11 @@ class Chaos:
         self.untold = {(task.worker, task.sequence) for task in ready}
         for task in ready:
             self.untold.remove((task.worker, task.sequence))
-            pulled = before.version if task.version is None else task.version
-            self.obey(coordinator.ready(task.worker, task.sequence, pulled))
+            self.obey(coordinator.ready(task.worker, task.sequence, self.pulled(task)))
         self.obey(coordinator.joined(*sorted(self.alive - busy)))
 
     def is_open(self, task: Compute) -> bool:
-        return (task.worker, task.sequence) not in self.late and task.version == self.rounds[self.group(task.worker)]
+        return (task.worker, task.sequence) not in self.late
 
     def run(self) -> None:
         for _ in range(20_000):
@@ -174,12 +178,12 @@ class Chaos:
 @pytest.mark.parametrize("name", PRESETS)
 @given(
     seed=st.integers(0, 10**6), workers=st.sampled_from([2, 4, 6]), ahead=st.sampled_from([1, 2]),
-    places=st.sampled_from([None, 2]), full_pass_per_worker=st.booleans(),
+    slots=st.sampled_from([None, 2]), full_pass_per_worker=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=25, deadline=None)
-def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, places, full_pass_per_worker):
+def test_nothing_is_lost_and_nothing_counted_twice(name, seed, workers, ahead, slots, full_pass_per_worker):
     strategy = find_strategy(name, full_pass_per_worker=full_pass_per_worker, **SHORT.get(name, {}))
-    chaos = Chaos(strategy, workers, seed, ahead=ahead, places=places)
+    chaos = Chaos(strategy, workers, seed, ahead=ahead, slots=slots)
     chaos.run()
     assert len(chaos.fates) == EPOCHS * BATCHES * (workers if full_pass_per_worker else 1)
     assert chaos.epochs == list(range(EPOCHS))
@@ -205,15 +209,15 @@ def undisturbed(strategy: Strategy, workers: int) -> list[tuple[int, list[tuple[
 
 @pytest.mark.parametrize("name", ["sync", "towers", "local-sgd"])
 @given(
-    seed=st.integers(0, 10**6), workers=st.sampled_from([1, 2, 5]), places=st.sampled_from([None, 2]),
+    seed=st.integers(0, 10**6), workers=st.sampled_from([1, 2, 5]), slots=st.sampled_from([None, 2]),
     full_pass_per_worker=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_a_synchronous_update_is_made_of_the_same_batches_whoever_dies(
-    name, seed, workers, places, full_pass_per_worker
+    name, seed, workers, slots, full_pass_per_worker
 ):
     strategy = find_strategy(name, full_pass_per_worker=full_pass_per_worker, **SHORT.get(name, {}))
-    chaos = Chaos(strategy, workers, seed, refusals=0.0, places=places)
+    chaos = Chaos(strategy, workers, seed, refusals=0.0, slots=slots)
     chaos.alive = set(range(workers))
     chaos.obey(chaos.coordinator.joined(*range(workers)))
     chaos.run()
