@@ -34,10 +34,13 @@ class ServerOptimizer(Protocol):
         """Flat vectors of the phase's size, and scalars without a dimension."""
         ...
 
-    def update(self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float) -> None:
+    def update(
+        self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float, room: Tensor
+    ) -> None:
         """Writes the new parameters and the state after the update.
 
-        `old` and `new` may be one tensor, and so may the two states. `gradient` may be overwritten.
+        `old` and `new` may be one tensor, and so may the two states. `gradient` is not changed; `room` is memory that
+        may be, at least as long.
         """
         ...
 

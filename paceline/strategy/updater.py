@@ -51,6 +51,19 @@ class _Scratch:
 
     gradient: Tensor
     part: Tensor
+    room: Tensor
+
+
+class _Block(NamedTuple):
+    """A piece of the parameters that is updated at once."""
+
+    phase: int
+    piece: slice
+    """Of all parameters."""
+    in_phase: slice | None
+    """Of the phase's parameters; None: all of them."""
+    is_last: bool
+    """Of its phase: scalars of the optimizer's state change with it."""
 
 
 class Updater:
@@ -70,21 +83,23 @@ class Updater:
         """The mean of all payloads, where something needs it whole before parameters change."""
         self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
-        self._prefixes = [f"{index}." for index in range(len(self.optimizers))]
         self._blocks = self._divided()
         threads = max(1, min(threads, len(self._blocks)))
-        longest = max(1, min(BLOCK, layout.parameters))
-        self._scratch = [
-            _Scratch(torch.zeros(longest, dtype=dtype), torch.zeros(longest, dtype=dtype)) for _ in range(threads)
-        ]
+        longest = max((block.piece.stop - block.piece.start for block in self._blocks), default=1)
+        rooms = [[torch.zeros(longest, dtype=dtype) for _ in range(3)] for _ in range(threads)]
+        self._scratch = [_Scratch(*three) for three in rooms]
         self._pool = ThreadPoolExecutor(threads, "paceline-update") if threads > 1 else None
+        self._views: dict[tuple[int, int], tuple[State, dict[str, Tensor]]] = {}
 
-    def _divided(self) -> list[tuple[int, int, int]]:
-        """Phase, first and last number of every block; an optimizer that needs whole vectors gets its phase whole."""
+    def _divided(self) -> list[_Block]:
+        """An optimizer that needs whole vectors gets its phase whole."""
         blocks = []
-        for index, (first, last) in enumerate(self._ends):
-            length = BLOCK if self.optimizers[index].elementwise else max(1, last - first)
-            blocks += [(index, start, min(start + length, last)) for start in range(first, last, length)]
+        for phase, (first, last) in enumerate(self._ends):
+            length = BLOCK if self.optimizers[phase].elementwise else max(1, last - first)
+            for start in range(first, last, length):
+                end = min(start + length, last)
+                in_phase = None if end - start == last - first else slice(start - first, end - first)
+                blocks.append(_Block(phase, slice(start, end), in_phase, end == last))
         return blocks
 
     # The state that belongs to a version of the parameters
@@ -92,8 +107,8 @@ class Updater:
     def initial_state(self) -> dict[str, Tensor]:
         """Of the optimizers and of the correction at the server: flat vectors, and scalars without a dimension."""
         state = {
-            prefix + name: tensor
-            for prefix, optimizer in zip(self._prefixes, self.optimizers, strict=True)
+            f"{phase}.{name}": tensor
+            for phase, optimizer in enumerate(self.optimizers)
             for name, tensor in optimizer.initial_state().items()
         }
         names = self.correction.server_state if self.correction is not None else ()
@@ -137,44 +152,50 @@ class Updater:
         if self._whole is not None:
             mean = self._mean_of_all(order, given, old, before, after, rates[0])
 
-        def work(blocks: Sequence[tuple[int, int, int]], scratch: _Scratch) -> None:
+        def work(numbers: Sequence[int], scratch: _Scratch) -> None:
             with torch.no_grad():
-                for index, first, last in blocks:
-                    gradient = mean[first:last] if mean is not None else self._mean(
-                        order, given, old, slice(first, last), scratch, before, after, rates[index]
-                    )  # fmt: skip
-                    self._update(index, first, last, gradient, old, new, before, after, rates[index])
+                for number in numbers:
+                    block = self._blocks[number]
+                    piece, rate = block.piece, rates[block.phase]
+                    if mean is not None:
+                        gradient = mean[piece]
+                    else:
+                        gradient = self._mean(order, given, old, piece, scratch, before, after, rate)
+                    self._update(number, gradient, old, new, before, after, rate, scratch.room)
 
         if self._pool is None:
-            work(self._blocks, self._scratch[0])
+            work(range(len(self._blocks)), self._scratch[0])
         else:
             count = len(self._scratch)
-            shares = [self._blocks[number::count] for number in range(count)]
+            shares = [range(first, len(self._blocks), count) for first in range(count)]
             list(self._pool.map(work, shares, self._scratch))
         self._mean_of_buffers(given, new)
 
     def _update(
-        self, index: int, first: int, last: int, gradient: Tensor, old: Tensor, new: Tensor,
-        before: State, after: State, rate: float,
+        self, number: int, gradient: Tensor, old: Tensor, new: Tensor, before: State, after: State, rate: float,
+        room: Tensor,
     ) -> None:  # fmt: skip
-        begin, end = self._ends[index]
-        optimizer, prefix = self.optimizers[index], self._prefixes[index]
-        piece = slice(first - begin, last - begin)
-        states = []
-        for name in before:
-            if name.startswith(prefix):
-                states.append((name[len(prefix) :], before[name], after[name]))
-        mine, then = {}, {}
-        for name, was, becomes in states:
-            if was.dim():
-                whole = not optimizer.elementwise
-                mine[name] = was if whole else was[piece]
-                then[name] = mine[name] if becomes is was else (becomes if whole else becomes[piece])
-            else:  # counts change once per update, with its last block
-                mine[name] = was
-                then[name] = becomes if last == end else was.clone()
-        source = old[first:last]
-        optimizer.update(source, gradient, source if new is old else new[first:last], mine, then, rate)
+        block = self._blocks[number]
+        mine, then = self._view(number, before), self._view(number, after)
+        if not block.is_last and before is not after:
+            then = {name: t if t.dim() else mine[name].clone() for name, t in then.items()}
+        elif not block.is_last:
+            mine = then = {name: t if t.dim() else t.clone() for name, t in then.items()}
+        source = old[block.piece]
+        target = source if new is old else new[block.piece]
+        self.optimizers[block.phase].update(source, gradient, target, mine, then, rate, room)
+
+    def _view(self, number: int, state: State) -> dict[str, Tensor]:
+        """The part of the optimizers' state that belongs to a block; cut once, for the same states come again."""
+        key = number, id(state)
+        if key not in self._views:
+            block = self._blocks[number]
+            prefix, piece = f"{block.phase}.", block.in_phase
+            found = {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}
+            if piece is not None:
+                found = {name: t[piece] if t.dim() else t for name, t in found.items()}
+            self._views[key] = state, found  # the state itself is kept too, so that its id stays its own
+        return self._views[key][1]
 
     # From payloads to a gradient
 
@@ -197,7 +218,8 @@ class Updater:
     ) -> Tensor:
         assert self._whole is not None
         everything = slice(0, self.layout.parameters)
-        scratch = _Scratch(self._whole, torch.empty_like(self._whole) if len(given) > 1 else self._whole)
+        part = torch.empty_like(self._whole) if len(given) > 1 else self._whole
+        scratch = _Scratch(self._whole, part, part)
         mean = self._mean(order, given, old, everything, scratch, before, after, rate)
         if mean is not self._whole:
             self._whole.copy_(mean)
@@ -210,7 +232,7 @@ class Updater:
         self, order: Apply, given: Sequence[GroupContribution], old: Tensor, piece: slice, scratch: _Scratch,
         before: State, after: State, rate: float,
     ) -> Tensor:  # fmt: skip
-        """The mean of the groups' gradients, in memory that may be overwritten."""
+        """The mean of the groups' gradients: a payload itself where there is but one, which is not to be changed."""
         if len(given) == 1:
             return self._of_group(order, 0, given[0], old, piece, scratch.gradient, before, after, rate)
         total = scratch.gradient[: piece.stop - piece.start].zero_()
@@ -222,10 +244,12 @@ class Updater:
         self, order: Apply, number: int, one: GroupContribution, old: Tensor, piece: slice, room: Tensor,
         before: State, after: State, rate: float,
     ) -> Tensor:  # fmt: skip
-        """The mean of a group's payloads, corrected, in `room` or in new memory."""
+        """The mean of a group's payloads, corrected."""
         mean = self._mean_of_group(one.payloads, piece, room[: piece.stop - piece.start])
         if self.correction is None:
             return mean
+        if len(one.payloads) == 1 and not self.correction.elementwise:  # the user's own may change what it is given
+            mean = room[: piece.stop - piece.start].copy_(mean)
         contribution = order.contributions[number]
         first = contribution.tasks[0]
         current = old[piece]
@@ -246,12 +270,12 @@ class Updater:
     def _mean_of_group(self, payloads: Sequence[Payload], piece: slice, room: Tensor) -> Tensor:
         """Gradients count by their samples per step, so that a mean equals the gradient of the joined batch."""
         if len(payloads) == 1:
-            return room.copy_(payloads[0].values[piece])
+            return payloads[0].values[piece]
         weights = [p.samples / p.steps if self.exchange.weighted else 1.0 for p in payloads]
-        total = sum(weights)
-        mean = torch.mul(payloads[0].values[piece], weights[0] / total, out=room)
+        total, mean = weights[0], payloads[0].values[piece]
         for payload, weight in zip(payloads[1:], weights[1:], strict=True):
-            mean.add_(payload.values[piece], alpha=weight / total)
+            total += weight
+            mean = torch.lerp(mean, payload.values[piece], weight / total, out=room)
         return mean
 
     def _mean_of_buffers(self, given: Sequence[GroupContribution], new: Tensor) -> None:

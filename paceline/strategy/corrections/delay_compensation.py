@@ -25,9 +25,9 @@ def constant(strength: float) -> Correction:
 
 def adaptive(strength: float) -> Correction:
     def correct(g: Tensor, late: Late) -> Tensor:
-        squares = late.state["squares"].mul_(DECAY).addcmul_(g, g, value=1 - DECAY)
-        drift = torch.sub(late.parameters, late.fetched).mul_(g)
-        drift.mul_(torch.add(squares, EPSILON).rsqrt_())
-        return torch.addcmul(g, drift, g, value=strength)
+        square = torch.mul(g, g)
+        mean_square = late.state["squares"].lerp_(square, 1 - DECAY)
+        drift = torch.sub(late.parameters, late.fetched).mul_(square)
+        return torch.addcdiv(g, drift, torch.add(mean_square, EPSILON).sqrt_(), value=strength)
 
     return Correction(correct, ("squares",), elementwise=True, late_only=True, passes=(21, 3))

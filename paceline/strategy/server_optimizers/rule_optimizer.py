@@ -28,11 +28,13 @@ class RuleOptimizer:
             for name, tensor in initial_state(self.rule, zero).items()
         }
 
-    def update(self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float) -> None:
-        rule = self.rule
-        if self._short:  # the most frequent rules, each number read and written once
+    def update(
+        self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float, room: Tensor
+    ) -> None:
+        rule, room = self.rule, room[: len(gradient)]
+        if self._short:  # the most frequent rules, in as few operations as there are
             if rule.l2:
-                gradient = gradient.add_(old, alpha=rule.l2)
+                gradient = torch.add(gradient, old, alpha=rule.l2, out=room)
             if self._momentum:
                 gradient = torch.add(gradient, before["velocity"], alpha=self._momentum, out=after["velocity"])
             torch.sub(old, gradient, alpha=rate, out=new)
@@ -43,4 +45,4 @@ class RuleOptimizer:
         for name in self.names:
             state[name] = after[name] if after[name] is before[name] else after[name].copy_(before[name])
         self._rate.fill_(rate)
-        update(rule, new, gradient, state, self._rate)
+        update(rule, new, room.copy_(gradient), state, self._rate)

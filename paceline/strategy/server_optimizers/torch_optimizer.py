@@ -99,10 +99,14 @@ class TorchOptimizer:
         state = {f"{name}/{key}": torch.zeros_like(value) for name, key, value in self.described}
         return {**state, _STARTED: torch.zeros((), dtype=torch.float64)}
 
-    def update(self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float) -> None:
+    def update(
+        self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float, room: Tensor
+    ) -> None:
         updates = int(before[_STARTED].item())
         self.flat.copy_(old)
-        for parameter, piece in zip(self.parameters.values(), self._split(gradient), strict=True):
+        for parameter, piece in zip(
+            self.parameters.values(), self._split(room[: len(gradient)].copy_(gradient)), strict=True
+        ):
             parameter.grad = piece
         self.optimizer.state.clear()
         if updates:

@@ -9,12 +9,13 @@ from paceline.train.local.shared_memory import SharedMemory
 
 def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch: int) -> None:
     """Puts a task into a worker's mailbox. The one that was in its place is done."""
-    entry = memory.mailboxes[task.worker, task.sequence % memory.sizes.ahead]
+    words, entry = memory.mailboxes, _entry(memory, task.worker, task.sequence)
     number = -1 if task.round is None else task.round
-    words = (incarnation, 0, task.epoch, number, task.parts, len(task.batches), len(task.fetches))  # as in `TaskField`
-    entry[TaskField.SEQUENCE] = 0
-    entry[: len(words) + len(task.batches) + len(task.fetches)] = (*words, *task.batches, *task.fetches)
-    entry[TaskField.SEQUENCE] = task.sequence
+    words[entry + TaskField.SEQUENCE] = 0
+    header = (incarnation, 0, task.epoch, number, task.parts, len(task.batches), len(task.fetches))  # as in `TaskField`
+    for place, word in enumerate((*header, *task.batches, *task.fetches), entry):
+        words[place] = word
+    words[entry + TaskField.SEQUENCE] = task.sequence
     slot = task.worker * SLOT_WORDS
     memory.slots[slot + SlotField.STEPS_SINCE_FETCH] = steps_since_fetch
     memory.slots[slot + SlotField.GIVEN] = task.sequence
@@ -22,17 +23,21 @@ def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch
 
 def get(memory: SharedMemory, worker: int, sequence: int) -> tuple[int, Compute] | None:
     """The task of that sequence if it is in the mailbox, and the incarnation it was given to."""
-    entry = memory.mailboxes[worker, sequence % memory.sizes.ahead]
-    incarnation, found, epoch, number, parts, batches, fetches, *rest = entry[: TASK_WORDS + 2].tolist()
-    if found != sequence:
+    words, entry = memory.mailboxes, _entry(memory, worker, sequence)
+    if words[entry + TaskField.SEQUENCE] != sequence:
         return None
-    if batches > 1:
-        rest = entry[TASK_WORDS : TASK_WORDS + batches + fetches].tolist()
+    incarnation, _, epoch, number, parts, batches, fetches = words[entry : entry + TASK_WORDS]
+    rest = words[entry + TASK_WORDS : entry + TASK_WORDS + batches + fetches].tolist()
     task = Compute(
         worker, sequence, epoch, tuple(rest[:batches]), tuple(rest[batches : batches + fetches]),
         None if number < 0 else number, parts,
     )  # fmt: skip
     return incarnation, task
+
+
+def _entry(memory: SharedMemory, worker: int, sequence: int) -> int:
+    sizes = memory.sizes
+    return (worker * sizes.ahead + sequence % sizes.ahead) * sizes.task_words
 
 
 def next_tasks(memory: SharedMemory, worker: int, incarnation: int, done: int) -> list[Compute]:

@@ -133,7 +133,7 @@ class SharedMemory:
         """Whether each worker, the server and the launcher want to be woken."""
         self.slots = self._words(room, SLOT_WORDS * s.workers)
         self.groups = self._words(room, LINE * s.groups)
-        self.mailboxes = self._integers(room, s.workers, s.ahead, s.task_words)
+        self.mailboxes = self._words(room, s.workers * s.ahead * s.task_words)
         self.fetched_versions = self._integers(room, s.workers, 2, s.longest + 1)
         """What each payload's fetches found."""
         self.log = self._words(room, s.log_rows * EVENT_WORDS)
