@@ -18,7 +18,7 @@ EPSILON = 1e-7
 def constant(strength: float) -> Correction:
     def correct(g: Tensor, late: Late) -> Tensor:
         drift = torch.sub(late.parameters, late.fetched).mul_(g)
-        return torch.addcmul(g, drift, g, value=strength)
+        return torch.addcmul(g, drift, g, value=strength, out=drift)
 
     return Correction(correct, elementwise=True, late_only=True, passes=(9, 1))
 
@@ -28,6 +28,7 @@ def adaptive(strength: float) -> Correction:
         square = torch.mul(g, g)
         mean_square = late.state["squares"].lerp_(square, 1 - DECAY)
         drift = torch.sub(late.parameters, late.fetched).mul_(square)
-        return torch.addcdiv(g, drift, torch.add(mean_square, EPSILON).sqrt_(), value=strength)
+        scale = torch.add(mean_square, EPSILON, out=square).sqrt_()  # in memory that is in the cache
+        return torch.addcdiv(g, drift, scale, value=strength, out=drift)
 
     return Correction(correct, ("squares",), elementwise=True, late_only=True, passes=(21, 3))

@@ -33,10 +33,12 @@ class RuleOptimizer:
     ) -> None:
         rule, room = self.rule, room[: len(gradient)]
         if self._short:  # the most frequent rules, in as few operations as there are
-            if rule.l2:
-                gradient = torch.add(gradient, old, alpha=rule.l2, out=room)
             if self._momentum:
                 gradient = torch.add(gradient, before["velocity"], alpha=self._momentum, out=after["velocity"])
+                if rule.l2:
+                    gradient.add_(old, alpha=rule.l2)
+            elif rule.l2:
+                gradient = torch.add(gradient, old, alpha=rule.l2, out=room)
             torch.sub(old, gradient, alpha=rate, out=new)
             return
         if new is not old:

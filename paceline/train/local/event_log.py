@@ -27,7 +27,7 @@ class EventLog:
 
     def task(self, task: Compute, incarnation: int, end: int) -> int:
         """A task is done, whatever becomes of its payload; the new end."""
-        place = task.sequence % 2
+        place = self.memory.place(task.sequence)
         line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
         fetches = self.memory.slots[line + PayloadField.FETCHES]
         versions = self.memory.fetched_versions[task.worker, place, :fetches].tolist()

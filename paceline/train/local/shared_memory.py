@@ -190,6 +190,10 @@ class SharedMemory:
             return torch.empty(shape, dtype=kind)
         return torch.frombuffer(self._bytes, dtype=kind, count=count, offset=start).reshape(shape)
 
+    def place(self, sequence: int) -> int:
+        """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""
+        return 0 if self.sizes.workers_commit else sequence % 2
+
     def slot(self, worker: int) -> memoryview:
         return self.slots[worker * SLOT_WORDS : (worker + 1) * SLOT_WORDS]
 

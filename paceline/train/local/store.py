@@ -30,8 +30,10 @@ class SharedStore:
         self.lock = WriterLock(memory, on_wait)
         self.log = EventLog(memory) if memory.sizes.events else None
         self.headers = [memoryview(header) for header in memory.headers]
+        self.committed = -1
+        """The version that was committed here last."""
         self.local: Tensor | None = None
-        """The committing worker's parameters, which its payload was computed on."""
+        """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
 
     @property
     def version(self) -> int:
@@ -62,8 +64,11 @@ class SharedStore:
 
     # Committing
 
-    def commit(self, order: Apply) -> None:
-        """Makes version `order.update` of everything, then publishes it."""
+    def commit(self, order: Apply, into: Tensor | None = None) -> None:
+        """Makes version `order.update` of everything, then publishes it.
+
+        With `into`, the new parameters are computed there and copied: a worker computes on them next.
+        """
         start_ns = time.monotonic_ns()
         memory, version = self.memory, order.update
         control = memory.control
@@ -77,9 +82,10 @@ class SharedStore:
             header = self.headers[new]
             header[:] = self.headers[old]
             given = [self._given(contribution, header) for contribution in order.contributions]
-            self.updater.apply(
-                order, given, memory.parameters[old], memory.parameters[new], memory.states[old], memory.states[new]
-            )
+            target = memory.parameters[new] if into is None else into
+            self.updater.apply(order, given, memory.parameters[old], target, memory.states[old], memory.states[new])
+            if into is not None:
+                memory.parameters[new].copy_(into)
             bins = 2 * memory.sizes.groups
             for contribution in order.contributions:
                 header[contribution.group] += 1
@@ -88,7 +94,7 @@ class SharedStore:
                     batch_status.mark(memory, task.epoch, task.batches, batch_status.APPLIED, version)
             if self.log is not None:
                 header[-1] = self.log.update(order, header[-1])
-            control[ControlField.VERSION] = version
+            control[ControlField.VERSION] = self.committed = version
             now_ns = time.monotonic_ns()
             control[ControlField.UPDATE_NS] += now_ns - start_ns
         self.spans.add(UPDATE, start_ns, now_ns)
@@ -96,7 +102,7 @@ class SharedStore:
     def _given(self, contribution: Contribution, header: memoryview) -> GroupContribution:
         memory, payloads = self.memory, []
         for task in contribution.tasks:
-            place = task.sequence % 2
+            place = memory.place(task.sequence)
             line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
             payload = Payload(
                 memory.payloads[task.worker][place], memory.slots[line + PayloadField.SAMPLES], len(task.batches)
@@ -122,7 +128,7 @@ class SharedStore:
         """What the payloads were computed on; None: the version that is replaced."""
         if self.memory.fetched:
             first = contribution.tasks[0]
-            fetched: Tensor = self.memory.fetched[first.worker][first.sequence % 2]
+            fetched: Tensor = self.memory.fetched[first.worker][self.memory.place(first.sequence)]
             return fetched
         return self.memory.snapshots[contribution.group] if self.memory.snapshots else self.local
 
@@ -200,17 +206,21 @@ class SharedStore:
                 incarnation = memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED]
                 header[-1] = self.log.task(task, incarnation, header[-1])
         commit_log.prepare(memory, commit_log.COMMITTED, last, pulled, batches)
-        self.commit(Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed))
+        order = Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed)
+        self.commit(order, self.local)
         commit_log.publish(memory)
         if closed + batches == memory.sizes.batches:
             self.keep_epoch(last.epoch)
 
     def keep_epoch(self, epoch: int) -> bool:
-        """Copies the newest parameters as those of a finished epoch; False: the launcher must take others first."""
+        """Copies the newest parameters as those of a finished epoch; False: it is not the turn of this epoch yet.
+
+        One before it may take longer, or the launcher must take others first.
+        """
         control = self.memory.control
         if control[ControlField.EPOCH_KEPT] > epoch:
             return True
-        if control[ControlField.EPOCHS_TAKEN] < epoch - 1:
+        if control[ControlField.EPOCH_KEPT] < epoch or control[ControlField.EPOCHS_TAKEN] < epoch - 1:
             return False
         with self.lock:
             self.memory.epoch_parameters[epoch % 2].copy_(self.memory.parameters[self.version % 2])
@@ -218,5 +228,5 @@ class SharedStore:
         return True
 
     def _line(self, task: Compute, field: int) -> int:
-        place = task.worker * SLOT_WORDS + SlotField.PAYLOAD + task.sequence % 2 * LINE
-        return self.memory.slots[place + field]
+        line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + self.memory.place(task.sequence) * LINE
+        return self.memory.slots[line + field]

@@ -65,12 +65,15 @@ class Worker:
         self.commits = memory.sizes.workers_commit
         self.updater = Updater(settings.strategy, settings.layout, settings.workers)
         self.store = SharedStore(memory, self.updater, self.spans, self.beat)
-        self.store.local = self.learner.local
+        if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
+            self.store.local = self.learner.local
         self.decoded = torch.empty(settings.layout.parameters, dtype=settings.layout.torch_dtype)
         self.staging = self._staging()
         self.average = self._group_average()
         self.score = WorkerScore(memory, self.number, settings.workload.top)
         self.fetches, self.place = 0, 0
+        self.held = -1
+        """The version that the learner's parameters are, since this worker committed it."""
         self.task_ns, self.began_ns, self.wanted = 1_000_000_000, 0, 2
         """How long a task takes; as long as that is not known the server gives few at a time."""
         self.faults = [fault for fault in settings.faults if fault.worker == self.number]
@@ -162,6 +165,7 @@ class Worker:
             late = not self.bell.wait(POLL_INTERVAL_S) and self.commits and task.round is not None
             if late and self.store.commit_round(self.group, self.members):  # whoever should have done it may be dead
                 self._notify_members()
+                self.held = self.store.committed if self.store.local is not None else -1
             self.beat()
         self.bell.disarm()
         self._waited(start_ns)
@@ -185,7 +189,7 @@ class Worker:
     # A task
 
     def _carry_out(self, task: Compute) -> None:
-        place = task.sequence % 2
+        place = self.memory.place(task.sequence)
         if self.faults:
             self._meet_faults()
         self.fetches, self.place = 0, place
@@ -210,7 +214,9 @@ class Worker:
         else:
             into = learner.local if self.staging is None else self.staging
         in_round = task.round is not None and position < len(task.batches)
-        if in_round:
+        if self.held == store.version and not self.memory.snapshots:  # this worker made it, in its own parameters
+            found = self.held
+        elif in_round:
             assert task.round is not None
             found = store.read_for_round(into, self.group, task.round)
         else:
@@ -248,13 +254,17 @@ class Worker:
 
     def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
         """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""
+        committed = False
         if not finite:
             self.store.refuse_own(task, self.settings.incarnation)
         if task.round is not None:
-            if self.store.push_to_round(task, self.group, self.members):
+            committed = self.store.push_to_round(task, self.group, self.members)
+            if committed:
                 self._notify_members()
         elif finite:
             self.store.commit_own(task, self.group, pulled)
+            committed = True
+        self.held = self.store.committed if committed and self.store.local is not None else -1
         now_ns = self.free_ns = time.monotonic_ns()
         self.task_ns += (now_ns - self.began_ns - self.task_ns) // 8
         if task.sequence % 4 == 0:
