@@ -1,214 +1,311 @@
-"""The words in shared memory: one version is read, a task arrives whole, and what was never published never was."""
+"""The words in shared memory: a task arrives whole, what was never published never was, a position is read as it is."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import math
 import os
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 import torch
 
-from paceline.record import to_json
-from paceline.strategy.instructions import Compute
-from paceline.strategy.strategy import preset
-from paceline.testing import FakeClock
-from paceline.train.local import mailbox, marks, saved_state
+from paceline.errors import PacelineError
+from paceline.step.tally import Score
+from paceline.strategy.coordinator import Position
+from paceline.strategy.instructions import Apply, Compute, Contribution
+from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.presets import find_strategy
+from paceline.train.local import batch_status, commit_log, mailbox, shared_memory
 from paceline.train.local.doorbell import Doorbell
-from paceline.train.local.memory import Memory, Sizes, StateTensor
-from paceline.train.local.pulling import PATIENCE_S, begin_writing, read_version
-from paceline.train.local.standing import ledger_of, position_of
-from paceline.train.local.words import LINE, Control, Of
+from paceline.train.local.event_log import EventLog, events_of
+from paceline.train.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.train.local.position import ledger_of, position_of, put_position
+from paceline.train.local.shared_memory import EPOCHS_SCORED, SharedMemory, Sizes, StateTensor
+from paceline.train.local.worker_score import WorkerScore, score_of
+from paceline.train.local.writer_lock import WriterLock
+from tests.train.local.small import workload
+
+SIZES = Sizes(
+    workers=3, groups=3, numbers=1000, payload=1000, dtype="float32",
+    state=(StateTensor("velocity", (900,), "float32"), StateTensor("updates", (), "float64")), corrections=(),
+    batches=10, epochs=5, longest=4, fetched=True, events=1000, workers_commit=True,
+)  # fmt: skip
 
 
 @pytest.fixture
 def memory():
-    sizes = Sizes(
-        workers=3, groups=3, snapshots=False, pulled=True, numbers=1000, dtype="float32",
-        state=(StateTensor("velocity", (900,), "float32"), StateTensor("updates", (), "float64")), corrections=(),
-        batches=10, epochs=5, longest=4,
-    )  # fmt: skip
-    made = Memory(sizes)
+    made = SharedMemory(SIZES)
     yield made
     made.close()
 
 
+def task(worker: int, sequence: int, epoch: int = 0, batches: tuple[int, ...] = (0,)) -> Compute:
+    return Compute(worker, sequence, epoch, batches, (0,))
+
+
 def test_all_processes_see_the_same_places(memory):
-    other = Memory(memory.sizes, os.dup(memory.descriptor))
+    other = SharedMemory(memory.sizes, os.dup(memory.descriptor))
     memory.payloads[2][1].fill_(3.0)
     memory.states[1]["updates"].fill_(7.0)
-    memory.slots[Of.GIVEN] = 12
+    memory.slots[SlotField.GIVEN] = 12
     assert torch.equal(other.payloads[2][1], torch.full((1000,), 3.0))
-    assert other.payloads[2][0].sum() == other.pulled[0][0].sum() == other.parameters[0].sum() == 0
+    assert other.payloads[2][0].sum() == other.fetched[0][0].sum() == other.parameters[0].sum() == 0
     assert other.states[1]["updates"].item() == 7
-    assert other.slots[Of.GIVEN] == 12
+    assert other.slots[SlotField.GIVEN] == 12
     other.close()
 
 
-def test_a_message_is_told_whole(memory):
-    memory.tell(3, "näher " * 1000)
-    assert memory.told(3).startswith("näher näher")
-    memory.forget(3)
-    assert memory.told(3) == ""
+def test_a_message_is_reported_whole_or_cut_but_never_garbled(memory):
+    memory.report(3, "näher " * 1000)
+    assert memory.reported(3).startswith("näher näher")
+    memory.clear_report(3)
+    assert memory.reported(3) == ""
 
 
-def test_a_pull_that_was_overtaken_begins_again(memory):
-    """The server writes two versions while the first copy is under way, so that copy is not to be trusted."""
-    for version in (0, 1):
-        memory.parameters[version].fill_(float(version))
-    into = torch.zeros(1000)
-    copies = []
-
-    def copy(version: int) -> None:
-        copies.append(version)
-        into[:500] = memory.parameters[version % 2][:500]
-        if len(copies) == 1:
-            for new in (1, 2):
-                memory.control[Control.WRITING] = new
-                memory.parameters[new % 2].fill_(float(new))
-                memory.control[Control.VERSION] = new
-        into[500:] = memory.parameters[version % 2][500:]
-
-    assert read_version(memory, 0, copy) == (2, 1)
-    assert copies == [0, 2]
-    assert torch.equal(into, torch.full((1000,), 2.0))
-    assert memory.readers[0] == 0
+def test_too_little_memory_is_reported_beforehand(monkeypatch):
+    monkeypatch.setattr(shared_memory, "free_shared_bytes", lambda: 1 << 16)
+    with pytest.raises(PacelineError, match=r"too little memory to share: 3 workers with 1,000 parameters need"):
+        SharedMemory(SIZES)
 
 
-WRITER = """
-import json, sys
-from paceline.record import from_json
-from paceline.train.local.memory import Memory, Sizes
-from paceline.train.local.pulling import begin_writing
-from paceline.train.local.words import Control
-memory = Memory(from_json(Sizes, json.loads(sys.argv[1]), "sizes"), int(sys.argv[2]))
-for version in range(1, 1_000_000):
-    begin_writing(memory, version)
-    memory.parameters[version % 2].fill_(float(version))
-    memory.control[Control.VERSION] = version
-"""
-
-
-def test_pulls_beside_a_writing_server_are_never_torn(memory):
-    """Every version is one number throughout; a copy that holds two different ones would be of two versions."""
-    sizes = dataclasses.replace(memory.sizes, numbers=30_000)
-    large = Memory(sizes)
-    command = [sys.executable, "-c", WRITER, json.dumps(to_json(sizes)), str(large.descriptor)]
-    into = torch.zeros(sizes.numbers)
-    seen = set()
-    with subprocess.Popen(command, pass_fds=(large.descriptor,)) as server:
-        try:
-            deadline = time.monotonic() + 60
-            while len(seen) < 200:
-                assert time.monotonic() < deadline and server.poll() is None
-                version, _ = read_version(large, 1, lambda v: into.copy_(large.parameters[v % 2]))
-                assert into.min() == into.max() == version
-                seen.add(version)
-        finally:
-            server.kill()
-    large.close()
-
-
-def test_the_server_waits_for_a_reader_but_not_for_ever(memory):
-    clock = FakeClock()
-    memory.control[Control.VERSION] = 5
-    memory.readers[LINE] = 5 + 1  # version 5 stays where it is
-    begin_writing(memory, 6, clock, clock.sleep)
-    assert clock() == 0.0
-    memory.readers[LINE] = 4 + 1  # somebody reads version 4, whose place version 6 takes
-    begin_writing(memory, 6, clock, clock.sleep)
-    assert clock() == pytest.approx(PATIENCE_S, abs=1e-3)
-
-
-def test_the_server_goes_on_as_soon_as_the_reader_is_done(memory):
-    clock = FakeClock()
-    memory.control[Control.VERSION], memory.readers[LINE] = 5, 4 + 1
-
-    def sleep(seconds: float) -> None:
-        clock.sleep(seconds)
-        if clock() >= 0.5:
-            memory.readers[LINE] = 0
-
-    begin_writing(memory, 6, clock, sleep)
-    assert clock() == pytest.approx(0.5, abs=1e-3)
+# Mailboxes and doorbells
 
 
 def test_a_task_arrives_as_it_was_given(memory):
-    tasks = [Compute(1, 7, 2, (3, 1, 9), (0, 2), None), Compute(1, 8, 2, (4,), (0,), 31)]
-    for task in tasks:
-        mailbox.give(memory, task, life=2, steps_since_fetch=0)
+    tasks = [Compute(1, 7, 2, (3, 1, 9), (0, 2), None), Compute(1, 8, 2, (4,), (0,), 31, 3)]
+    for one in tasks:
+        mailbox.put(memory, one, incarnation=2, steps_since_fetch=5)
     assert mailbox.next_tasks(memory, 1, 2, 6) == tasks
     assert mailbox.next_tasks(memory, 1, 2, 7) == tasks[1:]
     assert mailbox.next_tasks(memory, 1, 2, 8) == []
-    assert mailbox.next_tasks(memory, 1, 3, 6) == [], "they were given to a former life"
+    assert mailbox.next_tasks(memory, 1, 3, 6) == [], "they were given to a former incarnation"
     assert mailbox.next_tasks(memory, 0, 2, 0) == []
+    assert memory.slot(1)[SlotField.STEPS_SINCE_FETCH] == 5
 
 
-def test_marks_of_an_unpublished_version_do_not_count(memory):
-    marks.mark(memory, 0, (0, 1, 2), marks.APPLIED, 1)
-    marks.mark(memory, 0, (3,), marks.REFUSED, 1)
-    marks.mark(memory, 0, (4, 5), marks.APPLIED, 2)
-    memory.control[Control.VERSION] = 1
-    assert marks.counts(memory.marks, 0, 1) == (3, 0, 1)
-    position = position_of(memory)
-    assert position.done == {"0": (0, 1, 2, 3)}
-    assert ledger_of(memory, 1).refused == 1
-    marks.forget_later(memory.marks, 1)
-    assert marks.counts(memory.marks, 0, 2) == (3, 0, 1), "another version 2 would otherwise bring them back"
+def test_a_task_takes_the_place_of_one_that_is_done(memory):
+    for sequence in (1, 2, 3):
+        mailbox.put(memory, task(0, sequence), 1, 0)
+    assert mailbox.get(memory, 0, 1) is None
+    assert [mailbox.get(memory, 0, sequence)[1].sequence for sequence in (2, 3)] == [2, 3]
 
 
-def test_an_epoch_takes_the_place_of_the_one_two_before_it(memory):
-    marks.mark(memory, 1, tuple(range(10)), marks.APPLIED, 3)
-    marks.mark(memory, 3, (0, 1), marks.APPLIED, 4)
-    assert marks.counts(memory.marks, 3, 4) == (2, 0, 0)
-    assert np.flatnonzero(marks.closed(memory.marks, 1, 4)).tolist() == list(range(2, 10))
-
-
-def test_a_sleeper_is_woken_and_who_is_awake_is_not_rung_for(memory):
+def test_a_sleeper_is_woken_and_who_is_awake_is_not_notified(memory):
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
     bell = Doorbell(memory, 0, descriptor)
-    bell.ring()
+    bell.notify()
     with pytest.raises(BlockingIOError):
         os.eventfd_read(descriptor)
-    bell.lie_down()
-    thread = threading.Thread(target=bell.sleep, args=(30.0,))
+    bell.arm()
+    woken = []
+    thread = threading.Thread(target=lambda: woken.append(bell.wait(30.0)))
     thread.start()
-    bell.ring()
+    bell.notify()
     thread.join(5)
-    assert not thread.is_alive()
+    assert woken == [True]
     os.close(descriptor)
 
 
-def test_a_process_whose_launcher_is_gone_ends():
-    code = "from paceline.train.local.start import end_with; end_with(1 << 22); print('still here')"
+def test_a_process_whose_launcher_is_gone_ends_when_it_waits():
+    code = (
+        "import os\n"
+        "from tests.train.local.test_shared_memory import SIZES, SharedMemory, Doorbell\n"
+        "bell = Doorbell(SharedMemory(SIZES), 0, os.eventfd(0), launcher=1 << 22)\n"
+        "bell.wait(0.01)\n"
+        "print('still here')\n"
+    )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
 
 
-def test_what_is_saved_is_of_one_version_though_an_epoch_ends_meanwhile(memory, monkeypatch):
-    """The last update of an epoch is published while its predecessor is copied: the epoch is not done as of that."""
-    marks.mark(memory, 0, tuple(range(9)), marks.APPLIED, 1)
-    memory.control[Control.VERSION] = memory.control[Control.WRITING] = 1
-    copies = []
+# What became of batches
 
-    def overtaken(memory, reader, copy, meanwhile):
-        def copy_slowly(version: int) -> None:
-            if not copies:  # between the look at the version and the copy
-                marks.mark(memory, 0, (9,), marks.APPLIED, 2)
-                memory.control[Control.WRITING] = memory.control[Control.VERSION] = 2
-                memory.control[Control.EPOCHS_DONE] = 1
-            copies.append(version)
-            copy(version)
 
-        return read_version(memory, reader, copy_slowly)
+def test_the_status_of_an_unpublished_version_does_not_count(memory):
+    status = memory.batch_status
+    batch_status.mark(memory, 0, (0, 1, 2), batch_status.APPLIED, 1)
+    batch_status.mark(memory, 0, (3,), batch_status.REFUSED, 1)
+    batch_status.mark(memory, 0, (4, 5), batch_status.DROPPED, 2)
+    assert batch_status.counts(status, 0, 1) == (3, 0, 1)
+    assert batch_status.counts(status, 0, 2) == (3, 2, 1)
+    assert np.flatnonzero(batch_status.closed(status, 0, 1)).tolist() == [0, 1, 2, 3]
+    batch_status.forget_after(status, 1)
+    assert batch_status.counts(status, 0, 2) == (3, 0, 1), "another version 2 would otherwise bring them back"
+    assert batch_status.begun(status, 2) == [0]
 
-    monkeypatch.setattr(saved_state, "read_version", overtaken)
-    version, _, saved = saved_state.copy_state(memory, preset("downpour"))
-    assert copies == [1, 2]
-    assert (version, saved["epochs_done"]) == (2, 1)
-    assert marks.counts(saved["marks"].numpy(), 0, version) == (10, 0, 0)
+
+def test_an_epoch_takes_the_place_of_the_one_two_before_it(memory):
+    status = memory.batch_status
+    batch_status.mark(memory, 1, tuple(range(10)), batch_status.APPLIED, 3)
+    batch_status.mark(memory, 3, (0, 1), batch_status.APPLIED, 4)
+    assert batch_status.counts(status, 3, 4) == (2, 0, 0)
+    assert np.flatnonzero(batch_status.closed(status, 1, 4)).tolist() == list(range(2, 10))
+
+
+# The commit log
+
+
+def commit(memory: SharedMemory, one: Compute, pulled: int = 0, *, publish: bool = True) -> None:
+    """As a worker does it, without the parameters."""
+    commit_log.prepare(memory, commit_log.COMMITTED, one, pulled, len(one.batches))
+    memory.control[ControlField.VERSION] += 1
+    batch_status.mark(memory, one.epoch, one.batches, batch_status.APPLIED, memory.control[ControlField.VERSION])
+    if publish:
+        commit_log.publish(memory)
+
+
+def test_the_commit_log_counts_closed_batches_by_epoch(memory):
+    found = []
+    for sequence, epoch in enumerate([0, 0, 1, 0, 1, 2, 1], 1):
+        found.append(commit_log.closed_batches(memory, epoch))
+        commit(memory, task(0, sequence, epoch, (sequence,)), sequence - 1)
+    assert found == [0, 1, 0, 2, 1, 0, 2]
+    assert commit_log.read(memory, 7) == (commit_log.COMMITTED, 0, 7, 6)
+
+
+def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_finished(memory):
+    commit(memory, task(0, 1))
+    commit(memory, task(1, 1, 0, (1,)), 1, publish=False)
+    assert memory.control[ControlField.EVENTS] == 1
+    for _ in range(2):  # whoever comes next, and then once more
+        with WriterLock(memory):
+            assert memory.control[ControlField.EVENTS] == 2
+    assert commit_log.read(memory, 2) == (commit_log.COMMITTED, 1, 1, 1)
+    assert commit_log.closed_batches(memory, 0) == 2
+
+
+def test_a_row_that_was_only_prepared_is_not_finished(memory):
+    commit(memory, task(0, 1))
+    commit_log.prepare(memory, commit_log.COMMITTED, task(1, 1, 0, (1,)), 1, 1)
+    with WriterLock(memory):
+        assert memory.control[ControlField.EVENTS] == 1
+    commit_log.prepare(memory, commit_log.REFUSED, task(2, 1, 0, (2,)), 0, 1)
+    commit_log.publish(memory)
+    with WriterLock(memory):
+        assert memory.control[ControlField.EVENTS] == 2, "a refusal makes no version"
+    assert commit_log.read(memory, 2)[:3] == (commit_log.REFUSED, 2, 1)
+
+
+def test_a_server_that_starts_recounts_what_is_closed(memory):
+    for sequence, epoch in enumerate([0, 1, 0], 1):
+        commit(memory, task(0, sequence, epoch, (sequence,)))
+    batch_status.mark(memory, 1, (9,), batch_status.REFUSED, 3)  # its worker died before it logged that
+    commit_log.recount(memory)
+    assert [commit_log.closed_batches(memory, epoch) for epoch in (0, 1, 2)] == [2, 2, 0]
+
+
+# Positions
+
+
+def position(**changes) -> Position:
+    ledger = LedgerSummary(
+        updates=21, applied=21, dropped=3, refused=1, returned=4, applied_by_epoch=(8, 9, 4),
+        staleness={"0": 15, "1": 4, "7": 2},
+    )  # fmt: skip
+    values = {
+        "version": 21, "opened": 3, "done": {"1": tuple(range(9)), "2": (0, 2, 3, 5, 6, 7)},
+        "sequences": {"0": 12, "1": 9, "2": 0}, "clocks": {"0": 8, "1": 9, "2": 4}, "ledger": ledger,
+    }  # fmt: skip
+    return Position(**{**values, **changes})
+
+
+@pytest.mark.parametrize("workers_commit", [False, True])
+def test_a_position_that_is_put_is_the_one_that_is_read(workers_commit):
+    made = SharedMemory(Sizes(**{**vars(SIZES), "workers_commit": workers_commit}))
+    put_position(made, position())
+    assert position_of(made) == position()
+    assert made.control[ControlField.EPOCHS_DONE] == made.control[ControlField.EPOCH_KEPT] == 1
+    assert made.totals[0].tolist() == [8, 2, 0], "which epoch's were dropped is not kept, only how many"
+    assert [made.groups[group * LINE + GroupField.ROUND] for group in range(3)] == [8, 9, 4]
+    made.close()
+
+
+def test_a_position_between_two_epochs_has_none_open(memory):
+    ledger = LedgerSummary(20, 20, applied_by_epoch=(10, 10), staleness={"0": 20})
+    at_end = position(version=20, opened=2, done={}, ledger=ledger)
+    put_position(memory, at_end)
+    assert position_of(memory) == at_end
+    assert ledger_of(memory, 20) == ledger
+
+
+# The event log
+
+
+def test_events_are_read_as_they_were_written_and_end_with_the_version(memory):
+    log, header = EventLog(memory), memory.headers[0]
+    first, second = Compute(1, 5, 2, (3, 1), (0, 1)), Compute(0, 9, 2, (7,), (0,))
+    for one, versions in ((first, (11, 12)), (second, (12,))):
+        place = memory.place(one.sequence)
+        memory.slot(one.worker)[SlotField.PAYLOAD + place * LINE + PayloadField.FETCHES] = len(versions)
+        memory.fetched_versions[one.worker, place, : len(versions)] = versions
+        header[-1] = log.task(one, 4, int(header[-1]))
+    order = Apply(13, (Contribution(1, (first, second), 1), Contribution(0, (second,), 0)), 2, 6)
+    header[-1] = log.update(order, int(header[-1]))
+    log.update(order._replace(update=14), int(header[-1]))  # its writer died before it moved the end
+    found = events_of(memory, workload(), find_strategy("downpour"))
+    assert [(t.worker, t.sequence, t.incarnation, t.versions) for t in found.tasks] == [
+        (1, 5, 4, (11, 12)),
+        (0, 9, 4, (12,)),
+    ]
+    assert found.tasks[0].task == first
+    assert [update.update for update in found.updates] == [13]
+    (update,) = found.updates
+    assert [(c.group, c.payloads, c.staleness) for c in update.contributions] == [
+        (1, ((1, 5), (0, 9)), 1),
+        (0, ((0, 9),), 0),
+    ]
+    assert (update.epoch, update.closed) == (2, 6)
+
+
+def test_more_events_than_there_is_room_for_are_an_error_that_says_what_to_do(memory):
+    with pytest.raises(PacelineError, match="train without --record-events"):
+        EventLog(memory).update(Apply(1, (), 0, 0), 997)
+
+
+# Scores
+
+
+def scored(tally, loss: float) -> None:
+    tally.add(torch.tensor(loss), torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+
+
+def test_a_score_is_one_write_never_parts_of_two(memory):
+    score = WorkerScore(memory, 1, top=1)
+    rows = memory.scores[1]
+    scored(score.tally(0), 0.5)
+    assert score_of(rows, 0) == Score(), "it is written now and then"
+    score.write()
+    whole = score_of(rows, 0)
+    assert (whole.samples, whole.correct, whole.loss) == (2, 1, 0.5)
+    count = rows[0][0]
+    assert count % 2 == 0 and count > 0
+    rows[0][0] = count + 1  # a write is under way, and its writer is dead
+    rows[0][2] = math.nan
+    assert score_of(rows, 0) == Score()
+    assert memory.scores[0].sum() == memory.scores[2].sum() == 0
+
+
+def test_a_successor_adds_to_what_was_counted_before_and_ends_a_write_that_was_cut_off(memory):
+    first = WorkerScore(memory, 0, top=1)
+    scored(first.tally(3), 0.5)
+    first.write()
+    second = WorkerScore(memory, 0, top=1)
+    tally = second.tally(3)
+    scored(tally, 1.5)
+    memory.scores[0][3][0] += 1  # somebody was cut off in the middle
+    second.write()
+    found = score_of(memory.scores[0], 3)
+    assert (found.samples, found.loss) == (4, 1.0)
+    assert memory.scores[0][3][0] % 2 == 0
+
+
+def test_an_epoch_s_score_takes_the_place_of_an_old_one(memory):
+    score = WorkerScore(memory, 0, top=1)
+    for epoch in (0, EPOCHS_SCORED):
+        scored(score.tally(epoch), float(epoch))
+        score.write()
+    assert score_of(memory.scores[0], 0) == Score()
+    assert score_of(memory.scores[0], EPOCHS_SCORED).loss == EPOCHS_SCORED
