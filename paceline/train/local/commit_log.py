@@ -38,7 +38,7 @@ def prepare(memory: SharedMemory, kind: int, task: Compute, pulled: int, batches
     before, row = _row(memory, number), _row(memory, number + 1)
     words[row + EventField.KIND], words[row + EventField.WORKER] = kind, task.worker
     words[row + EventField.SEQUENCE], words[row + EventField.PULLED] = task.sequence, pulled
-    words[row + EventField.VERSION] = 0 if kind == REFUSED else memory.control[ControlField.VERSION] + 1
+    words[row + EventField.VERSION] = memory.control[ControlField.VERSION] + (kind == COMMITTED)
     which, other = task.epoch % 2, 1 - task.epoch % 2
     closed = closed_batches(memory, task.epoch) + batches
     words[row + EventField.EPOCHS + which], words[row + EventField.CLOSED + which] = task.epoch + 1, closed
@@ -73,6 +73,7 @@ def recount(memory: SharedMemory) -> None:
     for epoch in batch_status.begun(memory.batch_status, version):
         words[row + EventField.EPOCHS + epoch % 2] = epoch + 1
         words[row + EventField.CLOSED + epoch % 2] = sum(batch_status.counts(memory.batch_status, epoch, version))
+    words[row + EventField.VERSION] = version  # that of a resumed run, which has no rows yet
 
 
 def _row(memory: SharedMemory, number: int) -> int:

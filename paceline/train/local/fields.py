@@ -111,7 +111,7 @@ class EventField:
     SEQUENCE = 2
     PULLED = 3
     VERSION = 4
-    """The version that a commit made; 0 for a refusal."""
+    """The newest version after the event: the one that a commit made."""
     EPOCHS = 5
     """Of an even and of an odd epoch: its number and 1."""
     CLOSED = 7

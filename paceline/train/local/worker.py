@@ -177,8 +177,13 @@ class Worker:
         for place in (0, 1) if not self.settings.strategy.overlap else (task.sequence % 2,):
             ready = words[SlotField.PAYLOAD + place * LINE + PayloadField.READY]
             if words[SlotField.RELEASED + place] != ready:
-                return False
+                return place != task.sequence % 2 and self._is_of_round(ready, task)
         return True
+
+    def _is_of_round(self, sequence: int, task: Compute) -> bool:
+        """Whether a payload is part of a task's round: that one is another's part, and both are waited for."""
+        found = mailbox.get(self.memory, self.number, sequence) if task.round is not None else None
+        return found is not None and found[1].round == task.round
 
     def _waited(self, start_ns: int) -> None:
         now_ns = self.free_ns = time.monotonic_ns()

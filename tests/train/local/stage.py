@@ -25,6 +25,7 @@ from paceline.train.local.settings import ProcessSettings
 from paceline.train.local.shared_memory import SharedMemory
 from paceline.train.local.span_log import SpanLog
 from paceline.train.local.store import SharedStore
+from paceline.train.local.worker import Worker
 from paceline.train.local.writer_lock import WriterLock
 from tests.strategy.flat_vectors import layout, vector
 from tests.train.local.small import workload
@@ -118,21 +119,20 @@ class Stage:
         task = self.task(worker)
         if task is None or not self.is_alive(worker):
             return False
-        if self.commits:
-            return task.round is None or self.round(self.group(worker)) >= task.round
-        place = self.memory.place(task.sequence)
-        ready = self.word(worker, SlotField.PAYLOAD + place * LINE + PayloadField.READY)
-        return self.word(worker, SlotField.RELEASED + place) == ready
+        worker_process = Worker.__new__(Worker)
+        worker_process.memory, worker_process.number, worker_process.settings = self.memory, worker, self.settings
+        worker_process.words, worker_process.commits = self.memory.slot(worker), self.commits
+        group = self.group(worker) * LINE
+        worker_process.group_words = self.memory.groups[group : group + LINE]
+        return worker_process._is_turn(task)
 
     def compute(self, worker: int, finite: bool = True) -> Compute:
         """All of a task but its push. The payload depends on nothing but the batches."""
         task, store = self.task(worker), self.stores[worker]
         assert task is not None
         place, into = self.memory.place(task.sequence), torch.empty(SIZE)
-        if task.round is None:
-            pulled = store.read(into)
-        else:
-            pulled = store.read_for_round(into, self.group(worker), task.round)
+        number = task.round
+        pulled = store.read(into) if number is None else store.read_for_round(into, self.group(worker), number)
         if self.memory.fetched:
             self.memory.fetched[worker][place].copy_(into)
         self.locals[worker].copy_(into)
@@ -256,7 +256,7 @@ class Died(BaseException):
 
 
 def dies_at(number: int, work: Callable[[], object], *, opcodes: bool = False) -> bool:
-    """Executes `work` until line `number` of the driver's code (or its instruction); whether that was before its end."""
+    """Executes `work` until line `number` of the driver's code, or that instruction; whether it was before its end."""
     event_of_interest, count = "opcode" if opcodes else "line", 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -125,7 +125,7 @@ def test_every_batch_counts_once_whoever_dies_when(stage, name, seed):
     s = stage(strategy, workers, 13, 3)
     run_in_any_order(s, random.Random(seed), 0.0)
     s.assert_every_batch_counts_once()
-    applied, dropped, refused = s.memory.totals.sum(axis=0).tolist()
+    _, dropped, refused = s.memory.totals.sum(axis=0).tolist()
     assert refused == 0 and (dropped > 0) <= (name == "backup")
     assert s.memory.control[ControlField.RETURNED] == s.server.coordinator.ledger.returned
     if strategy.is_synchronous:
@@ -159,3 +159,31 @@ def test_the_server_hears_of_updates_later_and_in_their_order(stage):
     assert s.server.coordinator.ledger.staleness == {0: 4}
     s.finish()
     assert s.version == 8
+
+
+def test_a_worker_does_a_dead_one_s_part_of_the_round_its_own_payload_waits_in(stage):
+    """Without overlap it waits until its payload is applied; that would be for ever."""
+    s = stage(Strategy("sync", **BY_SERVER), 2, 4, 1)
+    s.join(0, 1)
+    s.poll()
+    assert s.step(1)
+    s.poll()
+    assert not s.may(1), "its next task is of the next round, or there is none"
+    s.kill(0)
+    s.poll()
+    assert s.step(1)
+    s.poll()
+    assert s.version == 1 and s.closed(0) == [0, 1]
+
+
+def test_many_refusals_in_a_row_bring_no_old_row_of_the_commit_log_back(stage):
+    s = stage(find_strategy("downpour"), 2, 23, 2)
+    s.join(0, 1)
+    s.poll()
+    assert s.step(0)
+    for _ in range(s.memory.sizes.log_rows + 1):
+        s.step(1, finite=False)
+        s.poll()
+    assert s.version == 1
+    s.finish()
+    s.assert_every_batch_counts_once()

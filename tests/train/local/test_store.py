@@ -112,7 +112,7 @@ def test_after_a_worker_s_death_in_its_update_every_batch_counts_once(stage, nam
 @GRANULARITY
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_round_is_committed_once_at_whatever_line_its_committer_dies(stage, name, granularity):
-    """The member that is left commits the round if all payloads are in; then the group's round is that of the version."""
+    """The member that is left commits the round if all payloads are in; its number is then that of the version."""
     s = stage(ROUNDS[name], 2 if ROUNDS[name].groups == 1 else 4, 8, 1)
     s.join(*range(s.workers))
     s.poll()
