@@ -241,7 +241,8 @@ class Rounds:
 
     def _is_free_for(self, member: Member, one: Round) -> bool:
         """A worker does its tasks in order, so it may not have one of this round or of a later one."""
-        return all(task.round is not None and task.round < one.number for task in member.tasks.values())
+        last = next(reversed(member.tasks.values()), None)
+        return last is None or (last.round is not None and last.round < one.number)
 
     def _give(
         self, worker: int, epoch: int, batches: tuple[int, ...], out: list[Instruction], one: Round | None = None

@@ -6,6 +6,8 @@ payloads not released yet.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 
 from paceline.strategy.coordinator import Coordinator
@@ -57,6 +59,9 @@ class Server:
     def work(self) -> None:
         """Until the launcher ends us."""
         self.beat()
+        if self.workers_commit and hasattr(os, "SCHED_BATCH"):  # it need not interrupt a worker at once to bring tasks
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         with self.store.lock:
             self._finish_epochs()
             recover(self)

@@ -17,8 +17,8 @@ from paceline.train.local import batch_status, commit_log
 from paceline.train.local.fields import LINE, ControlField, GroupField
 from paceline.train.local.shared_memory import SharedMemory
 
-SPIN_NS = 60_000
-"""Two updates of a small network."""
+SPIN_NS = 200_000
+"""An update of a small network, by whoever holds the lock."""
 PAUSE_S = 50e-6
 _WRITERS, _READERS = 0, 1
 
