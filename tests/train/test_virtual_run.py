@@ -7,7 +7,7 @@ import pytest
 from paceline.errors import Diverged, PacelineError, StrategyError
 from paceline.record import load
 from paceline.simulate.virtual_cluster import Change, VirtualCluster
-from paceline.strategy.strategy import preset
+from paceline.strategy.presets import find_strategy
 from paceline.train.virtual_run import run_virtual
 from tests.contract.small_training import workload
 
@@ -23,23 +23,23 @@ def test_a_run_whose_workers_are_gone_has_not_diverged(tmp_path):
     with pytest.raises(PacelineError, match="no worker is left"):
         run_virtual(workload(), "downpour", cluster=cluster, out=tmp_path / "run")
     found = load(tmp_path / "run")
-    assert (found.status, found.updates) == ("interrupted", 6)
+    assert (found.status, found.updates) == ("failed", 6)
 
 
-def fails(gradient, parameters, backup, staleness, state):
+def fails(gradient, late):
     raise KeyError("late")
 
 
-def ends(gradient, parameters, backup, staleness, state):
+def ends(gradient, late):
     raise SystemExit(0)
 
 
 @pytest.mark.parametrize(("name", "words"), [("fails", "failed: KeyError: 'late'"), ("ends", "ends the program")])
 def test_nor_has_one_whose_correction_failed(name, words, tmp_path):
-    strategy = preset("delay-compensated", correction=f"{__name__}:{name}")
+    strategy = find_strategy("delay-compensated", correction=f"{__name__}:{name}")
     with pytest.raises(StrategyError, match=f"correction {__name__}:{name} {words}"):
         run_virtual(workload(), strategy, out=tmp_path / "run")
-    assert load(tmp_path / "run").status == "interrupted"
+    assert load(tmp_path / "run").status == "failed"
 
 
 def test_epochs_that_end_together_share_the_time_they_took():

@@ -281,6 +281,7 @@ class LocalTraining:
         self.supervisor.stop()
         if self.validation is not None:
             self.validation.close()
+            self.validation = None  # it knows the run, which knows us: no cycle keeps the memory
         self._opened.close()
 
 

@@ -6,13 +6,13 @@ import sys
 
 from paceline.errors import PacelineError
 from paceline.train.local import launcher
-from tests.train.local.small import workload
+from tests.train.local.small import endless
 
 if __name__ == "__main__":
     directory, strategy, collective = (*sys.argv[1:], *("downpour", "auto")[len(sys.argv) - 2 :])
     try:
         launcher.run(
-            workload(epochs=100_000, optimizer="momentum", lr=0.05), strategy, out=directory, checkpoint_every_s=0.3,
+            endless(), strategy, out=directory, checkpoint_every_s=0.3,
             collective=collective,
         )  # fmt: skip
     except PacelineError as error:

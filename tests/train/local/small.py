@@ -32,6 +32,11 @@ def workload(network: str = "dnn", **changes: Any) -> Workload:
     return resolve(network, {**settings, **changes})
 
 
+def endless(epochs: int = 100_000) -> Workload:
+    """Epochs that take longer than their validation: else no checkpoint would be written before the end."""
+    return workload(epochs=epochs, batch=4, optimizer="momentum", lr=0.01)
+
+
 def own(name: str, **changes: Any) -> Workload:
     """The small workload with one of the networks below."""
     return workload(f"{__name__}:{name}", **changes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.train import local
+from paceline.train.local import launcher
 from paceline.workload import resolve
 
 
@@ -15,7 +15,7 @@ from paceline.workload import resolve
 def test_no_shared_memory_is_left_in_the_launcher(strategy):
     gc.disable()
     try:
-        local.run(resolve("dnn", {"data": "digits", "epochs": 1, "device": "cpu"}), strategy, workers=2)
+        launcher.run(resolve("dnn", {"data": "digits", "epochs": 1, "device": "cpu"}), strategy, workers=2)
         assert "paceline-parameters" not in Path("/proc/self/maps").read_text()
     finally:
         gc.enable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.train import local
+from paceline.train.local import launcher
 from paceline.train.local.worker_measurements import worker_measurements
 from paceline.workload import resolve
 
@@ -13,9 +13,9 @@ WORKLOAD = resolve(
 )
 
 
-@pytest.mark.parametrize("strategy", ["sync", "downpour"])
+@pytest.mark.parametrize("strategy", [pytest.param("sync", marks=pytest.mark.slow), "downpour"])
 def test_layers_are_measured_in_every_worker(strategy, tmp_path):
-    run = local.run(WORKLOAD, strategy, workers=2, measure=tmp_path)
+    run = launcher.run(WORKLOAD, strategy, workers=2, measure=tmp_path)
     assert run.status == "finished" and run.distribution is not None
     assert run.distribution.ledger.applied == 12 * 45
     found = worker_measurements(tmp_path, 2)
@@ -30,5 +30,5 @@ def test_layers_are_measured_in_every_worker(strategy, tmp_path):
 
 
 def test_without_it_nothing_is_written(tmp_path):
-    local.run(WORKLOAD, "downpour", workers=2, out=tmp_path / "run")
+    launcher.run(WORKLOAD, "downpour", workers=2, out=tmp_path / "run")
     assert not (tmp_path / "run" / "measure").exists()
