@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from paceline.measure.measurement import Measurement
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
-    from paceline.strategy.strategy import Strategy, preset
+    from paceline.strategy.exchange import Exchange
+    from paceline.strategy.presets import find_strategy
+    from paceline.strategy.strategy import Strategy
     from paceline.trace import Span, Trace
     from paceline.train.evaluate import Evaluation, evaluate
     from paceline.train.measured_training import TrainingClock
@@ -28,6 +30,7 @@ _HOMES = {
     "Arrays": "paceline.data.dataset",
     "Dataset": "paceline.data.dataset",
     "Evaluation": "paceline.train.evaluate",
+    "Exchange": "paceline.strategy.exchange",
     "LayerClock": "paceline.measure.layer_clock",
     "LossPhase": "paceline.step.phase",
     "Measurement": "paceline.measure.measurement",
@@ -42,8 +45,8 @@ _HOMES = {
     "TrainingClock": "paceline.train.measured_training",
     "Workload": "paceline.workload",
     "evaluate": "paceline.train.evaluate",
+    "find_strategy": "paceline.strategy.presets",
     "load": "paceline.experiment.loading",
-    "preset": "paceline.strategy.strategy",
     "resolve": "paceline.workload",
     "resume": "paceline.train.trainer",
     "run": "paceline.train.trainer",
@@ -53,6 +56,7 @@ __all__ = [
     "Arrays",
     "Dataset",
     "Evaluation",
+    "Exchange",
     "LayerClock",
     "LossPhase",
     "Measurement",
@@ -67,8 +71,8 @@ __all__ = [
     "TrainingClock",
     "Workload",
     "evaluate",
+    "find_strategy",
     "load",
-    "preset",
     "resolve",
     "resume",
     "run",

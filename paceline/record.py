@@ -21,7 +21,9 @@ from typing import Any
 
 from paceline.errors import OutputError, RecordError
 
-SCHEMA = 1
+SCHEMA = 2
+OLDEST = {"run": 2, "events": 2, "simulation": 2, "scaling": 2, "plan": 2, "outcome": 2}
+"""The oldest schema that is still read, for kinds that have changed; those of version 0.1 have schema 1."""
 
 # Kinds are named, not imported: the classes live in rooms above this file.
 KINDS = {
@@ -204,5 +206,10 @@ def load(path: str | Path) -> Any:
     kind = content.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise RecordError(f"{path} holds a {kind!r:.60}; known kinds: {', '.join(KINDS)}")
+    if content["schema"] < OLDEST.get(kind, 0):
+        raise RecordError(
+            f"{path} has schema {content['schema']}, of Paceline 0.1: this version reads a {kind} from schema "
+            f"{OLDEST[kind]} on, make it again"
+        )
     module, name = KINDS[kind].split(":")
     return from_json(getattr(importlib.import_module(module), name), content, path.name)

@@ -35,6 +35,7 @@ GROUND = {
     "record": {"errors"},
     "testing": {"errors"},
     "child_environment": set(),
+    "fork_server": {"child_environment", "errors"},
     "free_memory": set(),
     "errors": set(),
 }

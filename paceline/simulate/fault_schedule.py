@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from paceline.errors import PacelineError
-from paceline.simulate.worker_times import WorkerTimes
-from paceline.simulate.virtual_store import VirtualStore
 from paceline.simulate.virtual_cluster import ALWAYS, VirtualCluster
+from paceline.simulate.virtual_store import VirtualStore
+from paceline.simulate.worker_times import WorkerTimes
 from paceline.strategy.coordinator import Coordinator
 from paceline.testing.faults import Fault
 
@@ -27,7 +27,9 @@ class Stage(Protocol):
     now_s: float
     slower_s: dict[int, float]
 
-    def at(self, when_s: float, handle: Callable[[int, Any], None], worker: int, incarnation: int, what: Any) -> None: ...
+    def at(
+        self, when_s: float, handle: Callable[[int, Any], None], worker: int, incarnation: int, what: Any
+    ) -> None: ...
 
     def enter(self, worker: int) -> int: ...
 

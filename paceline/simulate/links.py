@@ -20,10 +20,10 @@ class MessageSizes(NamedTuple):
 
 def message_sizes(strategy: Strategy, model_bytes: int) -> MessageSizes:
     """Of a model of so many bytes in float32, with the payloads that a strategy exchanges."""
-    parameters = model_bytes // FLOAT_BYTES
-    if not parameters:
+    exchange, parameters = strategy.make_exchange, model_bytes // FLOAT_BYTES
+    if exchange.is_dense or not parameters:
         return MessageSizes(model_bytes, model_bytes)
-    return MessageSizes(model_bytes, FLOAT_BYTES * strategy.make_exchange.payload_size(parameters))
+    return MessageSizes(model_bytes, FLOAT_BYTES * exchange.payload_size(parameters))
 
 
 class Links:

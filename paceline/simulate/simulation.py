@@ -17,8 +17,8 @@ from paceline.step.step import Parts
 from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.event_record import EventRecord
 from paceline.strategy.engine import check_policy
+from paceline.strategy.event_record import EventRecord
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Trace
@@ -72,7 +72,9 @@ class Simulator:
         network = cluster.network
         overlaps = network is not None and network.shared
         self.strategy, self.workers, self.gradients = strategy, workers, gradients
-        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=2 if overlaps and strategy.overlap else 1)
+        self.coordinator = Coordinator(
+            strategy, workers, batches, epochs, ahead=2 if overlaps and strategy.overlap else 1
+        )
         self.times = WorkerTimes(spans)
         self.on_epoch = epoch_done
         messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
@@ -90,7 +92,9 @@ class Simulator:
         try:
             self.driver.run(self.workers)
         finally:
-            self.driver.epoch_done = self.driver.updated = self.driver.watch = None  # no reference cycle keeps the run's memory
+            self.driver.epoch_done = self.driver.updated = self.driver.watch = (
+                None  # no reference cycle keeps the run's memory
+            )
         gradients = self.gradients
         parameters = gradients.current if gradients is not None else None
         events = gradients.events() if gradients is not None and gradients.recording else None

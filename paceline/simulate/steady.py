@@ -72,7 +72,9 @@ def play(
     ahead = 2 if strategy.overlap and cluster.network is not None and cluster.network.shared else 1
     batches = steps if strategy.full_pass_per_worker else workers * steps
     coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, slots=SLOTS)
-    driver = VirtualDriver(coordinator, cluster, WorkerTimes(spans), seed=seed, messages=message_sizes(strategy, message_bytes))
+    driver = VirtualDriver(
+        coordinator, cluster, WorkerTimes(spans), seed=seed, messages=message_sizes(strategy, message_bytes)
+    )
     driver.run(workers)
     return driver
 

@@ -135,7 +135,7 @@ class VirtualDriver:
 
     def discard(self, task: Compute, refused: bool) -> None:
         if refused:
-            note = f"not finite, epoch {task.epoch + 1}, step {task.batches[0]}"
+            note = f"not finite, epoch {task.epoch + 1}, batch {task.batches[0]}"
             self.times.fault(self.now_s, "refused", task.worker, task.sequence, note)
 
     # The transport

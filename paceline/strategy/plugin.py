@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paceline import user_code
-from paceline.errors import PacelineError, StrategyError, nearest
+from paceline.errors import PacelineError, StrategyError, WorkloadError, nearest
 
 Factory = Callable[[str], Any]
 """Makes a built-in object from what follows its name; the text is empty where nothing does."""
@@ -24,7 +24,10 @@ def resolve(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
     if not colon:
         raise StrategyError(f"{kind} {text!r} is unknown: {nearest(name, known)}, or module:name")
     attribute, _, rest = argument.partition(":")
-    found = user_code.find(f"{name}:{attribute}")
+    try:
+        found = user_code.find(f"{name}:{attribute}")
+    except WorkloadError as error:
+        raise StrategyError(f"{kind} {text!r}: {error}; built in: {nearest(name, known)}") from error
     if isinstance(found, type) or (rest and callable(found)):
         try:
             return found(rest) if rest else found()

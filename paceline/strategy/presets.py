@@ -37,7 +37,7 @@ def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
         return name.with_changes(**changes)
     if ":" in name:
         found = user_code.find(name)
-        found = found() if callable(found) and not isinstance(found, Strategy) else found
+        found = found if isinstance(found, Strategy) or not callable(found) else user_code.call(name)
         if not isinstance(found, Strategy):
             raise StrategyError(f"{name} is a {type(found).__name__}; it should be a paceline Strategy, or return one")
         return found.with_changes(**changes)

@@ -172,17 +172,23 @@ class Rounds:
         """A worker that was late in the round before takes part in the one under way."""
         if free is not None and free not in one.pushed:
             member = self.members[free]
-            if member.alive and not member.tasks:
+            if member.alive and not member.tasks and self._has_slot(member):
                 batches = self.batches.take(free, one.epoch, self.strategy.push_every)
                 if batches:
                     self._give(free, one.epoch, batches, out, one)
 
     def _has_slot(self, member: Member) -> bool:
-        """Whether the payload that was in the slot of the next one is done with."""
-        if self.slots is None:
-            return True
-        before = member.sequence + 1 - self.slots
-        return before not in member.tasks and before not in member.unreleased
+        return self._next_sequence(member) is not None
+
+    def _next_sequence(self, member: Member) -> int | None:
+        """The number of a worker's next task; its payload's slot, the number modulo `slots`, must be free."""
+        following, slots = member.sequence + 1, self.slots
+        if slots is None:
+            return following
+        if not member.unreleased and next(iter(member.tasks), following) > following - slots:
+            return following
+        taken = {sequence % slots for sequence in (*member.tasks, *member.unreleased)}
+        return next((s for s in range(following, following + slots) if s % slots not in taken), None)
 
     def _may_begin(self, group: Group) -> bool:
         if self.version < self.strategy.warm_start and group.members[0] != self._first_alive:
@@ -207,7 +213,7 @@ class Rounds:
             return True
         most = self._share(group, one)
         for worker in takers:
-            if not self.members[worker].tasks:
+            if not self.members[worker].tasks and self._has_slot(self.members[worker]):
                 batches = self.batches.take(worker, epoch, most)
                 if batches:
                     self._give(worker, epoch, batches, out, one)
@@ -248,7 +254,9 @@ class Rounds:
         self, worker: int, epoch: int, batches: tuple[int, ...], out: list[Instruction], one: Round | None = None
     ) -> None:
         member = self.members[worker]
-        member.sequence = sequence = member.sequence + 1
+        sequence = self._next_sequence(member)
+        assert sequence is not None, f"worker {worker} has no slot for another payload"
+        member.sequence = sequence
         fetches = self._fetches(member, len(batches))
         if one is None:
             task = Compute(worker, sequence, epoch, batches, fetches)

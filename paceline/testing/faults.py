@@ -19,31 +19,25 @@ KINDS = ("kill", "hang", "slow", "corrupt")
 class Fault:
     what: str
     """kill: ends at once. hang: stops answering. slow: every step takes `seconds` longer. corrupt: one payload
-    is no number."""
+    is not finite."""
     at: int = 0
     """After so many updates of the run."""
     worker: int | None = None
     """None: the server, for kill and hang."""
     seconds: float = 0.0
-    shard: int | None = None
-    """Of the server, one of several; 0 is the server itself."""
 
     def __post_init__(self) -> None:
         if self.what not in KINDS:
             raise StrategyError(f"a fault {self.what!r} is unknown: {nearest(self.what, KINDS)}")
         if self.worker is None and self.what in ("slow", "corrupt"):
             raise StrategyError(f"{self.what} is a fault of a worker: say which")
-        if self.worker is not None and self.shard is not None:
-            raise StrategyError(f"{self.what} of worker {self.worker} and of shard {self.shard}: say one of them")
         if self.at < 0 or self.seconds < 0:
             raise StrategyError(f"a fault at {self.at} for {self.seconds:g} s: neither may be below 0")
 
 
-def check_faults(faults: Iterable[Fault], workers: Collection[int], shards: int = 1) -> None:
-    """Whether each of them is of one of these workers, or of the server or one of its shards."""
+def check_faults(faults: Iterable[Fault], workers: Collection[int]) -> None:
+    """Whether each of them is of one of these workers, or of the server."""
     for fault in faults:
-        if fault.shard is not None and fault.shard not in range(shards):
-            raise StrategyError(f"{fault.what} is a fault of shard {fault.shard}: there is none, only {shards}")
         if fault.worker is not None and fault.worker not in workers:
             raise StrategyError(f"{fault.what} is a fault of worker {fault.worker}: there is none, only {len(workers)}")
 

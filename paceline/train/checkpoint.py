@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from paceline.errors import CheckpointError, OutputError
 from paceline.workload import Workload
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "checkpoint.pt"
 
 
@@ -117,6 +117,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is not a checkpoint of Paceline")
     if content["schema"] > SCHEMA:
         raise CheckpointError(f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}")
+    if content["schema"] < SCHEMA:
+        raise CheckpointError(
+            f"{path} has schema {content['schema']}, of Paceline 0.1, which this version does not resume; "
+            "its parameters load in plain PyTorch"
+        )
     del content["schema"]
     try:
         checkpoint = Checkpoint(**{**content, "workload": Workload(**content["workload"])})

@@ -58,7 +58,7 @@ def test_a_non_finite_payload_is_refused_and_named(name):
     assert ledger.refused > 0
     assert ledger.applied + ledger.dropped + ledger.refused == BATCHES
     (fault,) = [fault for fault in found.distribution.faults if fault.what == "refused"]
-    assert fault.worker == 2 and fault.step is not None and fault.note.startswith("not finite, epoch 1, step ")
+    assert fault.worker == 2 and fault.step is not None and fault.note.startswith("not finite, epoch 1, batch ")
     assert torch.isfinite(found.parameters).all()
 
 

@@ -53,15 +53,14 @@ def test_what_is_damaged_is_skipped_named_and_counted(runs):
     assert "cut short" in found.skipped[0].reason and "no schema" in found.skipped[1].reason
 
 
-def test_records_of_other_schemas_are_read_or_named(runs):
+def test_records_of_other_schemas_are_named(runs):
     old, new = runs / "run-0" / "record.json", runs / "run-1" / "record.json"
-    content = json.loads(old.read_text())
-    del content["distribution"], content["placement"]  # as an early version had it
-    old.write_text(json.dumps({**content, "schema": 0}))
-    new.write_text(json.dumps({**json.loads(new.read_text()), "schema": 999}))
+    for path, schema in ((old, 1), (new, 999)):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": schema}))
     found = collect(runs)
-    assert len(found.rows) == 2 and len(found.skipped) == 1
-    assert "has schema 999" in found.skipped[0].reason
+    assert len(found.rows) == 1 and len(found.skipped) == 2
+    assert "has schema 1, of Paceline 0.1" in found.skipped[0].reason
+    assert "has schema 999" in found.skipped[1].reason
 
 
 def test_an_unfinished_run_is_no_result(runs):

@@ -246,8 +246,7 @@ class TestPlaces:
         experiment, place = done
         with locked(place), pytest.raises(OutputError, match=f"another compare \\(process {os.getpid()}\\)"):
             execute(experiment, resume=place)
-        assert (place / ".lock").exists()
-        execute(experiment, resume=place)
+        assert len(execute(experiment, resume=place).rows) == 8
 
     @pytest.mark.slow
     def test_who_was_killed_before_anything_was_there_is_not_in_the_way(self, tmp_path):

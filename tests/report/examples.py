@@ -117,7 +117,7 @@ def broken_records(directory: Path) -> int:
         "cut/record.json": whole[: len(whole) // 2],
         "empty/record.json": "",
         "other/record.json": '{"title": "no record"}',
-        "newer/record.json": whole.replace('"schema": 1', '"schema": 999'),
+        "newer/record.json": whole.replace(f'"schema": {record.SCHEMA}', '"schema": 999'),
         "unknown/record.json": whole.replace('"kind": "run"', '"kind": "dream"'),
         "lacking/record.json": whole.replace('"status"', '"sattus"').replace('"workload"', '"wrokload"'),
         "bytes/measurement.json": "\udcff\udcfe",

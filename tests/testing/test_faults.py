@@ -14,8 +14,6 @@ from paceline.testing import Fault, random_kills
         ({"what": "explode"}, "a fault 'explode' is unknown"),
         ({"what": "slow"}, "slow is a fault of a worker"),
         ({"what": "kill", "at": -1}, "neither may be below 0"),
-        ({"what": "slow", "shard": 1}, "slow is a fault of a worker"),
-        ({"what": "kill", "worker": 0, "shard": 1}, "kill of worker 0 and of shard 1: say one of them"),
     ],
 )
 def test_what_is_no_fault_is_refused(given, message):

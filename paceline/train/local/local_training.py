@@ -257,6 +257,10 @@ class LocalTraining:
         memory, saved = self.memory, checkpoint.optimizer
         try:
             position: Position = from_json(Position, saved["position"], "position")
+            if position.opened > self.memory.sizes.epochs:
+                raise CheckpointError(
+                    f"{place} is in epoch {position.opened} already: --epochs {self.memory.sizes.epochs} is less"
+                )
             now = position.version % 2
             parts = self.learner.parts
             memory.parameters[now].copy_(flat_parameters(parts.network, checkpoint.parameters, self.learner.local))

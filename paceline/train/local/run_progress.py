@@ -107,7 +107,7 @@ class RunProgress:
         count = self.memory.control[ControlField.REFUSALS]
         for number in range(self.refusals, min(count, REFUSALS_KEPT)):
             worker, sequence, epoch, batch = self.memory.refusals[number].tolist()
-            self.supervisor.note("refused", worker, f"not finite, epoch {epoch + 1}, step {batch}", sequence)
+            self.supervisor.note("refused", worker, f"not finite, epoch {epoch + 1}, batch {batch}", sequence)
         self.refusals = max(self.refusals, count)
 
     def _note_epochs(self, now_s: float) -> None:

@@ -199,7 +199,7 @@ class Worker:
             self._meet_faults()
         self.fetches, self.place = 0, place
         self.task = task
-        if self.memory.fetched and 0 not in task.fetches:  # it is computed on what an earlier task fetched
+        if self.memory.fetched and 0 not in task.fetches and not self.commits:  # an earlier task fetched for it
             mine = self.memory.fetched[self.number]
             mine[place].copy_(mine[1 - place])
         slot = self.payloads[place]

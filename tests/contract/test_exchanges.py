@@ -1,0 +1,44 @@
+"""Every built-in exchange, with workers alone and in a group, keeps the contract on both drivers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paceline.simulate.replay import replay_run
+from paceline.strategy.exchange import _factories
+from paceline.strategy.strategy import Strategy
+from tests.contract.drivers import DRIVERS, train
+from tests.contract.small_training import start, trained, workload
+from tests.contract.test_conservation import BATCHES
+
+LOCAL = {"delta": {"fetch_every": 3, "push_every": 3}, "elastic": {"fetch_every": 0, "push_every": 3}}
+"""Exchanges whose workers have an optimizer of their own."""
+
+ALONE = ("elastic", 1)
+"""Workers with parameters of their own do not wait for each other."""
+
+
+def strategy(exchange: str, groups: int | None) -> Strategy:
+    optimizer = {"server_optimizer": "sgd:1"} if exchange in LOCAL else {}
+    return Strategy(f"with {exchange}", groups=groups, exchange=exchange, **LOCAL.get(exchange, {}), **optimizer)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    ("exchange", "groups"), [(name, groups) for name in _factories() for groups in (None, 1) if (name, groups) != ALONE]
+)
+def test_batches_are_conserved_and_the_run_is_repeated_bitwise(exchange, groups, driver, tmp_path):
+    found = train(driver, workload(dropout=0.2), strategy(exchange, groups), 2, tmp_path / "run", record_events=True)
+    ledger = found.distribution.ledger
+    assert ledger.applied_by_epoch == (BATCHES,)
+    assert ledger.dropped == ledger.refused == ledger.returned == 0
+    assert not torch.equal(found.parameters, start())
+    assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
+
+
+@pytest.mark.parametrize("exchange", _factories())
+def test_virtual_time_repeats_bitwise(exchange):
+    first, second = (trained(strategy(exchange, None), 3, record=True) for _ in range(2))
+    assert first.events == second.events and first.distribution == second.distribution
+    assert torch.equal(first.parameters, second.parameters)
