@@ -95,6 +95,10 @@ def train(
         raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
     if resume is None and not distributed.asked_for:
         options |= {"step": step, "log_placement": log_placement}
+    if distributed.asked_for and distributed.driver.driver in (None, "local"):
+        from paceline.train.local.process_server import process_server
+
+        process_server()  # it imports PyTorch while this process does
     start(
         workload, given, out=out, resume=resume, options=options, measure=measure, json=json, distributed=distributed,
         prediction=prediction, tensorboard=tensorboard,

@@ -20,10 +20,9 @@ class MessageSizes(NamedTuple):
 
 def message_sizes(strategy: Strategy, model_bytes: int) -> MessageSizes:
     """Of a model of so many bytes in float32, with the payloads that a strategy exchanges."""
-    exchange, parameters = strategy.make_exchange, model_bytes // FLOAT_BYTES
-    if exchange.is_dense or not parameters:
-        return MessageSizes(model_bytes, model_bytes)
-    return MessageSizes(model_bytes, FLOAT_BYTES * exchange.payload_size(parameters))
+    parameters = model_bytes // FLOAT_BYTES
+    numbers = strategy.make_exchange.payload_size(parameters) if parameters else parameters
+    return MessageSizes(model_bytes, model_bytes if numbers == parameters else FLOAT_BYTES * numbers)
 
 
 class Links:

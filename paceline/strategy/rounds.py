@@ -307,7 +307,7 @@ class Rounds:
         """These were given by a predecessor, and are in hand or ready. Of rounds under way the rest is added."""
         for worker in alive:
             self.enter(worker)
-        for task in sorted(tasks, key=lambda task: (task.epoch, task.batches)):
+        for task in sorted(tasks):  # of each worker in the order of its tasks
             member = self.expect(task.worker)
             member.sequence = max(member.sequence, task.sequence)
             member.tasks[task.sequence] = task

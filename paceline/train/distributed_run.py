@@ -203,7 +203,9 @@ class DistributedRun:
         """Ends the run in good order if Ctrl-C or SIGTERM asked for it."""
         if not self.stop.made:
             return
-        where = f"stopped in epoch {len(self.run.epochs) + 1} after update {self.driver.distribution().updates}"
+        found = self.driver.distribution()
+        seconds = f" and {found.seconds:g} virtual seconds" * (not self.driver.resumable)
+        where = f"stopped in epoch {len(self.run.epochs) + 1} after update {found.updates}{seconds}"
         if self.directory is None:
             raise Interrupted(f"{where}; nothing was kept, since no directory was given")
         if not self.driver.resumable:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paceline import record
 from paceline.cli import progress
 
 
@@ -123,7 +124,7 @@ def test_a_record_of_a_later_version(paceline, trained_copy):
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
     assert paceline("evaluate", trained_copy).code == 0, "evaluating needs only the checkpoint"
     assert paceline("train", "--resume", trained_copy, "--epochs", "21").code == 0, "and so does going on"
-    assert json.loads(path.read_text())["schema"] == 1
+    assert json.loads(path.read_text())["schema"] == record.SCHEMA
 
 
 def test_fewer_epochs_than_were_done(paceline, trained_copy):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import paceline as package
+from paceline import record
 from paceline.cost.calibrations import bundled
 
 
@@ -27,7 +28,7 @@ def test_a_run_leaves_a_record_a_checkpoint_and_a_page(trained):
 
 def test_the_record_says_what_was_done_on_what_and_how_it_went(trained):
     content = json.loads((trained / "record.json").read_text())
-    assert (content["schema"], content["kind"], content["status"]) == (1, "run", "finished")
+    assert (content["schema"], content["kind"], content["status"]) == (record.SCHEMA, "run", "finished")
     assert content["workload"]["network"] == "mlp" and content["workload"]["data"] == "digits"
     conditions = content["conditions"]
     assert conditions["device"] == ("cuda:0" if torch.cuda.is_available() else "cpu")

@@ -82,7 +82,8 @@ def test_whatever_is_cut_short_is_named(saved):
 def test_whatever_is_newer_asks_for_an_update(saved):
     _, path = saved
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": record.SCHEMA + 1}))
-    with pytest.raises(RecordError, match=f"schema {record.SCHEMA + 1}, this version reads up to {record.SCHEMA}: update Paceline"):
+    match = f"schema {record.SCHEMA + 1}, this version reads up to {record.SCHEMA}: update Paceline"
+    with pytest.raises(RecordError, match=match):
         paceline.load(path)
 
 
