@@ -22,7 +22,7 @@ def module(tmp_path, monkeypatch):
     sys.modules.pop("my_parts", None)
 
 
-TRAINING = ("dnn", "--set", "data=digits", "--epochs", "1", "--device", "cpu")
+TRAINING = ("dnn", "--set", "data=digits", "--epochs", "1")
 
 
 @pytest.mark.parametrize("driver", ["local", "virtual"])
@@ -37,6 +37,6 @@ def test_train_and_report(paceline, module, tmp_path, driver):
 
 
 def test_simulate(paceline, module):
-    result = paceline("simulate", *TRAINING, "--strategy", f"{module}:halving", "--workers", "3")
+    result = paceline("simulate", *TRAINING[:3], "--strategy", f"{module}:halving", "--workers", "3")
     assert result.code == 0, result.err
     assert "halving" in result.out

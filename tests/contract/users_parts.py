@@ -1,4 +1,4 @@
-"""A strategy, an exchange, a correction and a server optimizer as a user writes them, under names Paceline never saw."""
+"""A strategy, an exchange, a correction and a server optimizer as a user writes them, under names of their own."""
 
 from __future__ import annotations
 

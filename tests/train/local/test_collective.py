@@ -91,7 +91,7 @@ def test_a_payload_that_is_not_finite_is_refused_by_name(tmp_path):
     assert [(fault.what, fault.worker) for fault in d.faults] == [("refused", 1)]
     assert (d.ledger.refused, d.ledger.applied) == (1, 3 * BATCHES - 1)
     assert found.isfinite().all()
-    with pytest.raises(Diverged, match=r"worker 1, task \d+, epoch \d+, step \d+"):
+    with pytest.raises(Diverged, match=r"worker 1, task \d+, epoch \d+, (step|batch) \d+"):
         launcher.run(workload(), "sync", workers=2, collective="gloo", faults=corrupt)
 
 

@@ -1,4 +1,4 @@
-"""Whoever is killed at whatever moment: the run continues, every batch counts once, and what happened can be repeated."""
+"""Whoever is killed at whatever moment: the run continues, every batch counts once, and events repeat what happened."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ def started():
     yield start
     for process in processes:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
 def updates(directory: Path) -> int:
@@ -66,7 +67,7 @@ def test_an_interrupted_run_is_resumed_where_it_was(tmp_path, started, number):
     assert f"continue with: paceline train --resume {place}" in said
     assert_gone(children)
     assert load(place).status == "interrupted"
-    epochs = load_checkpoint(place).epoch + 1
+    epochs = load_checkpoint(place).epoch + 2
     run = launcher.resume(place, changes={"epochs": epochs})
     assert (run.status, run.resumed) == ("finished", 1)
     assert run.distribution.ledger.applied_by_epoch == (-(-SAMPLES // 4),) * epochs
@@ -93,10 +94,10 @@ def test_nobody_survives_the_launcher_s_sudden_death(tmp_path, started, strategy
     children = [*own_processes(process.pid), *fork_servers(process.pid)]
     assert len(children) == 4
     process.kill()
-    process.communicate()
+    process.wait()
     assert_gone(children)
     assert not list(Path("/dev/shm").glob("*paceline*"))
-    epochs = load_checkpoint(place).epoch + 1
+    epochs = load_checkpoint(place).epoch + 2
     run = launcher.resume(place, changes={"epochs": epochs})
     assert run.distribution.ledger.applied_by_epoch == (-(-SAMPLES // 4),) * epochs
 

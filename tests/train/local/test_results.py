@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -120,7 +121,7 @@ def test_validations_between_the_ends_of_epochs(every, least):
     assert all(0 < point.epoch <= 4 and 0 < point.test_loss < 3 for point in points)
     assert [point.seconds for point in points] == sorted(point.seconds for point in points)
     if every == "20updates":
-        apart = [later.updates - earlier.updates for earlier, later in zip(points, points[1:], strict=False)]
+        apart = [later.updates - earlier.updates for earlier, later in pairwise(points)]
         assert points[0].updates >= 20 and all(10 < distance < 40 for distance in apart)
 
 

@@ -120,6 +120,17 @@ def test_a_checkpoint_without_what_continuing_needs_is_refused_on_one_line(saved
     assert "\n" not in str(caught.value)
 
 
+def test_fewer_epochs_than_were_begun_are_refused_on_one_line(tmp_path):
+    """Two epochs may be open at a time."""
+    place = tmp_path / "run"
+    launcher.run(workload(epochs=2), "downpour", workers=2, out=place)
+    content = torch.load(place / "checkpoint.pt", weights_only=True)
+    position = {**content["optimizer"]["position"], "opened": 2, "done": {"1": [0, 1]}}
+    changed = copied(place, tmp_path, epoch=1, optimizer={**content["optimizer"], "position": position})
+    with pytest.raises(CheckpointError, match="is in epoch 2 already: --epochs 1 is less"):
+        launcher.resume(changed, changes={"epochs": 1})
+
+
 class Waiting(Silent):
     """The one that resumes waits until the other was refused."""
 
