@@ -23,35 +23,41 @@ class LogEvent(NamedTuple):
     pulled: int
 
 
-def closed_batches(memory: SharedMemory, epoch: int) -> int:
-    """How many batches of an epoch are closed as of the newest row."""
-    row = _row(memory, memory.control[ControlField.EVENTS])
-    which = epoch % 2
-    return (
-        memory.log[row + EventField.CLOSED + which] if memory.log[row + EventField.EPOCHS + which] == epoch + 1 else 0
-    )
+def closed_batches(memory: SharedMemory, epoch: int, prepared: int = 0) -> int:
+    """How many batches of an epoch are closed as of the newest row, or as of so many that are prepared after it."""
+    row, which = _row(memory, memory.control[ControlField.EVENTS] + prepared), epoch % 2
+    known = memory.log[row + EventField.EPOCHS + which] == epoch + 1
+    return memory.log[row + EventField.CLOSED + which] if known else 0
 
 
-def prepare(memory: SharedMemory, kind: int, task: Compute, pulled: int, batches: int) -> None:
-    """Writes the next row, for a task that ends with so many batches closed; it counts from `publish` on."""
-    words, number = memory.log, memory.control[ControlField.EVENTS]
+def prepare(
+    memory: SharedMemory, kind: int, task: Compute, pulled: int, batches: int, version: int, prepared: int = 0
+) -> None:
+    """Writes a row, after so many that are prepared already; it counts from `publish` on.
+
+    The task ends with so many batches closed, and `version` is the newest then.
+    """
+    words, number = memory.log, memory.control[ControlField.EVENTS] + prepared
     before, row = _row(memory, number), _row(memory, number + 1)
     words[row + EventField.KIND], words[row + EventField.WORKER] = kind, task.worker
     words[row + EventField.SEQUENCE], words[row + EventField.PULLED] = task.sequence, pulled
-    words[row + EventField.VERSION] = memory.control[ControlField.VERSION] + (kind == COMMITTED)
+    words[row + EventField.VERSION] = version
+    words[_row(memory, number + 1 - prepared) + EventField.COUNT] = prepared + 1
     which, other = task.epoch % 2, 1 - task.epoch % 2
-    closed = closed_batches(memory, task.epoch) + batches
+    closed = closed_batches(memory, task.epoch, prepared) + batches
     words[row + EventField.EPOCHS + which], words[row + EventField.CLOSED + which] = task.epoch + 1, closed
     words[row + EventField.EPOCHS + other] = words[before + EventField.EPOCHS + other]
     words[row + EventField.CLOSED + other] = words[before + EventField.CLOSED + other]
 
 
 def publish(memory: SharedMemory) -> None:
-    memory.control[ControlField.EVENTS] += 1
+    """The rows that were prepared together count from now on."""
+    number = memory.control[ControlField.EVENTS]
+    memory.control[ControlField.EVENTS] = number + memory.log[_row(memory, number + 1) + EventField.COUNT]
 
 
 def finish(memory: SharedMemory) -> None:
-    """Publishes the row of an update whose writer died after the update counted and before the row did."""
+    """Publishes the rows of an update whose writer died after the update counted and before they did."""
     version, number = memory.control[ControlField.VERSION], memory.control[ControlField.EVENTS]
     following = _row(memory, number + 1)
     last = memory.log[_row(memory, number) + EventField.VERSION]

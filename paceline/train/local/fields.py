@@ -20,6 +20,8 @@ class ControlField:
     """The version being written; above VERSION when its writer died before it was whole."""
     EVENTS = LINE + 1
     """How many rows of the commit log were written, all in all."""
+    COMMITTING_GROUP = LINE + 2
+    """The group whose round is being committed, and 1; 0: none is."""
     SERVER_READY = 2 * LINE
     """The server's incarnation that serves; written by the server, as are those below."""
     SERVER_BEAT = 2 * LINE + 1
@@ -111,14 +113,16 @@ class EventField:
     SEQUENCE = 2
     PULLED = 3
     VERSION = 4
-    """The newest version after the event: the one that a commit made."""
-    EPOCHS = 5
+    """The version that is the newest after the event."""
+    COUNT = 5
+    """How many rows belong together, in the first of them."""
+    EPOCHS = 6
     """Of an even and of an odd epoch: its number and 1."""
-    CLOSED = 7
+    CLOSED = 8
     """How many of their batches are closed after the event."""
 
 
-EVENT_WORDS = 9
+EVENT_WORDS = 10
 
 
 class GroupField:
@@ -126,9 +130,10 @@ class GroupField:
 
     ROUND = 0
     """Rounds committed: the number of the round under way."""
-    COMMITTING = 1
-    """The version that is being made of a round; 0: of none. With it published, the round is committed."""
+    COMMITTING_EVENT = 1
+    """Rows of the commit log, all in all, with which the round that is being committed is."""
     COMMITTING_ROUND = 2
+    """Rounds committed then."""
     PLANNED = 3
     """Rounds that tasks were given for; written by the server."""
     SNAPSHOT_ROUND = 4

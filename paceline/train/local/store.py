@@ -156,22 +156,25 @@ class SharedStore:
         memory = self.memory
         words = memory.groups[group * LINE : (group + 1) * LINE]
         with self.lock:
-            if words[GroupField.COMMITTING]:  # whoever committed it died
-                if words[GroupField.COMMITTING] <= self.version:
-                    words[GroupField.ROUND] = words[GroupField.COMMITTING_ROUND]
-                words[GroupField.COMMITTING] = 0
             number = words[GroupField.ROUND]
             tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
             if not tasks or len(tasks) < tasks[0].parts:
                 return False
-            good = sorted((t for t in tasks if self._line(t, PayloadField.FINITE)), key=lambda task: task.batches)
+            good, refused = [], []
+            for task in sorted(tasks, key=lambda task: task.batches):
+                (good if self._line(task, PayloadField.FINITE) else refused).append(task)
             words[GroupField.COMMITTING_ROUND] = number + 1
+            words[GroupField.COMMITTING_EVENT] = memory.control[ControlField.EVENTS] + len(refused) + bool(good)
+            memory.control[ControlField.COMMITTING_GROUP] = group + 1
+            for prepared, task in enumerate(refused):
+                self._refuse(task, self.version + bool(good), prepared)
             if good:
-                # First the word that shows a dead writer's update as unfinished, then what depends on it.
-                memory.control[ControlField.WRITING] = words[GroupField.COMMITTING] = self.version + 1
-                self._commit_tasks(tuple(good), group, min(self._line(task, PayloadField.PULLED) for task in good))
+                pulled = min(self._line(task, PayloadField.PULLED) for task in good)
+                self._commit_tasks(tuple(good), group, pulled, len(refused))
+            else:
+                commit_log.publish(memory)
             words[GroupField.ROUND] = number + 1
-            words[GroupField.COMMITTING] = 0
+            memory.control[ControlField.COMMITTING_GROUP] = 0
             return True
 
     def _pushed(self, worker: int) -> Compute | None:
@@ -180,32 +183,39 @@ class SharedStore:
         found = mailbox.get(self.memory, worker, sequence) if sequence else None
         return found[1] if found is not None else None
 
-    def refuse_own(self, task: Compute, incarnation: int) -> None:
+    def refuse_own(self, task: Compute) -> None:
         """A payload that is not finite is closed; the server hears of it."""
         with self.lock:
-            if self.log is not None:
-                header = self.headers[self.version % 2]
-                header[-1] = self.log.task(task, incarnation, header[-1])
-            batch_status.mark(self.memory, task.epoch, task.batches, batch_status.REFUSED, self.version)
-            commit_log.prepare(self.memory, commit_log.REFUSED, task, 0, len(task.batches))
+            self._refuse(task, self.version)
             commit_log.publish(self.memory)
+
+    def _refuse(self, task: Compute, version: int, prepared: int = 0) -> None:
+        """Closes the batches of a payload that is not finite, as of a version, and prepares the row that says so."""
+        self._log_task(task)
+        if version > self.version:
+            self.memory.control[ControlField.WRITING] = version  # if it is never made, neither is this
+        batch_status.mark(self.memory, task.epoch, task.batches, batch_status.REFUSED, version)
+        commit_log.prepare(self.memory, commit_log.REFUSED, task, 0, len(task.batches), version, prepared)
+
+    def _log_task(self, task: Compute) -> None:
+        if self.log is not None:
+            header = self.headers[self.version % 2]
+            incarnation = self.memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED]
+            header[-1] = self.log.task(task, incarnation, header[-1])
 
     def withdraw(self, worker: int) -> None:
         """A dead worker's payload is no longer part of its group's round."""
         with self.lock:
             self.memory.slots[worker * SLOT_WORDS + SlotField.PUSHED] = 0
 
-    def _commit_tasks(self, tasks: tuple[Compute, ...], group: int, pulled: int) -> None:
-        """One update of these payloads, and its row in the commit log."""
+    def _commit_tasks(self, tasks: tuple[Compute, ...], group: int, pulled: int, prepared: int = 0) -> None:
+        """One update of these payloads, and its row in the commit log, after so many that are prepared already."""
         memory, version, last = self.memory, self.version, tasks[-1]
-        closed = commit_log.closed_batches(memory, last.epoch)
+        closed = commit_log.closed_batches(memory, last.epoch, prepared)
         batches = sum(len(task.batches) for task in tasks)
-        if self.log is not None:
-            header = self.headers[version % 2]
-            for task in tasks:
-                incarnation = memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED]
-                header[-1] = self.log.task(task, incarnation, header[-1])
-        commit_log.prepare(memory, commit_log.COMMITTED, last, pulled, batches)
+        for task in tasks:
+            self._log_task(task)
+        commit_log.prepare(memory, commit_log.COMMITTED, last, pulled, batches, version + 1, prepared)
         order = Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed)
         self.commit(order, self.local)
         commit_log.publish(memory)

@@ -260,8 +260,6 @@ class Worker:
     def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
         """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""
         committed = False
-        if not finite:
-            self.store.refuse_own(task, self.settings.incarnation)
         if task.round is not None:
             committed = self.store.push_to_round(task, self.group, self.members)
             if committed:
@@ -269,6 +267,8 @@ class Worker:
         elif finite:
             self.store.commit_own(task, self.group, pulled)
             committed = True
+        else:
+            self.store.refuse_own(task)
         self.held = self.store.committed if committed and self.store.local is not None else -1
         now_ns = self.free_ns = time.monotonic_ns()
         self.task_ns += (now_ns - self.began_ns - self.task_ns) // 8

@@ -60,12 +60,15 @@ class WriterLock:
         version = control[ControlField.VERSION]
         if control[ControlField.WRITING] > version:
             batch_status.forget_after(self.memory.batch_status, version)
-            for committing in range(GroupField.COMMITTING, len(self.memory.groups), LINE):
-                if self.memory.groups[committing] > version:
-                    self.memory.groups[committing] = 0
             control[ControlField.WRITING] = version
         if self.memory.sizes.workers_commit:
             commit_log.finish(self.memory)
+        if control[ControlField.COMMITTING_GROUP]:
+            start = (control[ControlField.COMMITTING_GROUP] - 1) * LINE
+            words = self.memory.groups[start : start + LINE]
+            if control[ControlField.EVENTS] >= words[GroupField.COMMITTING_EVENT]:
+                words[GroupField.ROUND] = words[GroupField.COMMITTING_ROUND]
+            control[ControlField.COMMITTING_GROUP] = 0
 
     def _acquire(self, kind: int, byte: int) -> None:
         if self._try(kind, byte):

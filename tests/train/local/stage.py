@@ -151,12 +151,12 @@ class Stage:
         slot, store = self.memory.slot(worker), self.stores[worker]
         line = SlotField.PAYLOAD + self.memory.place(task.sequence) * LINE
         if self.commits:
-            if not finite:
-                store.refuse_own(task, self.incarnations[worker])
             if task.round is not None:
                 store.push_to_round(task, self.group(worker), self.members(worker))
             elif finite:
                 store.commit_own(task, self.group(worker), slot[line + PayloadField.PULLED])
+            else:
+                store.refuse_own(task)
         else:
             slot[line + PayloadField.READY] = task.sequence
         slot[SlotField.TASKS] += 1

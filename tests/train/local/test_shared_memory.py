@@ -150,7 +150,8 @@ def test_an_epoch_takes_the_place_of_the_one_two_before_it(memory):
 
 def commit(memory: SharedMemory, one: Compute, pulled: int = 0, *, publish: bool = True) -> None:
     """As a worker does it, without the parameters."""
-    commit_log.prepare(memory, commit_log.COMMITTED, one, pulled, len(one.batches))
+    version = memory.control[ControlField.VERSION] + 1
+    commit_log.prepare(memory, commit_log.COMMITTED, one, pulled, len(one.batches), version)
     memory.control[ControlField.VERSION] += 1
     batch_status.mark(memory, one.epoch, one.batches, batch_status.APPLIED, memory.control[ControlField.VERSION])
     if publish:
@@ -179,10 +180,10 @@ def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_f
 
 def test_a_row_that_was_only_prepared_is_not_finished(memory):
     commit(memory, task(0, 1))
-    commit_log.prepare(memory, commit_log.COMMITTED, task(1, 1, 0, (1,)), 1, 1)
+    commit_log.prepare(memory, commit_log.COMMITTED, task(1, 1, 0, (1,)), 1, 1, 2)
     with WriterLock(memory):
         assert memory.control[ControlField.EVENTS] == 1
-    commit_log.prepare(memory, commit_log.REFUSED, task(2, 1, 0, (2,)), 0, 1)
+    commit_log.prepare(memory, commit_log.REFUSED, task(2, 1, 0, (2,)), 0, 1, 1)
     commit_log.publish(memory)
     with WriterLock(memory):
         assert memory.control[ControlField.EVENTS] == 2, "a refusal makes no version"

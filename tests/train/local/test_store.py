@@ -15,7 +15,7 @@ from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import BLOCK
 from paceline.train.local import store as store_module
-from paceline.train.local.fields import ControlField, GroupField
+from paceline.train.local.fields import ControlField
 from paceline.train.local.shared_memory import SharedMemory, Sizes
 from paceline.train.local.writer_lock import WriterLock
 from tests.train.local.stage import Stage, dies_at
@@ -133,7 +133,7 @@ def test_a_round_is_committed_once_at_whatever_line_its_committer_dies(stage, na
         content = s.content()
         assert content in (before, after)
         assert s.round(0) == content["rounds"][0] == content["version"]
-        assert not s.memory.groups[GroupField.COMMITTING]
+        assert not s.memory.control[ControlField.COMMITTING_GROUP]
         found.add(content["version"])
         if not died:
             break
@@ -186,7 +186,7 @@ def test_a_dead_committer_s_version_number_is_another_group_s(stage, monkeypatch
     with monkeypatch.context() as dying, pytest.raises(RuntimeError, match="killed"):
         dying.setattr(s.stores[1].updater, "apply", die)
         s.push(1, task)
-    assert s.memory.groups[GroupField.COMMITTING] == 1
+    assert s.memory.control[ControlField.COMMITTING_GROUP] == 1
     assert s.step(2) and s.step(3)
     assert (s.version, s.round(0), s.round(1)) == (1, 0, 1)
     assert s.stores[0].commit_round(0, [0, 1]), "its payloads are all in, so the round is committed now"
@@ -194,11 +194,8 @@ def test_a_dead_committer_s_version_number_is_another_group_s(stage, monkeypatch
     assert s.closed(0) == [0, 1, 4, 5]
 
 
-HANGS = "the part of a worker that dies between its refusal and the round's commit is waited for, and nobody has it"
-
-
 @GRANULARITY
-@pytest.mark.parametrize("name", ["downpour", pytest.param("sync", marks=pytest.mark.xfail(strict=True, reason=HANGS))])
+@pytest.mark.parametrize("name", ["downpour", "sync"])
 def test_a_refusal_is_whole_or_not_there_at_whatever_line_its_worker_dies(stage, name, granularity):
     """A batch that was marked and not reported is given to another; one that was reported is closed for good."""
     numbers, opcodes = deaths(granularity)
@@ -224,17 +221,19 @@ def test_a_refusal_is_whole_or_not_there_at_whatever_line_its_worker_dies(stage,
     assert ends == {0, 1}
 
 
-@pytest.mark.xfail(strict=True, reason="the server's next tasks overwrite the mailbox entry that the commit looks for")
-def test_a_round_of_refused_payloads_is_over_though_the_server_hears_of_it_before_its_last_member_pushes(stage):
+def test_a_round_of_refused_payloads_is_over_and_the_server_hears_of_all_of_them_at_once(stage):
     s = stage(find_strategy("sync"), 2, 8, 1)
     s.join(0, 1)
     s.poll()
     s.step(0, finite=False)
-    task = s.compute(1, finite=False)
-    s.stores[1].refuse_own(task, 1)
-    s.poll()  # it hears of the refusal at once, and begins another round
-    s.stores[1].push_to_round(task, 0, [0, 1])
-    assert s.round(0) == 1
+    s.poll()
+    assert s.memory.control[ControlField.REFUSALS] == 0, "it is part of a round that is not over"
+    s.step(1, finite=False)
+    assert (s.version, s.round(0)) == (0, 1)
+    s.poll()
+    assert s.memory.control[ControlField.REFUSALS] == 2
+    s.finish()
+    s.assert_every_batch_counts_once()
 
 
 # The server commits
