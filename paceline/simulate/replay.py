@@ -18,7 +18,8 @@ from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
 from paceline.step.tally import Tally
 from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
-from paceline.strategy.learner import Learner, LearnerState
+from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import LearnerState
 from paceline.strategy.updater import GroupContribution, Payload, Updater
 from paceline.workload import with_settings
 

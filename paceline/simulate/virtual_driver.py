@@ -257,8 +257,7 @@ class VirtualDriver:
         self._arrived(worker, what)
 
     def _arrived(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
-        task, pulled, finite, _ = what
-        self.engine.pushed(worker, task.sequence, pulled, finite)
+        self.engine.pushed(worker, what[0].sequence, what[1], what[2])
 
     # Workers come and go
 

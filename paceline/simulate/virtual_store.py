@@ -18,7 +18,8 @@ from paceline.step.tally import Score, Tally
 from paceline.strategy.event_record import EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.finite import is_finite
 from paceline.strategy.instructions import Apply, Compute
-from paceline.strategy.learner import Learner, LearnerState
+from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import LearnerState
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import GroupContribution, Payload, Updater
 

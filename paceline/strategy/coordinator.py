@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from paceline.strategy.adoption import adopt
 from paceline.strategy.batches import Batches
 from paceline.strategy.group import Arrival, Group, Round
 from paceline.strategy.instructions import Apply, Compute, Contribution, Drop, EpochDone, Instruction
@@ -81,7 +82,7 @@ class Coordinator:
         task = member.tasks.get(sequence)
         if task is None or self.rounds.alone:
             return task is not None
-        found = self.rounds.round_of(member.group, task)
+        found = member.group.round_of(task)
         return found is not None and (worker, sequence) in found.open
 
     def steps_since_fetch(self, worker: int) -> int:
@@ -126,7 +127,7 @@ class Coordinator:
             member.unreleased.add(sequence)
             self._commit(group, [(task, pulled)], out)
         else:
-            one = self.rounds.round_of(group, task)
+            one = group.round_of(task)
             if one is None or (worker, sequence) not in one.open:  # the round continued without it
                 out.append(Drop(worker, sequence))
             else:
@@ -145,7 +146,7 @@ class Coordinator:
             return [Drop(worker, sequence)]
         out: list[Instruction] = [Drop(worker, sequence)]
         group = self.members[worker].group
-        one = None if self.rounds.alone else self.rounds.round_of(group, task)
+        one = None if self.rounds.alone else group.round_of(task)
         if self.rounds.alone or (one is not None and (worker, sequence) in one.open):
             if one is not None:
                 one.open.remove((worker, sequence))
@@ -166,7 +167,7 @@ class Coordinator:
         if self.rounds.alone:
             keys = [(worker, sequence)]
         else:
-            one = self.rounds.round_of(group, task)
+            one = group.round_of(task)
             assert one is not None and one is group.rounds[0] and not one.todo, "a round was committed out of order"
             keys = sorted(one.open)
             group.rounds.popleft()
@@ -218,7 +219,7 @@ class Coordinator:
         self, tasks: Collection[Compute], alive: Collection[int], steps_since_fetch: dict[int, int] | None = None
     ) -> None:
         """After `restore`: workers have these tasks already, or their payloads are ready. `alive` are running."""
-        self.rounds.adopt(tasks, alive)
+        adopt(self.rounds, tasks, alive)
         for worker, steps in (steps_since_fetch or {}).items():
             self.members[worker].steps = steps
 

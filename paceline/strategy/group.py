@@ -28,6 +28,21 @@ class Member:
     ahead: int | None = None
     """Tasks it is given at a time, where that is not the same for all."""
 
+    def is_free_for(self, one: Round) -> bool:
+        """A worker does its tasks in order, so it may not have one of this round or of a later one."""
+        last = next(reversed(self.tasks.values()), None)
+        return last is None or (last.round is not None and last.round < one.number)
+
+    def next_sequence(self, slots: int | None) -> int | None:
+        """The number of its next task; the slot of the payload, that number modulo `slots`, must be free."""
+        following = self.sequence + 1
+        if slots is None:
+            return following
+        if not self.unreleased and next(iter(self.tasks), following) > following - slots:
+            return following
+        taken = {sequence % slots for sequence in (*self.tasks, *self.unreleased)}
+        return next((s for s in range(following, following + slots) if s % slots not in taken), None)
+
 
 @dataclass(slots=True)
 class Round:
@@ -62,3 +77,7 @@ class Group:
     """Begun and not committed, in order; of a worker by itself there are none."""
     applying: int = 0
     """Contributions committed and not applied yet."""
+
+    def round_of(self, task: Compute) -> Round | None:
+        """The round that a task is part of; None: it is committed already."""
+        return next((one for one in self.rounds if one.number == task.round), None)

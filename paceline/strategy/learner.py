@@ -6,7 +6,6 @@ Every driver and the replay use it, so what one of them did can be repeated by a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -21,34 +20,12 @@ from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
 from paceline.strategy.instructions import Compute
 from paceline.strategy.layout import Layout
+from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.strategy.strategy import Strategy
 
 Fetch = Callable[[int], tuple[int, Tensor]]
 """From a position in the task to the version that is fetched there and its parameters."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What is known about a payload besides its numbers."""
-
-    samples: int
-    steps: int
-    pulled: int
-    """The version of the last fetch; staleness counts from it."""
-
-
-@dataclass(frozen=True, eq=False)
-class LearnerState:
-    """What a worker keeps between two tasks. Tensors in it are not to be changed."""
-
-    pulled: int = 0
-    parameters: Tensor | None = None
-    """None where the next task begins with a fetch; the fetched tensor itself while nothing has changed it."""
-    optimizer: tuple[State, ...] = ()
-    exchange: State = field(default_factory=dict)
-    counters: tuple[Tensor, ...] = field(default=(), repr=False)
-    """Buffers of whole numbers, which are not exchanged."""
 
 
 class Learner:

@@ -8,7 +8,7 @@ that replaces it. So an update is made of the same gradients whatever happens.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from paceline.strategy.batches import Batches
 from paceline.strategy.group import Group, Member, Round
@@ -33,7 +33,7 @@ class Rounds:
         """Groups that could begin a round but for batches, the staleness bound or the warm start."""
         self.alone = strategy.groups is None
         """Whether every worker is a group by itself."""
-        self._in_parts = not self.alone and not strategy.backup_workers
+        self.in_parts = not self.alone and not strategy.backup_workers
         """Whether a round waits for all its parts, whoever computes them."""
         self._restrained = bool(strategy.warm_start) or strategy.staleness_bound is not None
         """Whether a group may have to wait although there are batches."""
@@ -96,11 +96,11 @@ class Rounds:
         if self.alone:
             self.batches.put_back(task.epoch, task.batches)
             return len(task.batches)
-        found = self.round_of(group, task)
+        found = group.round_of(task)
         if found is None or (task.worker, task.sequence) not in found.open:  # the round continued without it
             return 0
         found.open.remove((task.worker, task.sequence))
-        if self._in_parts:
+        if self.in_parts:
             found.todo.appendleft(task.batches)
         else:
             self.batches.put_back(task.epoch, task.batches)
@@ -147,7 +147,7 @@ class Rounds:
     def wake_waiting(self, out: list[Instruction]) -> None:
         while self.wake:
             self.wake = False
-            for group in list(self._waiting.values()):
+            for group in [*self._waiting.values()]:
                 self.proceed(group, out)
 
     def _proceed_alone(self, group: Group, worker: int, out: list[Instruction]) -> bool:
@@ -156,7 +156,7 @@ class Rounds:
         tasks = member.tasks
         ahead = self.ahead if member.ahead is None else member.ahead
         while len(tasks) < ahead and (self.strategy.overlap or not group.applying):
-            if not self._has_slot(member):
+            if not member.next_sequence(self.slots) is not None:
                 return False  # it continues when its payload is applied
             may = not self._restrained or self._may_begin(group)
             epoch = self.batches.next_epoch(worker) if may else None
@@ -172,23 +172,10 @@ class Rounds:
         """A worker that was late in the round before takes part in the one under way."""
         if free is not None and free not in one.pushed:
             member = self.members[free]
-            if member.alive and not member.tasks and self._has_slot(member):
+            if member.alive and not member.tasks and member.next_sequence(self.slots) is not None:
                 batches = self.batches.take(free, one.epoch, self.strategy.push_every)
                 if batches:
                     self._give(free, one.epoch, batches, out, one)
-
-    def _has_slot(self, member: Member) -> bool:
-        return self._next_sequence(member) is not None
-
-    def _next_sequence(self, member: Member) -> int | None:
-        """The number of a worker's next task; its payload's slot, the number modulo `slots`, must be free."""
-        following, slots = member.sequence + 1, self.slots
-        if slots is None:
-            return following
-        if not member.unreleased and next(iter(member.tasks), following) > following - slots:
-            return following
-        taken = {sequence % slots for sequence in (*member.tasks, *member.unreleased)}
-        return next((s for s in range(following, following + slots) if s % slots not in taken), None)
 
     def _may_begin(self, group: Group) -> bool:
         if self.version < self.strategy.warm_start and group.members[0] != self._first_alive:
@@ -197,23 +184,23 @@ class Rounds:
 
     def _begin(self, group: Group, out: list[Instruction]) -> bool:
         """A round of one epoch, evenly at an epoch's end; whether there are batches for it."""
-        takers = group.workers if self._in_parts else group.members
+        takers = group.workers if self.in_parts else group.members
         epoch = next((e for w in takers if (e := self.batches.next_epoch(w)) is not None), None)
         if epoch is None:
             return False
         one = Round(group.planned, epoch)
-        if self._in_parts:
-            self._add_parts(group, one, takers)
-        if self._in_parts and not one.todo:
+        if self.in_parts:
+            self.add_parts(group, one, takers)
+        if self.in_parts and not one.todo:
             return False
         group.planned += 1
         group.rounds.append(one)
-        if self._in_parts:
+        if self.in_parts:
             self._hand_out(group, one, out)
             return True
         most = self._share(group, one)
         for worker in takers:
-            if not self.members[worker].tasks and self._has_slot(self.members[worker]):
+            if not self.members[worker].tasks and self.members[worker].next_sequence(self.slots) is not None:
                 batches = self.batches.take(worker, epoch, most)
                 if batches:
                     self._give(worker, epoch, batches, out, one)
@@ -230,7 +217,7 @@ class Rounds:
             return 1
         return min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))
 
-    def _add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
+    def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
         most = self._share(group, one, given)
         parts = [part for worker in workers if (part := self.batches.take(worker, one.epoch, most))]
         one.todo.extend(parts)
@@ -242,19 +229,14 @@ class Rounds:
             if not one.todo:
                 return
             member = self.members[worker]
-            if self._is_free_for(member, one) and self._has_slot(member):
+            if member.is_free_for(one) and member.next_sequence(self.slots) is not None:
                 self._give(worker, one.epoch, one.todo.popleft(), out, one)
-
-    def _is_free_for(self, member: Member, one: Round) -> bool:
-        """A worker does its tasks in order, so it may not have one of this round or of a later one."""
-        last = next(reversed(member.tasks.values()), None)
-        return last is None or (last.round is not None and last.round < one.number)
 
     def _give(
         self, worker: int, epoch: int, batches: tuple[int, ...], out: list[Instruction], one: Round | None = None
     ) -> None:
         member = self.members[worker]
-        sequence = self._next_sequence(member)
+        sequence = member.next_sequence(self.slots)
         assert sequence is not None, f"worker {worker} has no slot for another payload"
         member.sequence = sequence
         fetches = self._fetches(member, len(batches))
@@ -293,48 +275,11 @@ class Rounds:
             self.outstanding -= 1
         return task
 
-    def round_of(self, group: Group, task: Compute) -> Round | None:
-        """The round that a task is part of; None: it is committed already."""
-        return next((one for one in group.rounds if one.number == task.round), None)
-
     def is_complete(self, one: Round) -> bool:
         """Whether nothing more is waited for."""
         if self.strategy.backup_workers:
             return not one.open or len(one.arrived) >= self.workers - self.strategy.backup_workers
         return not (one.open or one.todo)
-
-    def adopt(self, tasks: Collection[Compute], alive: Collection[int]) -> None:
-        """These were given by a predecessor, and are in hand or ready. Of rounds under way the rest is added."""
-        for worker in alive:
-            self.enter(worker)
-        for task in sorted(tasks):  # of each worker in the order of its tasks
-            member = self.expect(task.worker)
-            member.sequence = max(member.sequence, task.sequence)
-            member.tasks[task.sequence] = task
-            self.outstanding += 1
-            self.batches.open_until(task.epoch)
-            self.batches.take_these(task.epoch, task.batches)
-        if self.alone:
-            return
-        for group in self.groups.values():
-            mine = [task for task in tasks if self.members[task.worker].group is group]
-            for number in sorted({task.round for task in mine if task.round is not None}):
-                self._adopt_round(group, [task for task in mine if task.round == number])
-
-    def _adopt_round(self, group: Group, tasks: list[Compute]) -> None:
-        assert tasks[0].round is not None
-        one = Round(tasks[0].round, tasks[0].epoch, parts=len(tasks))
-        one.open.update((task.worker, task.sequence) for task in tasks)
-        group.rounds.append(one)
-        group.planned = max(group.planned, one.number + 1)
-        if not self._in_parts:
-            return
-        missing = group.workers[len(tasks) :]
-        if self.batches.full_pass_per_worker:
-            there = {self.batches.owner(task.batches[0]) for task in tasks}
-            missing = [worker for worker in group.workers if worker not in there]
-        wanted = min(len(missing), tasks[0].parts - len(tasks))
-        self._add_parts(group, one, missing[:wanted], sum(len(task.batches) for task in tasks))
 
     # How far groups may part
 

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -17,104 +16,25 @@ from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Interrupted, PacelineError, WorkloadError
 from paceline.step.build import load_data
-from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
-from paceline.strategy.distribution import Distribution, ValidationPoint
-from paceline.strategy.engine import check_policy
-from paceline.strategy.event_record import EVENTS, EventRecord
-from paceline.strategy.learner import Learner
-from paceline.strategy.server_optimizer import check_optimizer
-from paceline.strategy.strategy import Strategy
-from paceline.testing.faults import Fault
-from paceline.trace import Recorder, Span, Trace
+from paceline.strategy.distribution import ValidationPoint
+from paceline.strategy.event_record import EVENTS
+from paceline.trace import Recorder, Trace
 from paceline.train.checkpoint import Checkpoint, load_parameters, save_checkpoint
 from paceline.train.directory import RunDirectory
+from paceline.train.driver import DistributedOptions, Driver, MakeDriver
 from paceline.train.ending import recorded_end
-from paceline.train.evaluate import Evaluator
 from paceline.train.failures import explained
 from paceline.train.flat_state import named_parameters
-from paceline.train.limits import check_workers
 from paceline.train.outcome import chance_accuracy, warnings_of
-from paceline.train.run import Conditions, Epoch, Run
+from paceline.train.run import Epoch, Run
 from paceline.train.stopping import StopRequest
 from paceline.train.validation_interval import parse_interval
 from paceline.train.watcher import Progress, Silent, Watcher
 from paceline.workload import Workload
 
-CHECKPOINT_EVERY_S = 20.0
 CHECKPOINT_SHARE = 0.02
 """Checkpoints may take this much of the time."""
-
-
-@dataclass(frozen=True)
-class DistributedOptions:
-    """What every driver is told, besides the workload."""
-
-    strategy: Strategy
-    workers: int
-    cache: Path | None = None
-    on_bad_gradient: str = "stop"
-    record_events: bool = False
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S
-    validate_every: str = "1epoch"
-    faults: tuple[Fault, ...] = ()
-
-    def check(self, driver: str) -> None:
-        """Says what is wrong before anything is loaded."""
-        if isinstance(self.workers, int):
-            check_workers(self.workers, driver)
-        check_policy(self.on_bad_gradient)
-        check_optimizer(self.strategy.server_optimizer)
-        parse_interval(self.validate_every)
-        self.strategy.check(self.workers)
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """One version of everything that continuing needs: plain positions and tensors."""
-
-    version: int
-    epochs_done: int
-    parameters: Tensor
-    """Flat, with the buffers."""
-    state: dict[str, Any] = field(default_factory=dict)
-    score: Score = field(default_factory=Score)
-    """Of the epoch under way."""
-
-
-class Driver(Protocol):
-    """What is different between processes of this machine and a simulated cluster."""
-
-    learner: Learner
-    evaluator: Evaluator
-    conditions: Conditions
-    step: StepChoice
-    data: str
-    notes: list[str]
-    resumable: bool
-
-    def run(self, run: DistributedRun) -> None:
-        """Trains until every epoch is done, and tells `run` what happens."""
-        ...
-
-    def distribution(self) -> Distribution: ...
-
-    def trace(self) -> list[Span]: ...
-
-    def timing(self) -> tuple[float, float]:
-        """Seconds of training, and samples/s."""
-        ...
-
-    def snapshot(self) -> Snapshot: ...
-
-    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None: ...
-
-    def events(self) -> EventRecord | None: ...
-
-    def close(self) -> None: ...
-
-
-MakeDriver = Callable[[Workload, Dataset, DistributedOptions, Recorder], Driver]
 
 
 @contextlib.contextmanager
@@ -270,11 +190,11 @@ class DistributedRun:
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
 
-    def save_if_due(self) -> None:
+    def save_if_due(self, patience: float = 1.0) -> None:
         """When the last checkpoint is old enough, and rarely enough that checkpoints cost little."""
         every_s = self.options.checkpoint_every_s
         pause_s = every_s and max(every_s, self.saving_s / CHECKPOINT_SHARE)
-        if self.recorder.now() - self.saved_at_s >= pause_s:
+        if self.recorder.now() - self.saved_at_s >= patience * pause_s:
             self.save()
 
     def save(self) -> None:
@@ -283,6 +203,7 @@ class DistributedRun:
         with self.recorder.span("checkpoint"):
             start_s = self.recorder.now()
             snapshot = self.driver.snapshot()
+            self.driver.report_epochs(self, snapshot.epochs_done)
             distribution = replace(self.driver.distribution(), points=tuple(self.points))
             so_far = replace(
                 self.run, wall_s=self.wall_before_s + start_s, updates=snapshot.version,

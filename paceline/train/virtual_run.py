@@ -27,13 +27,8 @@ from paceline.trace import Recorder, Span
 from paceline.train.checkpoint import Checkpoint
 from paceline.train.conditions import current_conditions
 from paceline.train.directory import RunDirectory
-from paceline.train.distributed_run import (
-    DistributedOptions,
-    DistributedRun,
-    Snapshot,
-    check_not_importing,
-    prepared,
-)
+from paceline.train.distributed_run import DistributedRun, check_not_importing, prepared
+from paceline.train.driver import DistributedOptions, Snapshot
 from paceline.train.evaluate import Evaluator
 from paceline.train.resuming import VIRTUAL
 from paceline.train.run import Epoch, Run
@@ -185,6 +180,9 @@ class VirtualTraining:
         """Parameters to look at; a simulation is repeated from its seed, not resumed."""
         epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
         return Snapshot(self.store.version, epochs, self.store.current)
+
+    def report_epochs(self, run: DistributedRun, count: int) -> None:
+        """Each is validated when it ends."""
 
     def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
         raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")

@@ -14,7 +14,8 @@ from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault, check_faults
 from paceline.train.checkpoint import load_checkpoint
 from paceline.train.directory import RunDirectory, resumable_directory
-from paceline.train.distributed_run import CHECKPOINT_EVERY_S, DistributedOptions, check_not_importing, prepared
+from paceline.train.distributed_run import check_not_importing, prepared
+from paceline.train.driver import CHECKPOINT_EVERY_S, DistributedOptions
 from paceline.train.local.collective import check_collective
 from paceline.train.local.hang_limits import HangLimits
 from paceline.train.local.local_training import KIND, LocalOptions, LocalTraining

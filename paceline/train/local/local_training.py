@@ -24,7 +24,8 @@ from paceline.strategy.updater import Updater
 from paceline.trace import Recorder, Span
 from paceline.train.checkpoint import Checkpoint
 from paceline.train.conditions import current_conditions
-from paceline.train.distributed_run import DistributedOptions, DistributedRun, Snapshot
+from paceline.train.distributed_run import DistributedRun
+from paceline.train.driver import DistributedOptions, Snapshot
 from paceline.train.evaluate import Evaluator
 from paceline.train.flat_state import flat_parameters
 from paceline.train.local.child import Bells
@@ -58,7 +59,7 @@ class LocalOptions:
 
     hang_limits: HangLimits = dataclasses.field(default_factory=HangLimits)
     measure: Path | None = None
-    """The folder into which every worker writes where its time goes, layer by layer."""
+    """Where every worker writes where its time goes, layer by layer."""
     server_threads: int = 1
     collective: str = "auto"
 
@@ -177,14 +178,14 @@ class LocalTraining:
         if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.recorder.now()
             run.progressed(self.progress.progress())
-        if len(run.run.epochs) == self.memory.control[ControlField.EPOCHS_DONE]:  # else it would wait for a validation
-            run.save_if_due()
+        reported = len(run.run.epochs) == self.memory.control[ControlField.EPOCHS_DONE]
+        run.save_if_due(patience=1.0 if reported else 2.0)  # else it would have to wait for a validation
 
-    def _report_epochs(self, run: DistributedRun) -> None:
+    def _report_epochs(self, run: DistributedRun, wait: bool = False) -> None:
         assert self.validation is not None
         if self.scored is None:
-            self.scored = self.validation.finished_epoch()
-        if self.scored is not None and self.progress.is_scored(self.scored[0]):
+            self.scored = self.validation.finished_epoch(wait)
+        if self.scored is not None and (wait or self.progress.is_scored(self.scored[0])):
             epoch, test = self.scored
             self.scored = None
             done = self.progress.epoch(epoch, test)
@@ -221,7 +222,7 @@ class LocalTraining:
         return self.progress.train_s, self.progress.samples_per_s
 
     def _help(self) -> None:
-        """While the lock is waited for: who holds it may be dead or hang."""
+        """While the lock is waited for: who holds it may hang."""
         if not self.memory.control[ControlField.FINISHED] and self.supervisor.server.process is not None:
             self.supervisor.check()
 
@@ -252,6 +253,10 @@ class LocalTraining:
             "worker_scores": [dataclasses.asdict(score) for score in by_worker],
         }
         return Snapshot(version, done, parameters, state, self.progress.score(done))
+
+    def report_epochs(self, run: DistributedRun, count: int) -> None:
+        while len(run.run.epochs) < count:
+            self._report_epochs(run, wait=True)
 
     def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
         memory, saved = self.memory, checkpoint.optimizer

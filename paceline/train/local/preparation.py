@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from paceline.data.dataset import Arrays, Dataset
 from paceline.errors import WorkloadError
-from paceline.step.build import build_network, example_of, placed_network
+from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
 from paceline.step.feeder import FileFeeder, HostFeeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
@@ -18,6 +19,7 @@ from paceline.step.step import Parts
 from paceline.strategy.layout import Layout
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
+from paceline.train.local.settings import ProcessSettings
 from paceline.train.local.shared_memory import Sizes, StateTensor
 from paceline.workload import Workload, with_settings
 
@@ -132,3 +134,13 @@ def _event_words(batches: int) -> int:
     if words * 8 > 1 << 30:
         raise WorkloadError(f"{batches:,} batches are too many to record every event: train fewer epochs")
     return words + 4096
+
+
+def worker_parts(settings: ProcessSettings) -> Parts:
+    """The network and the data of a worker, on its device and with its threads."""
+    cache = Path(settings.cache) if settings.cache else None
+    workload = with_settings(settings.workload, {"threads": settings.threads, "device": settings.device})
+    parts = assemble(workload, load_data(workload, cache), torch.device(settings.device))
+    if isinstance(parts.feeder, FileFeeder):
+        parts.feeder.readers = max(1, available_cores() // settings.workers)
+    return parts

@@ -32,6 +32,8 @@ class SharedStore:
         self.headers = [memoryview(header) for header in memory.headers]
         self.committed = -1
         """The version that was committed here last."""
+        self.payload: Tensor | None = None
+        """The payload of a worker that commits alone: nobody else looks at it, so it need not be shared."""
         self.local: Tensor | None = None
         """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
 
@@ -104,9 +106,8 @@ class SharedStore:
         for task in contribution.tasks:
             place = memory.place(task.sequence)
             line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
-            payload = Payload(
-                memory.payloads[task.worker][place], memory.slots[line + PayloadField.SAMPLES], len(task.batches)
-            )
+            values = memory.payloads[task.worker][place] if self.payload is None else self.payload
+            payload = Payload(values, memory.slots[line + PayloadField.SAMPLES], len(task.batches))
             averaged = memory.slots[line + PayloadField.AVERAGED]
             if averaged > 0:  # the members have averaged them already
                 payloads = [payload]
@@ -160,7 +161,8 @@ class SharedStore:
             tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
             if not tasks or len(tasks) < tasks[0].parts:
                 return False
-            good, refused = [], []
+            good: list[Compute] = []
+            refused: list[Compute] = []
             for task in sorted(tasks, key=lambda task: task.batches):
                 (good if self._line(task, PayloadField.FINITE) else refused).append(task)
             words[GroupField.COMMITTING_ROUND] = number + 1

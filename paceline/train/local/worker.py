@@ -15,25 +15,22 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline.step.build import assemble, load_data
-from paceline.step.feeder import FileFeeder
-from paceline.step.placement import available_cores
-from paceline.step.step import Parts
 from paceline.strategy.finite import is_finite
 from paceline.strategy.instructions import Compute
-from paceline.strategy.learner import Learner, Result
+from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import Result
 from paceline.strategy.updater import Updater
 from paceline.testing.faults import Fault
 from paceline.train.local import mailbox
 from paceline.train.local.child import Bells
 from paceline.train.local.doorbell import Doorbell
 from paceline.train.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.train.local.preparation import worker_parts
 from paceline.train.local.settings import ProcessSettings
 from paceline.train.local.shared_memory import SharedMemory
 from paceline.train.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
 from paceline.train.local.store import SharedStore
 from paceline.train.local.worker_score import WorkerScore
-from paceline.workload import with_settings
 
 if TYPE_CHECKING:
     from paceline.train.local.group_average import GroupAverage
@@ -57,14 +54,17 @@ class Worker:
         self.member_bells = [Doorbell(memory, w, bells.workers[w]) for w in self.members if w != self.number]
         self.beat()
         self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
-        self.learner = Learner(_parts(settings), settings.strategy, settings.workers)
+        self.learner = Learner(worker_parts(settings), settings.strategy, settings.workers)
         self.beat()
         self.payloads = memory.payloads[self.number]
-        for payload in self.payloads:
-            self.learner.bind(payload)
         self.commits = memory.sizes.workers_commit
         self.updater = Updater(settings.strategy, settings.layout, settings.workers)
         self.store = SharedStore(memory, self.updater, self.spans, self.beat)
+        if self.commits and settings.strategy.groups is None:
+            self.store.payload = torch.zeros(self.learner.payload_size, dtype=self.learner.local.dtype)
+            self.payloads = [self.store.payload]
+        for payload in self.payloads:
+            self.learner.bind(payload)
         if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
             self.store.local = self.learner.local
         self.decoded = torch.empty(settings.layout.parameters, dtype=settings.layout.torch_dtype)
@@ -296,12 +296,3 @@ class Worker:
         if due:
             self.faults.remove(due[0])
             payload[0] = math.nan
-
-
-def _parts(settings: ProcessSettings) -> Parts:
-    cache = Path(settings.cache) if settings.cache else None
-    workload = with_settings(settings.workload, {"threads": settings.threads, "device": settings.device})
-    parts = assemble(workload, load_data(workload, cache), torch.device(settings.device))
-    if isinstance(parts.feeder, FileFeeder):
-        parts.feeder.readers = max(1, available_cores() // settings.workers)
-    return parts

@@ -1,0 +1,44 @@
+"""What a new coordinator takes over from one that died: tasks that workers have, or whose payloads are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from paceline.strategy.group import Group, Round
+from paceline.strategy.instructions import Compute
+from paceline.strategy.rounds import Rounds
+
+
+def adopt(rounds: Rounds, tasks: Collection[Compute], alive: Collection[int]) -> None:
+    """Of rounds under way, the parts that nobody has are added."""
+    for worker in alive:
+        rounds.enter(worker)
+    for task in sorted(tasks):  # of each worker in the order of its tasks
+        member = rounds.expect(task.worker)
+        member.sequence = max(member.sequence, task.sequence)
+        member.tasks[task.sequence] = task
+        rounds.outstanding += 1
+        rounds.batches.open_until(task.epoch)
+        rounds.batches.take_these(task.epoch, task.batches)
+    if rounds.alone:
+        return
+    for group in rounds.groups.values():
+        mine = [task for task in tasks if rounds.members[task.worker].group is group]
+        for number in sorted({task.round for task in mine if task.round is not None}):
+            _adopt_round(rounds, group, [task for task in mine if task.round == number])
+
+
+def _adopt_round(rounds: Rounds, group: Group, tasks: list[Compute]) -> None:
+    assert tasks[0].round is not None
+    one = Round(tasks[0].round, tasks[0].epoch, parts=len(tasks))
+    one.open.update((task.worker, task.sequence) for task in tasks)
+    group.rounds.append(one)
+    group.planned = max(group.planned, one.number + 1)
+    if not rounds.in_parts:
+        return
+    missing = group.workers[len(tasks) :]
+    if rounds.batches.full_pass_per_worker:
+        there = {rounds.batches.owner(task.batches[0]) for task in tasks}
+        missing = [worker for worker in group.workers if worker not in there]
+    wanted = min(len(missing), tasks[0].parts - len(tasks))
+    rounds.add_parts(group, one, missing[:wanted], sum(len(task.batches) for task in tasks))
