@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.ddp import ddp_samples_per_s
 from benchmarks.options import Options, digits_of_28
 from benchmarks.ray_server import ray_updates_per_s
 from benchmarks.rounds import Spread, how_many, interleave, ratios
@@ -33,7 +34,11 @@ from paceline.train.run import Run
 from paceline.train.watcher import Silent
 from paceline.workload import Workload, resolve
 
-BAR_ONE_PROCESS, BAR_RAY, BAR_COPY = 1.5, 20.0, 0.5
+BARS = {"downpour": 1.5, "delay-compensated": 1.3, "sync": 1.3}
+"""Of one process's steps per second."""
+BAR_RAY, BAR_COPY, BAR_DDP = 20.0, 0.5, 1.0
+PEERS = ("lenet5", "resnet20")
+"""Networks that compute long enough for DistributedDataParallel to be at its best."""
 WORKERS = 2
 ALEXNET = 61_100_840
 THREADS = (1, 2)
@@ -46,12 +51,17 @@ def few_tests() -> Dataset:
     return replace(whole, test=whole.test.first(100))
 
 
-def workload(epochs: int) -> Workload:
-    settings = {
-        "data": "benchmarks.server:few_tests", "epochs": epochs, "batch": 64, "dropout": 0.0, "l2": 0.0,
-        "optimizer": "sgd", "lr": 0.1, "schedule": "constant", "device": "cpu", "threads": 1,
-    }  # fmt: skip
-    return resolve("dnn", settings)
+def few_samples() -> Dataset:
+    """The first 3,200 of them, for networks whose epoch takes long."""
+    whole = few_tests()
+    assert isinstance(whole.train, Arrays)
+    return replace(whole, train=whole.train.first(3_200))
+
+
+def workload(epochs: int, network: str = "dnn", samples: str = "few_tests") -> Workload:
+    """As it is by default: `dnn` with momentum, L2 and dropout."""
+    settings = {"data": f"benchmarks.server:{samples}", "epochs": epochs, "batch": 64, "device": "cpu", "threads": 1}
+    return resolve(network, settings)
 
 
 class _Steady(Silent):
@@ -73,6 +83,12 @@ def updates_per_s(strategy: str, epochs: int, workers: int = WORKERS) -> float:
     watcher = _Steady()
     run = launcher.run(workload(epochs), find_strategy(strategy), workers=workers, watcher=watcher)
     return run.updates / epochs / watcher.seconds_an_epoch
+
+
+def sync_samples_per_s(network: str, epochs: int) -> float:
+    watcher = _Steady()
+    launcher.run(workload(epochs, network, "few_samples"), find_strategy("sync"), workers=WORKERS, watcher=watcher)
+    return 3_200 / watcher.seconds_an_epoch
 
 
 def one_process_steps_per_s(epochs: int) -> float:
@@ -137,12 +153,12 @@ def run(options: Options) -> dict[str, Any]:
     for name, rates in found.items():
         against = ratios(rates, found["one process"])
         row = [name, f"{Spread.of(rates).median:,.0f}", Spread.of(against).text()]
-        row.append(verdict(Spread.of(against).median, BAR_ONE_PROCESS) if name == "downpour" else "")
+        row.append(f"{BARS[name]:g}: {verdict(Spread.of(against).median, BARS[name])}" if name in BARS else "")
         if "ray" in found:
             of_ray = Spread.of(ratios(rates, found["ray"]))
             row += [of_ray.text(1), verdict(of_ray.median, BAR_RAY) if name == "downpour" else ""]
         rows.append(row)
-    columns = ["dnn, batch 64, 1 thread", "steps/s", "of one process", f"bar {BAR_ONE_PROCESS:g}"]
+    columns = ["dnn, batch 64, 1 thread", "steps/s", "of one process", "bar"]
     show_table(
         f"{WORKERS} workers and a server on {len(os.sched_getaffinity(0))} cores, {rounds} rounds",
         columns + (["of Ray's pattern", f"bar {BAR_RAY:g}"] if "ray" in found else []),
@@ -150,6 +166,7 @@ def run(options: Options) -> dict[str, Any]:
     )
     if "ray" not in found:
         show("Ray is not installed: pip install 'paceline[ray]' to compare with its parameter-server pattern.")
+    peers = _show_peers(2 if options.quick else 5, 2 if options.quick else 4)
     numbers = 1_000_000 if options.quick else ALEXNET
     rates = exchange_rates(numbers, 9)
     rows = [
@@ -162,7 +179,28 @@ def run(options: Options) -> dict[str, Any]:
         for name, rate in rates.items()
     ]
     show_table("Exchange of AlexNet's parameters, 1 thread", ["", "GB/s", "of a copy", f"bar {BAR_COPY:g}"], rows)
-    return {"steps_per_s": found, "exchange_gb_per_s": rates, "update_s": _show_updates(numbers)}
+    return {"steps_per_s": found, "sync_of_ddp": peers, "exchange_gb_per_s": rates, "update_s": _show_updates(numbers)}
+
+
+def _show_peers(rounds: int, epochs: int) -> dict[str, list[float]]:
+    """`sync` against DistributedDataParallel, in interleaved rounds."""
+    against, rows = {}, []
+    for network in PEERS:
+        steps = 25 * (epochs - 1)
+        found = interleave(
+            {
+                "ddp": lambda n=network, s=steps: ddp_samples_per_s(n, 64, s),
+                "sync": lambda n=network: sync_samples_per_s(n, epochs),
+            },
+            rounds,
+        )
+        against[network] = ratios(found["sync"], found["ddp"])
+        ratio = Spread.of(against[network])
+        rates = [f"{Spread.of(found[name]).median:,.0f}" for name in ("sync", "ddp")]
+        rows.append([network, *rates, ratio.text(), verdict(ratio.median, BAR_DDP)])
+    columns = ["batch 64, 1 thread", "sync, samples/s", "DDP (gloo), samples/s", "of DDP", f"bar {BAR_DDP:g}"]
+    show_table(f"{WORKERS} synchronous workers, {rounds} rounds", columns, rows)
+    return against
 
 
 def _show_updates(numbers: int) -> dict[str, dict[int, list[float]]]:
