@@ -88,6 +88,11 @@ class Coordinator:
     def steps_since_fetch(self, worker: int) -> int:
         return self.members[worker].steps
 
+    def starts_anew(self, worker: int) -> None:
+        """A worker that is about to join has nothing of what a former process of it had fetched."""
+        if worker in self.members:
+            self.members[worker].steps = 0
+
     def set_ahead(self, worker: int, tasks: int) -> None:
         """How many tasks a worker is given at a time from now on."""
         self.members[worker].ahead = tasks

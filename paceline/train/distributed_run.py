@@ -161,10 +161,11 @@ class DistributedRun:
     def validated(self, epoch: float, seconds: float, updates: int, test: Score, train_loss: float = math.nan) -> None:
         self.points.append(ValidationPoint(epoch, seconds, updates, train_loss, test.loss, test.accuracy))
 
-    def finished_epoch(self, epoch: Epoch) -> None:
+    def finished_epoch(self, epoch: Epoch, updates: int) -> None:
+        """An epoch is done, with so many updates; others may have been made since."""
         self.run = replace(self.run, epochs=(*self.run.epochs, epoch))
         self.update_record("running")
-        self.watcher.finished_epoch(epoch, self.run)
+        self.watcher.finished_epoch(epoch, replace(self.run, updates=updates))
 
     # What is kept
 

@@ -162,7 +162,8 @@ class VirtualTraining:
             Epoch(
                 end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
                 test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
-            )
+            ),
+            end.updates,
         )  # fmt: skip
         run.save()
         self.epoch_began_s = perf_counter()

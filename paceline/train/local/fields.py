@@ -36,6 +36,8 @@ class ControlField:
     """Time spent in making updates; written by the holder of the writer lock."""
     EPOCH_KEPT = 3 * LINE + 1
     """Epochs whose parameters were kept by the worker that finished them."""
+    EPOCH_VERSION = 3 * LINE + 2
+    """Of an even and of an odd epoch: the version that its parameters are."""
     EPOCHS_TAKEN = 4 * LINE
     """Epochs whose parameters the launcher has copied; written by the launcher."""
 

@@ -121,7 +121,7 @@ class LocalTraining:
         self.bell = Doorbell(self.memory, workers + 1, self.bells.launcher)
         self.shown_s = 0.0
         self.validation: ValidationThread | None = None
-        self.scored: tuple[int, Score] | None = None
+        self.scored: tuple[int, int, Score] | None = None
         """An epoch whose validation is done, while its losses are still being written."""
 
     def _make_bells(self, opened: ExitStack) -> Bells:
@@ -186,13 +186,12 @@ class LocalTraining:
         if self.scored is None:
             self.scored = self.validation.finished_epoch(wait)
         if self.scored is not None and (wait or self.progress.is_scored(self.scored[0])):
-            epoch, test = self.scored
+            epoch, updates, test = self.scored
             self.scored = None
             done = self.progress.epoch(epoch, test)
             if run.validates(epoch):
-                updates = self.memory.control[ControlField.VERSION]
                 run.validated(epoch + 1, self.progress.seconds_at_end_of(epoch), updates, test, done.loss)
-            run.finished_epoch(done)
+            run.finished_epoch(done, updates)
 
     def _validate_between(self, run: DistributedRun) -> None:
         assert self.validation is not None

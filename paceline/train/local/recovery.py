@@ -34,6 +34,7 @@ def recover(server: Server) -> None:
         for incarnation, task in _given(server, worker):
             if incarnation == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
                 steps[worker] = slot[SlotField.STEPS_SINCE_FETCH]
+                server.recovered[worker] = alive
             is_ready = not server.workers_commit and seen[task.sequence % 2] == task.sequence
             if not _is_open(server, task) or not (is_ready or (alive and incarnation == alive)):
                 continue

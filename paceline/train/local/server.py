@@ -50,6 +50,8 @@ class Server:
         """Which incarnation of each worker the engine knows as alive."""
         self.seen = [[0, 0] for _ in range(workers)]
         """The sequence of each payload that was dealt with."""
+        self.recovered: dict[int, int] = {}
+        """Incarnations that a server found when it started, which keep what they have."""
         self.events = 0
         """Rows of the commit log that were read."""
 
@@ -96,6 +98,8 @@ class Server:
         if joined and not self._others_start():
             for worker, incarnation in joined:
                 self.incarnations[worker] = incarnation
+                if self.recovered.get(worker) != incarnation:
+                    self.coordinator.starts_anew(worker)
             self.engine.joined(*(worker for worker, _ in joined))
             return True
         return happened

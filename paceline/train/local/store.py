@@ -236,6 +236,7 @@ class SharedStore:
             return False
         with self.lock:
             self.memory.epoch_parameters[epoch % 2].copy_(self.memory.parameters[self.version % 2])
+            control[ControlField.EPOCH_VERSION + epoch % 2] = self.version
             control[ControlField.EPOCH_KEPT] = epoch + 1
         return True
 

@@ -21,17 +21,18 @@ class ValidationThread:
         """`validate` scores parameters; `wanted` says of an epoch whether it is validated at all."""
         self.memory, self.validate, self.wanted, self.server = memory, validate, wanted, server
         self._thread = ThreadPoolExecutor(1, "paceline-validate")
-        self._epochs: deque[tuple[int, Future[Score]]] = deque()
+        self._epochs: deque[tuple[int, int, Future[Score]]] = deque()
+        """Epochs that are done, with the version of their parameters."""
         self.between: deque[tuple[float, float, int, Future[Score]]] = deque()
         """Passes, seconds and updates of validations between the ends of epochs."""
 
-    def finished_epoch(self, wait: bool = False) -> tuple[int, Score] | None:
-        """The next epoch whose validation is done, if there is one."""
+    def finished_epoch(self, wait: bool = False) -> tuple[int, int, Score] | None:
+        """The next epoch whose validation is done, if there is one, and the version of its parameters."""
         self._take_epochs()
-        if not self._epochs or not (wait or self._epochs[0][1].done()):
+        if not self._epochs or not (wait or self._epochs[0][2].done()):
             return None
-        epoch, future = self._epochs.popleft()
-        return epoch, future.result()
+        epoch, version, future = self._epochs.popleft()
+        return epoch, version, future.result()
 
     def add(self, passes: float, seconds: float, updates: int, parameters: Tensor) -> None:
         """A validation of these parameters, which nobody changes."""
@@ -47,7 +48,7 @@ class ValidationThread:
             else:
                 future = Future()
                 future.set_result(Score())
-            self._epochs.append((epoch, future))
+            self._epochs.append((epoch, control[ControlField.EPOCH_VERSION + epoch % 2], future))
             epoch += 1
             control[ControlField.EPOCHS_TAKEN] = epoch
             self.server.notify()
