@@ -15,7 +15,7 @@ from paceline.train.virtual_run import run_virtual
 
 
 def damped(gradient: Tensor, late: Late) -> Tensor:
-    """A correction of one's own: shorter the later it is, and the more the parameters moved since the fetch."""
+    """A custom correction: shorter the later it is, and the more the parameters moved since the fetch."""
     moved = (late.parameters - late.fetched).norm() / late.parameters.norm()
     return gradient / (1 + late.staleness * moved)
 

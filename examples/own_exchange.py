@@ -1,4 +1,4 @@
-"""An exchange of one's own: workers push the largest entries of their gradient and keep the rest for later.
+"""A custom exchange: workers push the largest entries of their gradient and keep the rest for later.
 
 Trained with simulated and with real workers, and replayed bit by bit.
 

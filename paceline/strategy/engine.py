@@ -19,7 +19,7 @@ from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Inst
 POLICIES = ("stop", "skip")
 """What to do about a non-finite payload: end the run, or continue without it."""
 MOST_IN_A_ROW = 100
-"""So many non-finite payloads in a row mean that the run has diverged, whatever the policy."""
+"""Consecutive non-finite payloads after which the run counts as diverged, whatever the policy."""
 
 
 class Store(Protocol):

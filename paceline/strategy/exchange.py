@@ -48,7 +48,7 @@ class Exchange:
     """Names of flat vectors that a worker keeps between two pushes."""
 
     def payload_size(self, parameters: int) -> int:
-        """How many numbers a payload has for a model of so many parameters; links carry just these."""
+        """The length of a payload for a model with this many parameters; links carry exactly that."""
         return parameters
 
     def encode(self, replica: Replica, payload: Tensor) -> None:

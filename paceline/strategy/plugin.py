@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,6 +86,3 @@ def attribute(thing: Any, name: str, kind: type | tuple[type, ...], default: Any
     if not isinstance(value, kind):
         raise StrategyError(f"{called}: its attribute {name} should not be {value!r:.60}")
     return value
-
-
-cached = functools.lru_cache(maxsize=64)

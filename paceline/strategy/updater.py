@@ -22,7 +22,6 @@ from paceline.strategy.server_optimizer import ServerOptimizer, server_optimizer
 from paceline.strategy.strategy import Strategy
 
 BLOCK = 1 << 16
-_NOTHING: dict[str, Tensor] = {}
 
 
 class Payload(NamedTuple):

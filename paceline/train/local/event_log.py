@@ -5,11 +5,8 @@ Its end is kept with each version, so a death neither loses nor repeats an updat
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from paceline.errors import PacelineError
-from paceline.record import save
-from paceline.strategy.event_record import EVENTS, ContributionRecord, EventRecord, TaskRecord, UpdateRecord
+from paceline.strategy.event_record import ContributionRecord, EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.strategy import Strategy
 from paceline.train.local.fields import LINE, SLOT_WORDS, ControlField, PayloadField, SlotField
@@ -84,7 +81,3 @@ def _update(words: list[int]) -> UpdateRecord:
         contributions.append(ContributionRecord(group, payloads, staleness))
         start += 3 + 2 * count
     return UpdateRecord(update, epoch, closed, tuple(contributions))
-
-
-def write_events(memory: SharedMemory, workload: Workload, strategy: Strategy, directory: Path) -> None:
-    save(events_of(memory, workload, strategy), directory / EVENTS)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paceline.data.ring import anonymous_file
 from paceline.errors import PacelineError
-from paceline.step.placement import free_memory_bytes
+from paceline.free_memory import free_memory_bytes
 from paceline.train.local.fields import CONTROL_WORDS, EVENT_WORDS, LINE, SLOT_WORDS, TASK_WORDS
 
 _PAGE = 4096
@@ -226,26 +226,9 @@ def check_platform() -> None:
 
 
 def _check_room(size_bytes: int, sizes: Sizes) -> None:
-    room = free_shared_bytes()
+    room = free_memory_bytes()
     if size_bytes > room:
         raise PacelineError(
             f"too little memory to share: {sizes.workers} workers with {sizes.numbers:,} parameters need "
             f"{size_bytes / 2**30:.2f} GiB, {room / 2**30:.2f} GiB are free; use fewer workers"
         )
-
-
-def free_shared_bytes() -> int:
-    """What may be taken: the machine's free memory, or what its control group leaves."""
-    room = free_memory_bytes(torch.device("cpu"))
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            with open(limit) as most, open(used) as now:  # noqa: PTH123
-                text = most.read().strip()
-                if text.isdigit():
-                    room = min(room, int(text) - int(now.read()))
-        except (OSError, ValueError):
-            continue
-    return room
