@@ -86,13 +86,13 @@ class Server:
         happened = self._read_commits()
         for worker in range(self.settings.workers):
             slot = worker * SLOT_WORDS
-            dead = slots[slot + SlotField.DEAD]
             if not self.workers_commit:
                 happened |= self._read_payloads(worker, slot)
-            if self.incarnations[worker] and dead >= self.incarnations[worker]:
+            incarnation, dead = slots[slot + SlotField.JOINED], slots[slot + SlotField.DEAD]
+            known = self.incarnations[worker]
+            if known and (dead >= known or incarnation > known):  # a successor may join before its death is read
                 self._died(worker)
                 happened = True
-            incarnation = slots[slot + SlotField.JOINED]
             if incarnation > max(dead, self.incarnations[worker]):
                 joined.append((worker, incarnation))
         if joined and not self._others_start():

@@ -50,6 +50,28 @@ def test_a_worker_that_died_with_the_server_begins_anew(stage):
     assert s.task(1).fetches == (0,)
 
 
+def test_a_worker_replaced_while_the_server_handled_its_payload_is_given_tasks(stage, monkeypatch):
+    """Its death and its successor's start happen between two reads of the same poll."""
+    s = stage(Strategy("downpour", groups=None, **BY_SERVER), 2, 6, 1)
+    s.join(0, 1)
+    s.poll()
+    s.step(1)
+    handle, lost = s.server.take_payload, []
+
+    def replaced_meanwhile(worker, sequence):
+        handle(worker, sequence)
+        if worker == 1 and not lost:
+            lost.append(s.task(1))
+            s.kill(1)
+            s.join(1)
+
+    monkeypatch.setattr(s.server, "take_payload", replaced_meanwhile)
+    s.poll()
+    assert lost[0] is not None and s.task(1) is not None, "the successor has something to do"
+    assert s.task(1).batches == lost[0].batches, "what the dead one had in hand is done by another"
+    s.finish()
+
+
 @pytest.mark.parametrize("dies", ["before the round", "with its part in hand", "with its payload ready"])
 def test_a_synchronous_round_has_all_its_parts_though_worker_and_server_died(stage, dies):
     s = stage(Strategy("sync", **BY_SERVER), 3, 12, 1)
