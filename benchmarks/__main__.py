@@ -21,7 +21,7 @@ from benchmarks.options import Options
 from benchmarks.table import show
 from paceline.errors import PacelineError
 from paceline.step.placement import choose_device
-from paceline.train.conditions import current_conditions
+from paceline.training.conditions import current_conditions
 
 NAMES = ("epoch", "auto", "folder", "measure", "virtual", "server", "faults", "predict", "workers", "plan")
 USUAL = NAMES[:3]  # measuring takes as long as all of these

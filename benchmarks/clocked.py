@@ -14,12 +14,12 @@ from math import ceil
 import torch
 
 from benchmarks.step_loop import StepLoop
-from paceline.measure.gpu_session import GpuSession
-from paceline.measure.look import look_of
-from paceline.measure.measured_step import MeasuredStep
-from paceline.measure.measurement import Measurement
-from paceline.measure.measuring import measurement_of
-from paceline.measure.session import ENOUGH_SAMPLES
+from paceline.measurement.gpu_session import GpuSession
+from paceline.measurement.look import look_of
+from paceline.measurement.measured_step import MeasuredStep
+from paceline.measurement.measurement import Measurement
+from paceline.measurement.measuring import measurement_of
+from paceline.measurement.session import ENOUGH_SAMPLES
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.workload import Workload

@@ -13,7 +13,7 @@ from benchmarks.table import show, show_table
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing import random_kills
-from paceline.train import local
+from paceline.training import local
 from paceline.workload import Workload, resolve
 
 BAR_POINTS = 0.5

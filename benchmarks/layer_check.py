@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.step_loop import StepLoop, synchronise
 from benchmarks.table import show, show_table
-from paceline.measure.measurement import Measurement
+from paceline.measurement.measurement import Measurement
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.workload import Workload

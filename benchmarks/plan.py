@@ -32,14 +32,14 @@ from paceline.cluster import (
 )
 from paceline.cost.prediction import Prediction
 from paceline.errors import PacelineError
-from paceline.plan.asking import Outcome
-from paceline.plan.candidate import Candidate
-from paceline.plan.candidates import list_candidates
-from paceline.plan.places import Place, places_of
-from paceline.plan.planning import make_plan, usual_predict, usual_simulate
-from paceline.plan.search import steps_of
-from paceline.plan.wish import Wish
-from paceline.simulate.on_cluster import simulate_on
+from paceline.planning.asking import Outcome
+from paceline.planning.candidate import Candidate
+from paceline.planning.candidates import list_candidates
+from paceline.planning.places import Place, places_of
+from paceline.planning.planning import make_plan, usual_predict, usual_simulate
+from paceline.planning.search import steps_of
+from paceline.planning.wish import Wish
+from paceline.simulation.on_cluster import simulate_on
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload, resolve
 

@@ -25,8 +25,8 @@ from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
 from paceline.cost.reading_workload import DataShape, data_shape_of
 from paceline.cost.timing import Probe
-from paceline.measure.measurement import Measurement
-from paceline.measure.measuring import measure
+from paceline.measurement.measurement import Measurement
+from paceline.measurement.measuring import measure
 from paceline.trace import Trace
 from paceline.workload import Workload
 

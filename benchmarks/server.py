@@ -25,13 +25,13 @@ from paceline.step.tally import Tally
 from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.updater import Updater
-from paceline.train.local import launcher
-from paceline.train.local.preparation import sizes_of
-from paceline.train.local.shared_memory import SharedMemory
-from paceline.train.local.span_log import SpanLog
-from paceline.train.local.store import SharedStore
-from paceline.train.run import Run
-from paceline.train.watcher import Silent
+from paceline.training.drivers.local import launcher
+from paceline.training.drivers.local.preparation import sizes_of
+from paceline.training.drivers.local.shared_memory import SharedMemory
+from paceline.training.drivers.local.span_log import SpanLog
+from paceline.training.drivers.local.store import SharedStore
+from paceline.training.run import Run
+from paceline.training.watcher import Silent
 from paceline.workload import Workload, resolve
 
 BARS = {"downpour": 1.5, "delay-compensated": 1.3, "sync": 1.3}

@@ -16,9 +16,9 @@ import torch
 
 from benchmarks.options import Options, digits_of_28
 from benchmarks.table import show, show_table
-from paceline.simulate.durations import DurationDistribution
-from paceline.simulate.simulation import simulate_time
-from paceline.simulate.virtual_cluster import Network, VirtualCluster
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.simulation import simulate_time
+from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.step.tally import Tally
 from paceline.strategy.instructions import Apply, Compute, Contribution
@@ -26,7 +26,7 @@ from paceline.strategy.learner import Learner
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import GroupContribution, Payload, Updater
-from paceline.train.virtual_run import run_virtual
+from paceline.training.virtual_run import run_virtual
 from paceline.workload import Workload, resolve
 
 GAMMA_SHAPE = 100.0

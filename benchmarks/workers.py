@@ -10,7 +10,7 @@ from benchmarks.options import Options
 from benchmarks.table import show, show_table
 from paceline.cost.exchange import protocol_of
 from paceline.step.placement import available_cores
-from paceline.train.exchange_costs import (
+from paceline.training.exchange_costs import (
     DATA,
     EPOCHS,
     SAMPLES,

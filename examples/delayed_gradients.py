@@ -8,10 +8,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from paceline import find_strategy, resolve
-from paceline.simulate.durations import parse_distribution
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.durations import parse_distribution
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.correction import Late
-from paceline.train.virtual_run import run_virtual
+from paceline.training.virtual_run import run_virtual
 
 
 def damped(gradient: Tensor, late: Late) -> Tensor:

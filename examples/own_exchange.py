@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from paceline import find_strategy, resolve
-from paceline.simulate.replay import replay_run
+from paceline.simulation.replay import replay_run
 from paceline.strategy.exchange import Exchange, Replica
-from paceline.train.checkpoint import load_checkpoint
-from paceline.train.local import launcher
-from paceline.train.run import Run
-from paceline.train.virtual_run import run_virtual
+from paceline.training.checkpoint import load_checkpoint
+from paceline.training.drivers.local import launcher
+from paceline.training.run import Run
+from paceline.training.virtual_run import run_virtual
 
 
 class Largest(Exchange):

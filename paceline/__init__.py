@@ -12,44 +12,44 @@ if TYPE_CHECKING:
     from paceline.data.dataset import Arrays, Dataset
     from paceline.errors import PacelineError
     from paceline.experiment.loading import load
-    from paceline.measure.layer_clock import LayerClock
-    from paceline.measure.measurement import Measurement
+    from paceline.measurement.layer_clock import LayerClock
+    from paceline.measurement.measurement import Measurement
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
     from paceline.strategy.exchange import Exchange
     from paceline.strategy.presets import find_strategy
     from paceline.strategy.strategy import Strategy
     from paceline.trace import Span, Trace
-    from paceline.train.evaluate import Evaluation, evaluate
-    from paceline.train.measured_training import TrainingClock
-    from paceline.train.run import Run
-    from paceline.train.trainer import resume, run
+    from paceline.training.evaluate import Evaluation, evaluate
+    from paceline.training.measured_training import TrainingClock
+    from paceline.training.run import Run
+    from paceline.training.trainer import resume, run
     from paceline.workload import Workload, resolve
 
 _HOMES = {
     "Arrays": "paceline.data.dataset",
     "Dataset": "paceline.data.dataset",
-    "Evaluation": "paceline.train.evaluate",
+    "Evaluation": "paceline.training.evaluate",
     "Exchange": "paceline.strategy.exchange",
-    "LayerClock": "paceline.measure.layer_clock",
+    "LayerClock": "paceline.measurement.layer_clock",
     "LossPhase": "paceline.step.phase",
-    "Measurement": "paceline.measure.measurement",
+    "Measurement": "paceline.measurement.measurement",
     "Outcome": "paceline.step.phase",
     "PacelineError": "paceline.errors",
     "Phase": "paceline.step.phase",
     "Rule": "paceline.step.optimizers",
-    "Run": "paceline.train.run",
+    "Run": "paceline.training.run",
     "Span": "paceline.trace",
     "Strategy": "paceline.strategy.strategy",
     "Trace": "paceline.trace",
-    "TrainingClock": "paceline.train.measured_training",
+    "TrainingClock": "paceline.training.measured_training",
     "Workload": "paceline.workload",
-    "evaluate": "paceline.train.evaluate",
+    "evaluate": "paceline.training.evaluate",
     "find_strategy": "paceline.strategy.presets",
     "load": "paceline.experiment.loading",
     "resolve": "paceline.workload",
-    "resume": "paceline.train.trainer",
-    "run": "paceline.train.trainer",
+    "resume": "paceline.training.trainer",
+    "run": "paceline.training.trainer",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.step.choose import StepChoice
 from paceline.trace import Span, Trace
-from paceline.train.run import Conditions, Epoch, Run
+from paceline.training.run import Conditions, Epoch, Run
 from paceline.workload import Workload
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Chromium for the tests in tests/report/test_in_browser.py, where that needs no question: as root with apt-get.
+# Installs Chromium for the tests in tests/reporting/test_in_browser.py, where that needs no question: as root with apt-get.
 # Elsewhere it prints how to get a browser and those tests are skipped. It never fails: a missing browser is no error.
 for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do
     command -v "$name" >/dev/null 2>&1 && exit 0

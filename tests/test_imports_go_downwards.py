@@ -14,14 +14,15 @@ ROOT = Path(paceline.__file__).parent
 # From top to bottom.
 FLOORS = (
     "cli",
+    "studies",
     "experiment",
-    "report",
-    "plan",
-    "train",
-    "simulate",
+    "reporting",
+    "planning",
+    "training",
+    "simulation",
     "cost",
     "strategy",
-    "measure",
+    "measurement",
     "step",
     "networks",
     "data",
@@ -102,22 +103,22 @@ def test_imports_go_downwards_only():
 def test_the_check_sees_the_package():
     """An empty list of modules, or imports that are not seen, would make the test above pass for nothing."""
     names = [name for name, _ in modules()]
-    assert {"paceline.cli.train", "paceline.train.trainer", "paceline.errors"} <= set(names)
-    source = (ROOT / "train" / "trainer.py").read_text(encoding="utf-8")
-    seen = {room_of(name) for _, name in imported_modules(source, "paceline.train.trainer", False)}
-    assert {"train", "step", "workload", "errors"} <= seen
+    assert {"paceline.cli.train", "paceline.training.trainer", "paceline.errors"} <= set(names)
+    source = (ROOT / "training" / "trainer.py").read_text(encoding="utf-8")
+    seen = {room_of(name) for _, name in imported_modules(source, "paceline.training.trainer", False)}
+    assert {"training", "step", "workload", "errors"} <= seen
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("paceline.step.flat", "from paceline.train.trainer import run"),
-        ("paceline.step.flat", "import paceline.train.trainer as t"),
-        ("paceline.step.flat", "from paceline import train"),
+        ("paceline.step.flat", "from paceline.training.trainer import run"),
+        ("paceline.step.flat", "import paceline.training.trainer as t"),
+        ("paceline.step.flat", "from paceline import training"),
         ("paceline.step.flat", "from ..train import trainer"),
         ("paceline.step.flat", "from .. import train"),
         ("paceline.step.flat", "def f():\n    from paceline.cli.console import complain"),
-        ("paceline.step.flat", "if TYPE_CHECKING:\n    from paceline.report.page import answer"),
+        ("paceline.step.flat", "if TYPE_CHECKING:\n    from paceline.reporting.page import answer"),
         ("paceline.step.flat", "try:\n    import paceline.cli\nexcept ImportError:\n    pass"),
         ("paceline.step.flat", "from paceline import run"),
         ("paceline.record", "from paceline.trace import Trace"),
@@ -136,7 +137,7 @@ def test_an_import_upwards_is_caught(module, source):
         ("paceline.step.flat", "from . import phase\nfrom .phase import Phase\nfrom paceline import data"),
         ("paceline.step.flat", "import torch\nfrom paceline_extra.train import run"),
         ("paceline.workload", "from paceline import user_code"),
-        ("paceline.cli.train", "from paceline.report.page import write_summary"),
+        ("paceline.cli.train", "from paceline.reporting.page import write_summary"),
     ],
 )
 def test_an_import_downwards_is_not(module, source):

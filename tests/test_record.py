@@ -14,7 +14,7 @@ import pytest
 import paceline
 from paceline import record
 from paceline.errors import OutputError, RecordError
-from paceline.train.evaluate import Evaluation
+from paceline.training.evaluate import Evaluation
 from paceline.workload import Workload
 from tests.a_run import a_run
 

@@ -65,7 +65,7 @@ def calibrate(
             watch=lambda done: bar.update(task, completed=done),
         )
     if workers:
-        from paceline.train.exchange_costs import measure_exchange
+        from paceline.training.exchange_costs import measure_exchange
 
         found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
     path = out or place_of(found.device_name)

@@ -79,7 +79,7 @@ def _study(places: list[Path], resume: Path | None, quick: bool) -> tuple[Experi
 def _execute(study: Experiment, console: Console, json: str | None, **options: Any) -> None:
     from paceline.cli.experiment_progress import ExperimentProgress
     from paceline.experiment import execute
-    from paceline.report import report
+    from paceline.reporting import report
 
     with ExperimentProgress(console) as watcher:
         found = execute(study, watcher=watcher, progress=watcher.downloads, **options)

@@ -32,9 +32,9 @@ def demo(
     from paceline.cli.train import start
     from paceline.cli.verify import show as show_verification
     from paceline.record import dump, save
-    from paceline.report import report
-    from paceline.report.verification import verify
-    from paceline.train.directory import check_new, next_directory
+    from paceline.reporting import report
+    from paceline.reporting.verification import verify
+    from paceline.training.directory import check_new, next_directory
 
     check_json(json)
     if out is not None:

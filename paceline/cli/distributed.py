@@ -13,11 +13,11 @@ import typer
 from paceline.errors import StrategyError, nearest
 
 if TYPE_CHECKING:
-    from paceline.simulate.virtual_cluster import VirtualCluster
+    from paceline.simulation.virtual_cluster import VirtualCluster
     from paceline.strategy.strategy import Strategy
-    from paceline.train.distributing import DriverWords
-    from paceline.train.run import Run
-    from paceline.train.watcher import Watcher
+    from paceline.training.distributing import DriverWords
+    from paceline.training.run import Run
+    from paceline.training.watcher import Watcher
     from paceline.workload import Workload
 
 
@@ -63,7 +63,7 @@ class StrategyOptions:
 
     def build(self) -> tuple[Strategy, int]:
         """The strategy, and how many workers carry it out."""
-        from paceline.train.distributing import StrategyWords
+        from paceline.training.distributing import StrategyWords
 
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "strategy_set"}
         if self.strategy is None:
@@ -91,12 +91,12 @@ class ClusterOptions:
     restart: Annotated[float | None, typer.Option(help="Seconds from a death to the restart.")] = None
 
     def words(self) -> dict[str, str]:
-        from paceline.train.distributing import ClusterWords
+        from paceline.training.distributing import ClusterWords
 
         return ClusterWords(**vars(self)).words()
 
     def build(self) -> VirtualCluster:
-        from paceline.train.distributing import ClusterWords
+        from paceline.training.distributing import ClusterWords
 
         return ClusterWords(**vars(self)).build()
 
@@ -127,7 +127,7 @@ class DriverOptions:
 
     def words(self) -> DriverWords:
         """Checked, with the usual values where nothing was given."""
-        from paceline.train.distributing import DriverWords
+        from paceline.training.distributing import DriverWords
 
         return DriverWords(**{name: value for name, value in vars(self).items() if value is not None})
 
@@ -171,7 +171,7 @@ class Distributed:
             self._check_simulated()
 
     def _check_simulated(self) -> None:
-        from paceline.train.distributing import REAL_ONLY
+        from paceline.training.distributing import REAL_ONLY
 
         for name in REAL_ONLY:
             if getattr(self.driver, name) is not None:
@@ -179,7 +179,7 @@ class Distributed:
 
     def continues(self, directory: Path) -> bool:
         """Whether a run to be resumed is one of several processes."""
-        from paceline.train.local import launcher
+        from paceline.training.drivers.local import launcher
 
         found = launcher.is_distributed(directory)
         if not found and self.driver.given():
@@ -189,7 +189,7 @@ class Distributed:
         return found
 
     def resume(self, directory: Path, changes: dict[str, Any], watcher: Watcher, **options: Any) -> Run:
-        from paceline.train.local import launcher
+        from paceline.training.drivers.local import launcher
 
         shared = ("cache", "progress", "checkpoint_every_s")
         kept: dict[str, Any] = {key: value for key, value in options.items() if key in shared}
@@ -206,10 +206,10 @@ class Distributed:
             "progress": options.get("progress"), **words.options(),
         }  # fmt: skip
         if words.driver == "virtual":
-            from paceline.train.virtual_run import run_virtual
+            from paceline.training.virtual_run import run_virtual
 
             return run_virtual(workload, strategy, cluster=self.cluster.build(), **shared)
-        from paceline.train.local import launcher
+        from paceline.training.drivers.local import launcher
 
         if "checkpoint_every_s" in options:
             shared["checkpoint_every_s"] = options["checkpoint_every_s"]

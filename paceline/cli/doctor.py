@@ -30,7 +30,7 @@ def examine() -> dict[str, str]:
     from paceline import data
     from paceline.step.compiled import check_compiler
     from paceline.step.placement import available_cores, device_name, free_memory_bytes
-    from paceline.train.conditions import own_version
+    from paceline.training.conditions import own_version
 
     cpu = torch.device("cpu")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

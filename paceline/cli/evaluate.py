@@ -22,7 +22,7 @@ def evaluate(
     """Test accuracy and loss of a run's saved parameters."""
     from paceline.cli.progress import accuracies
     from paceline.record import dump
-    from paceline.train.evaluate import evaluate as score
+    from paceline.training.evaluate import evaluate as score
 
     result = score(run, data, device, data_dir)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)

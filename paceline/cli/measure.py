@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from paceline.measure.measurement import LayerTime, Measurement
+    from paceline.measurement.measurement import LayerTime, Measurement
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
@@ -38,13 +38,13 @@ def measure(
     json: JsonOption = None,
 ) -> None:
     """Measure every layer's forward, backward and update time."""
-    from paceline.measure.measurement import Measurement
+    from paceline.measurement.measurement import Measurement
     from paceline.record import dump
     from paceline.record import load as load_record
-    from paceline.report import report
-    from paceline.report.experiment_table import experiment_of, saved_experiment
-    from paceline.report.measurement_files import write_measurement, write_tables
-    from paceline.train.directory import check_new, new_directory
+    from paceline.reporting import report
+    from paceline.reporting.experiment_table import experiment_of, saved_experiment
+    from paceline.reporting.measurement_files import write_measurement, write_tables
+    from paceline.training.directory import check_new, new_directory
 
     check_json(json)
     console = console_for(json)
@@ -67,7 +67,7 @@ def measure(
         resolved = _resolved(workload, flags, settings or [])
         found = _measure(resolved, iterations, step, data_dir, console)
         if out is not None:
-            from paceline.train.measured_validation import time_validation
+            from paceline.training.measured_validation import time_validation
 
             experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
             write_measurement(found, new_directory(out), experiment)
@@ -81,7 +81,7 @@ def measure(
 def _measure_links(device: str, console: Console, json: str | None) -> None:
     from rich.table import Table
 
-    from paceline.measure.links import measure_links
+    from paceline.measurement.links import measure_links
     from paceline.record import dump
     from paceline.step.placement import choose_device
 
@@ -105,7 +105,7 @@ def _resolved(place: str, flags: dict[str, Any], settings: list[str]) -> Workloa
 def _measure(workload: Workload, iterations: int, step: str, data_dir: Path | None, console: Console) -> Measurement:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from paceline.measure.measuring import measure as run
+    from paceline.measurement.measuring import measure as run
 
     columns = (TextColumn("measuring"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -123,7 +123,7 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
     """Several measurements in a row each: what an iteration consists of."""
     from rich.table import Table
 
-    from paceline.measure.tape import PARTS
+    from paceline.measurement.tape import PARTS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) > 0 for _, m in measurements)]
@@ -138,7 +138,7 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
 
 def show(m: Measurement, console: Console) -> None:
     """The measurement as a table, and what it means."""
-    from paceline.measure.advice import advice
+    from paceline.measurement.advice import advice
 
     i = m.iteration_s
     console.print(f"step {m.conditions.get('step', m.step)}", markup=False)

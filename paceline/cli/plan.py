@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from paceline.cli.distributed import StrategyOptions
     from paceline.cost.prediction import Prediction
-    from paceline.plan.plan import Alternative, Plan
-    from paceline.plan.wish import Wish
+    from paceline.planning.plan import Alternative, Plan
+    from paceline.planning.wish import Wish
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
@@ -52,9 +52,9 @@ def plan(
     """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
     from paceline.errors import PacelineError
     from paceline.record import dump, save
-    from paceline.report.reading import Records
-    from paceline.report.writing import write_records
-    from paceline.train.directory import check_new
+    from paceline.reporting.reading import Records
+    from paceline.reporting.writing import write_records
+    from paceline.training.directory import check_new
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
@@ -81,7 +81,7 @@ def _wish(
     workload: Workload, epochs: float | None, accuracy: str | None, deadline: str | None, budget: str | None, spot: bool
 ) -> Wish:
     from paceline.errors import InputError
-    from paceline.plan.wish import Wish, read_accuracy, read_budget, read_deadline
+    from paceline.planning.wish import Wish, read_accuracy, read_budget, read_deadline
 
     if epochs is not None and accuracy is not None:
         raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
@@ -97,8 +97,8 @@ def _wish(
 
 
 def _made(workload: Workload, cluster: str, wish: Wish, strategies: str | None, console: Console) -> Plan:
-    from paceline.plan.candidates import STRATEGIES
-    from paceline.plan.planning import make_plan
+    from paceline.planning.candidates import STRATEGIES
+    from paceline.planning.planning import make_plan
 
     names = STRATEGIES if strategies is None else tuple(name.strip() for name in strategies.split(","))
     if not console.is_terminal:
@@ -108,7 +108,7 @@ def _made(workload: Workload, cluster: str, wish: Wish, strategies: str | None, 
 
 
 def _show(made: Plan, console: Console) -> None:
-    from paceline.plan.places import MACHINE_HOURS
+    from paceline.planning.places import MACHINE_HOURS
 
     samples = made.prediction.samples
     console.print(
@@ -155,7 +155,7 @@ def _rows(made: Plan) -> list[Alternative]:
 
 
 def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
-    from paceline.plan.reasons import amount_words, batches_words, percent, time_words
+    from paceline.planning.reasons import amount_words, batches_words, percent, time_words
 
     candidate = one.candidate
     strategy = "--" if candidate.workers == 1 else candidate.strategy.name
@@ -179,8 +179,8 @@ def as_planned(
     import dataclasses
 
     from paceline.errors import InputError
-    from paceline.plan.plan import Plan
-    from paceline.plan.running import planned_settings, strategy_words, this_machine
+    from paceline.planning.plan import Plan
+    from paceline.planning.running import planned_settings, strategy_words, this_machine
     from paceline.record import load
 
     if workload is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from paceline.cost.calibration import Calibration
     from paceline.cost.prediction import Prediction
-    from paceline.simulate.on_cluster import ClusterOutcome
+    from paceline.simulation.on_cluster import ClusterOutcome
 
 EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
 
@@ -68,7 +68,7 @@ def predict(
 
 def _carried(path: Path, given: Mapping[str, object], device: str | None, step: str) -> Prediction:
     from paceline.cost.carried import carry
-    from paceline.measure.measurement import Measurement
+    from paceline.measurement.measurement import Measurement
     from paceline.record import load
     from paceline.workload import Workload, with_settings
 
@@ -143,8 +143,8 @@ def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None,
     """Machines with one worker each and a link between them, or processes of one machine."""
     from paceline.cluster import Device, DeviceCount, Machine, find_link
     from paceline.cost.exchange import protocol_of
-    from paceline.simulate.on_cluster import simulate_on
-    from paceline.simulate.this_machine import machine_of
+    from paceline.simulation.on_cluster import simulate_on
+    from paceline.simulation.this_machine import machine_of
     from paceline.strategy.presets import find_strategy
 
     chosen, network = find_strategy(strategy), None if link is None else find_link(link)

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from paceline.cli.download_bar import DownloadBar
 from paceline.strategy.distribution import Distribution
-from paceline.train.run import Epoch, Run
-from paceline.train.watcher import Progress as Advance
-from paceline.train.watcher import WorkersProgress
+from paceline.training.run import Epoch, Run
+from paceline.training.watcher import Progress as Advance
+from paceline.training.watcher import WorkersProgress
 
 
 class TerminalWatcher:

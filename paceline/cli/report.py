@@ -10,7 +10,7 @@ import typer
 from paceline.cli.console import JsonOption, check_json, complain, console_for, hand_over
 
 if TYPE_CHECKING:
-    from paceline.report.writing import Written
+    from paceline.reporting.writing import Written
 
 EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html --figures figures"
 
@@ -24,7 +24,7 @@ def report(
     json: JsonOption = None,
 ) -> None:
     """Write one self-contained page: the answer, figures that can be explored, and a table of every run."""
-    from paceline.report import report as write
+    from paceline.reporting import report as write
 
     check_json(json)
     written = write(places, out, title=title, figures=figures, price=price)

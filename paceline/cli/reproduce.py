@@ -13,7 +13,7 @@ from paceline.errors import InputError, PacelineError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.experiment.reproducing import Reproduced
+    from paceline.studies.reproducing import Reproduced
 
 EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 
@@ -37,7 +37,7 @@ def reproduce(
         _list(console, json)
         return
     from paceline.cli.experiment_progress import ExperimentProgress
-    from paceline.experiment.reproducing import reproduce as make
+    from paceline.studies.reproducing import reproduce as make
 
     with ExperimentProgress(console) as watcher:
         made = make(
@@ -58,7 +58,7 @@ def reproduce(
 def _list(console: Console, json: str | None) -> None:
     from rich.table import Table
 
-    from paceline.experiment.studies import known_studies
+    from paceline.studies import known_studies
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("study", "what it is"):

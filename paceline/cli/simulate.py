@@ -17,7 +17,7 @@ from paceline.errors import StrategyError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from paceline.simulate.time_record import TimeRecord
+    from paceline.simulation.time_record import TimeRecord
     from paceline.strategy.strategy import Strategy
 
 EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:100:0.01"
@@ -79,8 +79,8 @@ def simulate(
 ) -> None:
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.record import dump
-    from paceline.simulate.timing import time_workload
-    from paceline.train.directory import check_new
+    from paceline.simulation.timing import time_workload
+    from paceline.training.directory import check_new
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
@@ -124,8 +124,8 @@ def simulate(
 
 def _keep(made: TimeRecord, out: Path) -> None:
     from paceline.record import save, write_atomically
-    from paceline.report.chrome_trace import TRACE, chrome_trace
-    from paceline.train.directory import new_directory
+    from paceline.reporting.chrome_trace import TRACE, chrome_trace
+    from paceline.training.directory import new_directory
 
     directory = new_directory(out)
     save(made, directory / "record.json")

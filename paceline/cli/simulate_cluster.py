@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from paceline.cluster import Cluster, Machine
-    from paceline.simulate.on_cluster import ClusterOutcome
-    from paceline.simulate.scaling import MachineScaling, Scaling
+    from paceline.simulation.on_cluster import ClusterOutcome
+    from paceline.simulation.scaling import MachineScaling, Scaling
     from paceline.strategy.strategy import Strategy
 
 SIMULATED = "scaling.json"
@@ -35,11 +35,11 @@ def simulate_cluster(
     json: str | None = None,
 ) -> None:
     from paceline.record import dump, save, write_atomically
-    from paceline.report.chrome_trace import TRACE, chrome_traces
-    from paceline.report.scaling_curve import write_curve
-    from paceline.simulate.scaling import scale, traces
-    from paceline.simulate.this_machine import HERE
-    from paceline.train.directory import new_directory
+    from paceline.reporting.chrome_trace import TRACE, chrome_traces
+    from paceline.reporting.scaling_curve import write_curve
+    from paceline.simulation.scaling import scale, traces
+    from paceline.simulation.this_machine import HERE
+    from paceline.training.directory import new_directory
     from paceline.workload import resolve
 
     for name, value in (("--per-machine", per_machine), ("--steps", steps), ("--epochs", epochs)):
@@ -76,7 +76,7 @@ def simulate_cluster(
 def _machines(cluster: str) -> Cluster | Machine:
     from paceline.cluster import Cluster, MachineCount, find_machine, read_cluster
     from paceline.cluster.cluster_file import is_file_name
-    from paceline.simulate.this_machine import HERE, this_machine
+    from paceline.simulation.this_machine import HERE, this_machine
 
     if cluster == HERE:
         return Cluster(HERE, (MachineCount(this_machine()),))
@@ -90,14 +90,14 @@ def _machines(cluster: str) -> Cluster | Machine:
 
 def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
     """Which rows are more than simulated."""
-    from paceline.report.words import listed
+    from paceline.reporting.words import listed
 
     numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
     return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:
-    from paceline.report.words import brief, count
+    from paceline.reporting.words import brief, count
 
     p = each.prediction
     step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
@@ -113,7 +113,7 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
 def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | None) -> Table:
     from rich.table import Table
 
-    from paceline.report.words import brief, number, percent
+    from paceline.reporting.words import brief, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
     columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from paceline.cli.progress import TerminalWatcher
     from paceline.cost.prediction import Prediction
-    from paceline.measure.measurement import Measurement
-    from paceline.train.measured_training import TrainingClock
-    from paceline.train.run import Run
-    from paceline.train.watcher import Watcher
+    from paceline.measurement.measurement import Measurement
+    from paceline.training.measured_training import TrainingClock
+    from paceline.training.run import Run
+    from paceline.training.watcher import Watcher
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=0.2 --out runs/lenet"
@@ -96,7 +96,7 @@ def train(
     if resume is None and not distributed.asked_for:
         options |= {"step": step, "log_placement": log_placement}
     if distributed.asked_for and distributed.driver.driver in (None, "local"):
-        from paceline.train.local.process_server import process_server
+        from paceline.training.drivers.local.process_server import process_server
 
         process_server()  # it imports PyTorch while this process does
     start(
@@ -126,8 +126,8 @@ def start(
     """
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump, load, save
-    from paceline.report.run_files import write_run_files
-    from paceline.train.directory import next_directory, remove_if_empty
+    from paceline.reporting.run_files import write_run_files
+    from paceline.training.directory import next_directory, remove_if_empty
     from paceline.workload import resolve
 
     check_json(json)
@@ -181,7 +181,7 @@ def start(
 
 def _check_sizes(distributed: Distributed) -> None:
     """Whether so many workers can be had at all, before anything is made for each of them."""
-    from paceline.train.limits import FOOTPRINTS, check_workers
+    from paceline.training.limits import FOOTPRINTS, check_workers
 
     driver = distributed.driver.driver or "local"
     if distributed.strategy.strategy is not None and driver in FOOTPRINTS:
@@ -195,8 +195,8 @@ def _followed(watcher: TerminalWatcher, tensorboard: Path | None, directory: Pat
     if tensorboard is None:
         yield watcher
         return
-    from paceline.report.tensorboard import TensorBoard, check_unused, check_writable
-    from paceline.train.watcher import Several
+    from paceline.reporting.tensorboard import TensorBoard, check_unused, check_writable
+    from paceline.training.watcher import Several
 
     place = tensorboard / directory.resolve().name
     check_writable(place)
@@ -207,7 +207,7 @@ def _followed(watcher: TerminalWatcher, tensorboard: Path | None, directory: Pat
 
 
 def _new_clock() -> TrainingClock:
-    from paceline.train.measured_training import TrainingClock
+    from paceline.training.measured_training import TrainingClock
 
     return TrainingClock()
 
@@ -224,8 +224,8 @@ def _show_measurement(clock: TrainingClock, run: Run, directory: Path, console: 
 def _show_workers(run: Run, directory: Path, console: Console) -> None:
     """Every worker's parts in a row; its layers are in its own folder."""
     from paceline.cli.measure import show_parts
-    from paceline.report.measurement_files import write_measurement
-    from paceline.train.local.worker_measurements import worker_measurements
+    from paceline.reporting.measurement_files import write_measurement
+    from paceline.training.drivers.local.worker_measurements import worker_measurements
 
     assert run.distribution is not None
     place = directory / "measure"
@@ -242,8 +242,8 @@ def _show_workers(run: Run, directory: Path, console: Console) -> None:
 
 def _write_measurement(clock: TrainingClock, run: Run, directory: Path) -> tuple[Measurement, Path]:
     """Into the folder `measure` of the run; one that is there from before a resumption is left as it is."""
-    from paceline.report.experiment_table import experiment_of_run
-    from paceline.report.measurement_files import write_measurement
+    from paceline.reporting.experiment_table import experiment_of_run
+    from paceline.reporting.measurement_files import write_measurement
 
     found = clock.measurement()
     names = ("measure" if number == 1 else f"measure-{number}" for number in count(1))
@@ -255,7 +255,7 @@ def _write_measurement(clock: TrainingClock, run: Run, directory: Path) -> tuple
 def _run(
     workload: Workload, out: Path, options: dict[str, Any], distributed: Distributed | None, watcher: Watcher
 ) -> Run:
-    from paceline.train import trainer
+    from paceline.training import trainer
 
     if distributed is not None:
         return distributed.run(workload, out, watcher, **options)
@@ -270,7 +270,7 @@ def _resume(
     distributed: Distributed | None,
     watcher: Watcher,
 ) -> Run:
-    from paceline.train import trainer
+    from paceline.training import trainer
     from paceline.workload import given_by, resolve
 
     if place is not None:  # what was named again must be what was saved

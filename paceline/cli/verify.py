@@ -31,7 +31,7 @@ def verify(
 ) -> None:
     """Compare what was predicted with what was measured, part by part."""
     from paceline.record import dump
-    from paceline.report.verification import verify as compare
+    from paceline.reporting.verification import verify as compare
 
     check_json(json)
     made = compare(run, device=device)
@@ -70,7 +70,7 @@ def _shown(made: Verification) -> list[Comparison]:
 def _table(rows: list[Comparison]) -> Table:
     from rich.table import Table
 
-    from paceline.report.words import brief
+    from paceline.reporting.words import brief
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "kind", "predicted", "interval", "measured", "error", "held"):

@@ -21,10 +21,10 @@ from paceline.cost.reading_workload import DataShape, as_written_out, is_chain, 
 from paceline.cost.reference_networks import BATCHES, DATA
 from paceline.cost.timing import ELEMENTWISE, Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
-from paceline.measure.links import measure_links
-from paceline.measure.measurement import Measurement
-from paceline.measure.measuring import measure
-from paceline.measure.rates import device_rates
+from paceline.measurement.links import measure_links
+from paceline.measurement.measurement import Measurement
+from paceline.measurement.measuring import measure
+from paceline.measurement.rates import device_rates
 from paceline.step.placement import available_cores, choose_device, device_name, free_memory_bytes, set_number_formats
 from paceline.workload import Workload
 

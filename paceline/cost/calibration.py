@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from paceline.cost.curve import Trial
 from paceline.cost.exchange import ExchangeCost
-from paceline.measure.links import LinkSpeed
+from paceline.measurement.links import LinkSpeed
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from paceline.cost.predicting import predict
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.relatives import catalogue_entry
 from paceline.errors import InputError
-from paceline.measure.measurement import LayerTime, Measurement
+from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.workload import Workload
 
 BY_LINE = 0.04

@@ -19,7 +19,7 @@ from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.places import move_into_place
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.processes import EndedRun
-from paceline.train.checkpoint import NAME as CHECKPOINT
+from paceline.training.checkpoint import NAME as CHECKPOINT
 
 LOG = "log.txt"
 

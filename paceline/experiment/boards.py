@@ -22,7 +22,7 @@ def board_of(run: PlannedRun, directory: Path) -> Path | None:
 
 def check_boards(runs: Iterable[PlannedRun], directory: Path, *, new: bool) -> None:
     """Says before the first run what would keep any from writing."""
-    from paceline.report.tensorboard import check_unused, check_writable
+    from paceline.reporting.tensorboard import check_unused, check_writable
 
     check_writable(directory)
     boards = [board for run in runs if (board := board_of(run, directory)) is not None]

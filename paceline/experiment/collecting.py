@@ -18,7 +18,7 @@ from paceline.experiment.planning import varied_keys
 from paceline.experiment.published import Published
 from paceline.experiment.rows import CONDITIONS, Row, columns_of, is_run, row_of, row_of_file
 from paceline.record import write_atomically
-from paceline.report.csv_text import csv_text
+from paceline.reporting.csv_text import csv_text
 
 RESULTS, SUMMARY, PUBLISHED = "results.csv", "summary.csv", "published.csv"
 SPREADS = ("mean", "std", "min", "max")

@@ -16,7 +16,7 @@ from paceline.experiment.keys import (
     is_alone,
 )
 from paceline.strategy.strategy import Strategy
-from paceline.train.distributing import ClusterWords, DriverWords, StrategyWords
+from paceline.training.distributing import ClusterWords, DriverWords, StrategyWords
 
 
 def distribution_of(settings: Mapping[str, Any]) -> tuple[Strategy, int] | None:

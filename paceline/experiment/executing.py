@@ -21,8 +21,8 @@ from paceline.experiment.processes import EndedRun, Lost, Processes
 from paceline.experiment.rows import Row, row_of
 from paceline.experiment.sharing import cores_of_jobs, crowding
 from paceline.experiment.watching import Silent, Standing, Watcher
-from paceline.train.directory import next_directory
-from paceline.train.stopping import StopRequest
+from paceline.training.directory import next_directory
+from paceline.training.stopping import StopRequest
 
 COMMAND = "paceline compare"
 LOOK_UP_S = 0.2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from paceline.measure.feeding import Feeding
-from paceline.measure.measurement import Measurement
-from paceline.measure.tape import PARTS
-from paceline.simulate.time_record import TimeRecord
+from paceline.measurement.feeding import Feeding
+from paceline.measurement.measurement import Measurement
+from paceline.measurement.tape import PARTS
+from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
-from paceline.train.evaluate import Evaluation
-from paceline.train.run import Run
+from paceline.training.evaluate import Evaluation
+from paceline.training.run import Run
 
 Figures = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from paceline.errors import InputError, StrategyError, WorkloadError, nearest
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.train.distributing import REAL_ONLY, ClusterWords, DriverWords, StrategyWords, check_types
+from paceline.training.distributing import REAL_ONLY, ClusterWords, DriverWords, StrategyWords, check_types
 from paceline.workload import STEPS, Workload, with_settings
 
 KINDS = ("train", "measure", "simulate", "feed")

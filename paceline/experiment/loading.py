@@ -11,7 +11,7 @@ from paceline.experiment import outcome
 from paceline.experiment.collecting import collect
 from paceline.experiment.places import EXPERIMENT
 from paceline.experiment.rows import MEASUREMENT, RECORD
-from paceline.report.reading import looks_like_a_record
+from paceline.reporting.reading import looks_like_a_record
 
 FILES = (RECORD, MEASUREMENT, outcome.FILE)
 """What a directory is about, the most telling first; others may lie beside it."""

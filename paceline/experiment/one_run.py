@@ -17,8 +17,8 @@ from paceline.errors import Diverged, PacelineError
 from paceline.experiment.distribution import cluster_of, distribution_of, driver_of, run_words
 from paceline.experiment.keys import RunWords
 from paceline.step.reason import reason
-from paceline.train.run import Epoch, Run
-from paceline.train.watcher import Progress, Several, Watcher
+from paceline.training.run import Epoch, Run
+from paceline.training.watcher import Progress, Several, Watcher
 from paceline.workload import Workload
 
 TELL_EVERY_S = 1.0
@@ -117,7 +117,7 @@ def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
     if not task.tensorboard:
         yield watcher
         return
-    from paceline.report.tensorboard import TensorBoard
+    from paceline.reporting.tensorboard import TensorBoard
 
     with TensorBoard(Path(task.tensorboard), task.settings, task.setting) as board:
         yield Several(watcher, board)
@@ -130,13 +130,13 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
     strategy, workers = made
     shared: dict[str, Any] = {"workers": workers, "cache": cache, **driver.options()}
     if driver.driver == "virtual":
-        from paceline.train.virtual_run import run_virtual
+        from paceline.training.virtual_run import run_virtual
 
         cluster = cluster_of(task.settings).build()
         return lambda out, watcher: run_virtual(
             task.workload, strategy, cluster=cluster, out=out, watcher=watcher, **shared
         )
-    from paceline.train.local import launcher
+    from paceline.training.drivers.local import launcher
 
     return lambda out, watcher: launcher.run(
         task.workload, strategy, out=out, watcher=watcher, measure=out / "measure" if words.measure else None, **shared
@@ -144,15 +144,15 @@ def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
 
 
 def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, watcher: Watcher) -> Run:
-    from paceline.train import trainer
+    from paceline.training import trainer
 
     given: dict[str, Any] = {"step": words.step, "out": out, "cache": cache, "watcher": watcher}
     given["checkpoint_every_s"] = trainer.CHECKPOINT_EVERY_S if task.checkpoints else None
     if not words.measure:
         return trainer.run(task.workload, **given)
-    from paceline.report.experiment_table import experiment_of_run
-    from paceline.report.measurement_files import write_measurement
-    from paceline.train.measured_training import TrainingClock
+    from paceline.reporting.experiment_table import experiment_of_run
+    from paceline.reporting.measurement_files import write_measurement
+    from paceline.training.measured_training import TrainingClock
 
     clock = TrainingClock()
     run = trainer.run(task.workload, clock=clock, **given)
@@ -161,11 +161,11 @@ def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, wat
 
 
 def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) -> None:
-    from paceline.measure.measuring import measure
-    from paceline.report.experiment_table import experiment_of
-    from paceline.report.measurement_files import write_measurement
-    from paceline.train.failures import explained
-    from paceline.train.measured_validation import time_validation
+    from paceline.measurement.measuring import measure
+    from paceline.reporting.experiment_table import experiment_of
+    from paceline.reporting.measurement_files import write_measurement
+    from paceline.training.failures import explained
+    from paceline.training.measured_validation import time_validation
 
     words = run_words(task.settings)
     with explained(task.workload):
@@ -178,7 +178,7 @@ def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) ->
 
 
 def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
-    from paceline.simulate.timing import time_workload
+    from paceline.simulation.timing import time_workload
 
     made = distribution_of(task.settings)
     assert made is not None
@@ -189,8 +189,8 @@ def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
 
 
 def _feed(task: Task, directory: Path, watcher: _Told) -> None:
-    from paceline.measure.feeding import feed_stand_ins
-    from paceline.measure.feeding_images import feed_images
+    from paceline.measurement.feeding import feed_stand_ins
+    from paceline.measurement.feeding_images import feed_images
 
     words = run_words(task.settings)
 

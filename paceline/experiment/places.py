@@ -20,7 +20,7 @@ from pathlib import Path
 from paceline import record
 from paceline.errors import InputError, OutputError, RecordError
 from paceline.experiment.experiment import Experiment, changed
-from paceline.train.directory_lock import LOCK, DirectoryLock, Locked
+from paceline.training.directory_lock import LOCK, DirectoryLock, Locked
 
 EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
 DAMAGED = "damaged"

@@ -15,8 +15,9 @@ from paceline.experiment.one_run import Task, make
 from paceline.fork_server import Forked, ForkServer
 
 PRELOADED = (
-    "torch", "paceline.experiment.processes", "paceline.measure.measuring", "paceline.report.page",
-    "paceline.simulate.timing", "paceline.train.trainer", "paceline.train.virtual_run", "paceline.train.local.launcher",
+    "torch", "paceline.experiment.processes", "paceline.measurement.measuring", "paceline.reporting.page",
+    "paceline.simulation.timing", "paceline.training.trainer", "paceline.training.virtual_run",
+    "paceline.training.drivers.local.launcher",
 )  # fmt: skip
 
 

@@ -14,13 +14,13 @@ from paceline.experiment.figures import FIGURES, figures_of
 from paceline.experiment.keys import WORKLOAD
 from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.planning import setting_id
-from paceline.measure.measurement import Measurement
-from paceline.simulate.time_record import TimeRecord
+from paceline.measurement.measurement import Measurement
+from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
-from paceline.train.evaluate import Evaluation
-from paceline.train.run import Run
+from paceline.training.evaluate import Evaluation
+from paceline.training.run import Run
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.layer_check import OUTSIDE, attribute, compare_layers, kernel_s, named_calls
-from paceline.measure.measurement import LayerTime, Measurement, Spread
+from paceline.measurement.measurement import LayerTime, Measurement, Spread
 
 
 class Sleep(torch.autograd.Function):

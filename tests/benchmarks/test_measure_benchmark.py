@@ -18,7 +18,7 @@ from paceline.errors import InputError
 from paceline.step.build import assemble, load_data
 from paceline.step.flat import FlatStep
 from paceline.workload import resolve
-from tests.report.examples import a_measurement
+from tests.reporting.examples import a_measurement
 
 CPU = torch.device("cpu")
 SMALL = resolve("lenet5", {"data": "digits:256", "batch": 32, "epochs": 500, "threads": 1, "device": "cpu"})

@@ -12,7 +12,7 @@ from paceline import record
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration, place_of
 from paceline.cost.drawing import Limits
-from paceline.measure.links import LinkMeasurement, LinkSpeed
+from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.step.placement import available_cores, processor_name
 from tests.cost.invented import calibration
 

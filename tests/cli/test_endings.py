@@ -87,7 +87,7 @@ def test_stopping_before_the_first_step_leaves_no_directory(paceline, tmp_path, 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("paceline.train.trainer.assemble", interrupt)
+    monkeypatch.setattr("paceline.training.trainer.assemble", interrupt)
     assert paceline("train", "mlp").refused(code=130) == "interrupted"
     assert list(tmp_path.iterdir()) == []
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 import paceline as package
-from paceline.train import trainer
-from paceline.train.watcher import Silent
+from paceline.training import trainer
+from paceline.training.watcher import Silent
 from paceline.workload import resolve
 
 TRAIN = ["train", "lenet5", "--batch", "8", "--epochs", "3", "--device", "cpu", "--threads", "1", "--out", "run"]

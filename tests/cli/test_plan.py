@@ -9,9 +9,9 @@ import pytest
 
 from paceline import record
 from paceline.cost.prediction import Prediction
-from paceline.plan import planning, running
-from paceline.plan.plan import Plan
-from tests.plan.invented import InventedPredictions
+from paceline.planning import planning, running
+from paceline.planning.plan import Plan
+from tests.planning.invented import InventedPredictions
 
 LAB = """
 name = "lab"

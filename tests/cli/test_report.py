@@ -6,7 +6,7 @@ import pytest
 
 from paceline import record
 from tests.a_run import a_run
-from tests.report.examples import a_measurement, a_simulation, broken_records, many_runs, save_run
+from tests.reporting.examples import a_measurement, a_simulation, broken_records, many_runs, save_run
 
 
 def test_a_run_becomes_a_page(paceline, trained, tmp_path):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import paceline as package
-from tests.report.trace_reading import read_rows
+from tests.reporting.trace_reading import read_rows
 
 SMALL = ["--workers", "4", "--steps", "10"]
 

@@ -10,11 +10,11 @@ import pytest
 import paceline as package
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
-from paceline.report.reading import read
-from paceline.report.sections.clusters import cluster_sentence, clusters
-from paceline.simulate import scaling
+from paceline.reporting.reading import read
+from paceline.reporting.sections.clusters import cluster_sentence, clusters
+from paceline.simulation import scaling
 from paceline.workload import Workload
-from tests.report.trace_reading import read_rows
+from tests.reporting.trace_reading import read_rows
 
 CLUSTER = """
 name = "lab"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import paceline as package
-from tests.report.event_reading import Event, read_events
+from tests.reporting.event_reading import Event, read_events
 
 SMALL = ["--data", "digits:300", "--epochs", "2", "--batch", "50", "--device", "cpu", "--threads", "1"]
 
@@ -70,9 +70,8 @@ def test_without_a_directory_of_its_own_the_run_is_named_as_its_usual_one(paceli
 
 def test_without_the_option_nothing_of_it_is_imported(tmp_path):
     words = ["train", "mlp", *SMALL, "--out", str(tmp_path / "run")]
-    code = (
-        f"import sys; from paceline.cli import main; main({words}); print('paceline.report.tensorboard' in sys.modules)"
-    )
+    look = "print('paceline.reporting.tensorboard' in sys.modules)"
+    code = f"import sys; from paceline.cli import main; main({words}); {look}"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert said.stdout.splitlines()[-1] == "False"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.report.trace_reading import read_rows
+from tests.reporting.trace_reading import read_rows
 
 SMALL = ["--data", "digits:300", "--epochs", "2", "--batch", "50", "--device", "cpu", "--threads", "1"]
 

@@ -80,7 +80,7 @@ def test_too_few_iterations_get_one_line_and_leave_nothing(paceline, tmp_path):
 
 def test_a_diverged_run_keeps_what_was_measured(paceline, tmp_path, monkeypatch):
     from paceline.errors import Diverged
-    from paceline.train.trainer import Trainer
+    from paceline.training.trainer import Trainer
 
     monkeypatch.setattr(Trainer, "_finish_epoch", _fails_after(Trainer._finish_epoch, Diverged, 1))
     result = paceline("train", "mlp", *WORDS, "--measure", "--out", "run")

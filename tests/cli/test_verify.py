@@ -16,12 +16,12 @@ from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError
-from paceline.report import distributed_verification, verification
-from paceline.report.reading import read
+from paceline.reporting import distributed_verification, verification
+from paceline.reporting.reading import read
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
 from tests.a_run import a_run
-from tests.report.examples import a_distribution, a_measurement
+from tests.reporting.examples import a_distribution, a_measurement
 
 
 def a_prediction(**changes: Any) -> Prediction:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from paceline.record import load
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.strategy import Strategy
-from paceline.train.checkpoint import load_checkpoint
-from paceline.train.local import launcher
-from paceline.train.virtual_run import run_virtual
+from paceline.training.checkpoint import load_checkpoint
+from paceline.training.drivers.local import launcher
+from paceline.training.virtual_run import run_virtual
 from paceline.workload import Workload
 from tests.contract.small_training import GAMMA
 

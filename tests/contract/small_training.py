@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from paceline.data.dataset import Dataset
-from paceline.simulate.durations import DurationDistribution
-from paceline.simulate.simulation import Simulation, simulate_training
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.simulation import Simulation, simulate_training
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
 from paceline.strategy.strategy import Strategy

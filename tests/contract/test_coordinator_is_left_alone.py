@@ -73,7 +73,8 @@ def violations(source: str) -> Iterator[str]:
                     yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
-MODULES = sorted(str(path.relative_to(ROOT)) for room in ("train", "simulate") for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("training", "simulation")
+MODULES = sorted(str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.simulate.virtual_cluster import Change, VirtualCluster
+from paceline.simulation.virtual_cluster import Change, VirtualCluster
 from paceline.strategy.presets import find_strategy
 from paceline.testing import Fault
 from tests.contract.drivers import DRIVERS, train

@@ -7,10 +7,10 @@ import statistics
 import pytest
 
 from paceline import data
-from paceline.simulate.durations import DurationDistribution
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy
-from paceline.train.virtual_run import run_virtual
+from paceline.training.virtual_run import run_virtual
 from paceline.workload import resolve
 
 SETTINGS = {

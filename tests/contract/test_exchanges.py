@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.simulate.replay import replay_run
+from paceline.simulation.replay import replay_run
 from paceline.strategy.exchange import _factories
 from paceline.strategy.strategy import Strategy
 from tests.contract.drivers import DRIVERS, train

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy
 from tests.contract.small_training import difference, parts, start, trained
 

@@ -9,8 +9,8 @@ import torch
 
 from paceline.errors import RecordError
 from paceline.record import dump, load, save, to_json
-from paceline.simulate.replay import replay, replay_run
-from paceline.simulate.virtual_cluster import Network, VirtualCluster
+from paceline.simulation.replay import replay, replay_run
+from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.strategy.presets import PRESETS, find_strategy
 from tests.contract.drivers import train
 from tests.contract.small_training import GAMMA, parts, trained, workload
@@ -89,9 +89,9 @@ def with_batch_norm():
 
 
 def test_a_time_record_is_a_record(tmp_path):
-    from paceline.simulate.links import MessageSizes
-    from paceline.simulate.simulation import simulate_time
-    from paceline.simulate.time_record import time_record
+    from paceline.simulation.links import MessageSizes
+    from paceline.simulation.simulation import simulate_time
+    from paceline.simulation.time_record import time_record
 
     found = simulate_time(find_strategy("downpour"), 3, 5)
     made = time_record(workload(), {}, MessageSizes(0, 0), found.distribution, found.trace, 0.1)

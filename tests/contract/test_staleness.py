@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
-from paceline.simulate.durations import DurationDistribution
-from paceline.simulate.simulation import simulate_time
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.simulation import simulate_time
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import PRESETS, find_strategy
 from tests.contract.small_training import EQUAL, GAMMA
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.simulate.replay import replay_run
+from paceline.simulation.replay import replay_run
 from paceline.strategy.presets import find_strategy
 from tests.contract.drivers import DRIVERS, train
 from tests.contract.small_training import start, trained, workload

@@ -14,7 +14,7 @@ from paceline.cost.curve import Trial
 from paceline.cost.drawing import Limits, draw
 from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.reading import NetworkShape, read_network
-from paceline.measure.measurement import LayerTime, Measurement, Spread
+from paceline.measurement.measurement import LayerTime, Measurement, Spread
 from paceline.trace import Trace
 
 LIMITS = Limits(3e9, 2.0**22)

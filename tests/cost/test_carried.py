@@ -12,7 +12,7 @@ from paceline.cost.calibrations import place_of
 from paceline.cost.carried import carry
 from paceline.cost.predicting import predict
 from paceline.errors import InputError
-from paceline.measure.measurement import Measurement
+from paceline.measurement.measurement import Measurement
 from paceline.workload import Workload
 from tests.cost.invented import Law, calibration, layer, measurement, slower
 

@@ -18,9 +18,9 @@ from paceline.cost.communication import (
     tree_all_reduce_s,
 )
 from paceline.errors import InputError
-from paceline.simulate.durations import DurationDistribution
-from paceline.simulate.simulation import simulate_time
-from paceline.simulate.virtual_cluster import Network, VirtualCluster
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.simulation import simulate_time
+from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.strategy.presets import find_strategy
 
 LINK = Link("link", 0.001, 1000.0)

@@ -7,8 +7,8 @@ import pytest
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.train import exchange_costs as made
-from paceline.train.exchange_costs import StepTimes
+from paceline.training import exchange_costs as made
+from paceline.training.exchange_costs import StepTimes
 
 POINTS = [(100, 10.0), (300, 14.0), (500, 24.0)]
 

@@ -16,7 +16,7 @@ from paceline.cost.exchange import ExchangeCost
 from paceline.cost.predicting import predict
 from paceline.cost.reading_workload import DataShape
 from paceline.errors import InputError, RecordError
-from paceline.measure.links import LinkSpeed
+from paceline.measurement.links import LinkSpeed
 from paceline.step.placement import processor_name
 from paceline.workload import Workload, resolve
 from tests.cost.invented import calibration, layer, measurement

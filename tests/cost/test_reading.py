@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.cost.operation import Operation
 from paceline.cost.reading_workload import DataShape, read_workload
-from paceline.measure.module_marks import ModuleMarks
-from paceline.measure.shapes import ShapeWatch
-from paceline.measure.tape import Tape
+from paceline.measurement.module_marks import ModuleMarks
+from paceline.measurement.shapes import ShapeWatch
+from paceline.measurement.tape import Tape
 from paceline.networks import build
 from paceline.workload import BUILT_IN, Workload, resolve
 from tests.cost.invented import read

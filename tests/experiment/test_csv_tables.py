@@ -12,8 +12,8 @@ import pytest
 from paceline import record
 from paceline.experiment import Collection, collect
 from paceline.experiment.figures import FIGURES
-from paceline.simulate.timing import time_workload
-from paceline.simulate.virtual_cluster import VirtualCluster
+from paceline.simulation.timing import time_workload
+from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
 from tests.a_run import a_run

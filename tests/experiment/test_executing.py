@@ -128,7 +128,7 @@ def test_one_call_loads_an_experiment_or_a_run_of_it(done):
 
 def test_a_run_is_the_one_that_train_makes(done):
     experiment, place = done
-    from paceline.train.virtual_run import run_virtual
+    from paceline.training.virtual_run import run_virtual
 
     planned = next(run for run in experiment.runs() if run.settings["strategy"] == "sync" and run.workers == 1)
     alone = paceline.run(planned.workload)

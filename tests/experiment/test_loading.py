@@ -17,7 +17,7 @@ from paceline import record
 from paceline.errors import RecordError
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import setting_id
-from paceline.plan.wish import Wish
+from paceline.planning.wish import Wish
 from tests.a_run import a_run
 
 # Of those that check what they are given.

@@ -13,7 +13,7 @@ from paceline.strategy.exchange import _factories
 from paceline.strategy.presets import PRESETS
 
 ROOT = Path(paceline.__file__).parent
-ROOMS = ("strategy", "train", "simulate", "plan", "cost")
+ROOMS = ("strategy", "training", "simulation", "planning", "cost")
 NAMES = {*PRESETS, *_factories()}
 ALLOWED = {"strategy/presets.py"}
 """Where a name becomes a strategy."""

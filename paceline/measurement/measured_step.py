@@ -1,0 +1,257 @@
+"""A step that is watched: it trains as always, and a session sees where its iterations begin and end.
+
+An iteration lasts from one batch's request to the next one's, so the step runs through its batches in its own loop
+and at its own speed. A captured step, which takes several at once, is told apart by its windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from math import gcd
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.measurement.captured import order_of_captured
+from paceline.measurement.gpu_session import GpuSession
+from paceline.measurement.mark_cost import mark_cost_s
+from paceline.measurement.session import SAMPLE_EVERY, Session
+from paceline.measurement.step_marks import marks_beside, marks_of
+from paceline.measurement.tape import SCORE
+from paceline.step.flat import FlatStep
+from paceline.step.graph import GraphStep
+from paceline.step.phase import Batch, Outcome
+from paceline.step.step import Parts, Step
+from paceline.step.tally import Score, Tally
+
+LEAST_SAMPLES = 20
+PAUSE_S = 1e-3
+KEEP_SCORES = 500
+KEEP_SCORES_ON_GPU = 40  # they hold outputs in its memory until they are read
+
+
+class MeasuredStep(Step):
+    """`step` with a clock. Before the first iteration it is told by `plan` how often to look into one."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step.parts)
+        self.kind = step.kind  # type: ignore[misc]
+        self.step, self.stride = step, stride_of(step)
+        self.session = _session_for(step)
+        self.keep_every = 1
+        self._kept: dict[int, Tally] = {}
+        self._notes = True
+        """Whether anything is to be noted of the scores of the iteration under way."""
+        self._keep_from = 0
+        self._unnoticed_from: int | None = None
+        """The first of the batches that are handed on unnoticed."""
+        self._full_batches = step.parts.feeder.order.full_batches
+        self._watching = False
+        """Whether an iteration is under way."""
+        self._left_at_s = 0.0
+        """When the step last handed back; what comes after that may be something else."""
+
+    def plan(self, iterations: int) -> None:
+        """About so many are to come: at least twenty are looked into, and of many at most one in twenty."""
+        session, most = self.session, KEEP_SCORES
+        if isinstance(session, GpuSession):
+            session.plan(iterations)
+            most = KEEP_SCORES_ON_GPU
+        else:
+            session.warm_up = max(1, min(20, iterations // 10))
+            every = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // LEAST_SAMPLES))
+            while every >= SAMPLE_EVERY and gcd(every, self._full_batches) > 1:
+                every += 1  # else it would be the same places of an epoch each time
+            session.every = every
+        self.keep_every = max(1, -(-iterations // most))
+
+    def begin(self, epoch: int, first: int = 0) -> None:
+        if perf_counter() - self._left_at_s > PAUSE_S:
+            self.stop_watching()  # there was a validation; only a block on a GPU is still under way here
+        self._unnoticed_from = None
+        self.step.begin(epoch, first)
+        if not isinstance(self.step, GraphStep):
+            self.step._batches = self._watched(self.step._batches)
+
+    def advance(self, count: int, tally: Tally) -> None:
+        noting = _NotingTally(tally, self)
+        try:
+            if isinstance(self.step, GraphStep):
+                self._advance_windows(count, noting)
+            else:
+                self.step.advance(count, noting)
+        except BaseException:
+            self.stop_watching()
+            raise
+        self._left_at_s = perf_counter()
+        if not isinstance(self.session, GpuSession):
+            between = self._unnoticed_from is not None
+            self._end_iteration()
+            self.stop_watching()
+            if between:  # the next batches are still handed on unnoticed
+                self._unnoticed_from = self.step.next
+
+    def _advance_windows(self, count: int, tally: Tally) -> None:
+        while count:
+            now = min(count, self.stride)
+            whole = now == self.stride and self.step.next + now <= self._full_batches
+            if not whole:
+                self.stop_watching()
+            elif not self._watching:
+                self._start_watching()
+            self.step.advance(now, tally)
+            if whole:
+                self.session.end_iteration(now)
+            count -= now
+
+    def _watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Of an iteration that is not looked into this is most of what watching costs: hardly a call is made."""
+        session, step, full_batches = self.session, self.step, self._full_batches
+        on_gpu = isinstance(session, GpuSession)
+        try:
+            while True:
+                self._end_iteration()
+                # The smaller last batch of an epoch is another kind of iteration.
+                if step.next >= full_batches:
+                    self.stop_watching()
+                elif not self._watching:
+                    self._start_watching()
+                if session.tape is not None:
+                    self._notes = True
+                    session.mark(("load", ""))
+                    batch = next(batches, None)
+                    session.mark(("other", ""))
+                else:
+                    unnoticed = 0 if on_gpu else min(session.stretch(), full_batches - step.next)
+                    if unnoticed > 0:
+                        self._unnoticed_from, self._notes = step.next, False
+                        yield from islice(batches, unnoticed)
+                        continue
+                    self._notes = on_gpu or session.number >= self._keep_from
+                    batch = next(batches, None)
+                if batch is None:
+                    self.stop_watching()
+                    return
+                yield batch
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def _end_iteration(self) -> None:
+        if self._unnoticed_from is not None:
+            self.session.pass_over(self.step.next - self._unnoticed_from)
+            self._unnoticed_from = None
+        elif self._watching:
+            self.session.end_iteration()
+
+    def _start_watching(self) -> None:
+        self.session.begin()
+        self._watching = True
+
+    def stop_watching(self) -> None:
+        """What comes now, a validation or the end, belongs to no iteration."""
+        self.session.close()
+        self._watching = False
+
+    def scores(self) -> dict[int, Score]:
+        """Loss and accuracy of some iterations."""
+        return {number + i: tally.read() for number, tally in self._kept.items() for i in range(self.stride)}
+
+    def take(self, batch: Batch) -> Outcome:
+        return self.step.take(batch)
+
+    def state(self) -> dict[str, Any]:
+        return self.step.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.step.load_state(state)
+
+    def close(self) -> None:
+        self.stop_watching()
+        self.step.close()
+
+    def _kept_tally(self, top: int) -> Tally | None:
+        """A tally of its own for this iteration, if its score is to be kept."""
+        number = self.session.current
+        if not self._watching or number is None or (number < self._keep_from and number not in self._kept):
+            return None
+        if number not in self._kept:
+            self._kept[number] = Tally(top)
+            self._keep_from = (number // self.keep_every + 1) * self.keep_every
+        return self._kept[number]
+
+
+class _NotingTally(Tally):
+    """Hands everything on to another tally, keeps some iterations' results apart, and is a row of its own."""
+
+    def __init__(self, into: Tally, step: MeasuredStep) -> None:
+        super().__init__(into.top)
+        self.into, self.step, self.session = into, step, step.session
+
+    def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
+        if self.step._notes:
+            self._note(lambda tally: tally.add(loss, output, target))
+        else:
+            self.into.add(loss, output, target)
+
+    def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
+        # A kept one counts at once: what it was given is overwritten by the next window.
+        self._note(lambda tally: tally.add_many(losses, size, outputs, targets))
+
+    def _note(self, add: Callable[[Tally], None]) -> None:
+        self.session.mark(("forward", SCORE))
+        add(self.into)
+        kept = self.step._kept_tally(self.top)
+        if kept is not None:
+            add(kept)
+        self.session.mark(("other", ""))
+
+
+def stride_of(step: Step) -> int:
+    """How many iterations the step takes at once."""
+    return step.windows[0].length if isinstance(step, GraphStep) else 1
+
+
+def _session_for(step: Step) -> Session:
+    parts = step.parts
+    session: Session
+    if parts.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(parts.device)
+        session = GpuSession(
+            parts.network,
+            parts.device,
+            stride=stride_of(step),
+            order=order_of_captured(step) if isinstance(step, GraphStep) else None,
+            captured=isinstance(step, GraphStep),
+        )
+        session.lengths.fit_into(parts.feeder.order.full_batches)
+        session.light.append(lambda tape: marks_beside(step, tape))
+    else:
+        session = Session(parts.network, mark_cost_s())
+        session.period = parts.feeder.order.full_batches
+        written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
+        session.modules = not (written_out or step.kind == "compiled")
+    session.extra.append(lambda tape: marks_of(step, tape))
+    if not parts.workload.phases:  # the user's own may call it in another way; then the first iteration tells
+        read_shapes(parts, session)
+    return session
+
+
+def read_shapes(parts: Parts, session: Session) -> None:
+    """One forward pass beforehand: a step whose gradient is written out calls no modules. Nothing is changed by it."""
+    batches = parts.feeder.batches(0)
+    x, _ = next(batches)
+    batches.close()
+    state = parts.generator.get_state()
+    buffers = [(buffer, buffer.clone()) for buffer in parts.network.buffers()]
+    with session.shapes.watching():
+        parts.network(x)
+    with torch.no_grad():
+        for buffer, value in buffers:
+            buffer.copy_(value)
+    parts.generator.set_state(state)
+    session.shapes_known = True

@@ -1,0 +1,112 @@
+"""Measures a workload: the step that would train it runs, and in some of its iterations the clock looks on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from paceline.errors import InputError, PacelineError
+from paceline.measurement.gpu_session import GpuSession
+from paceline.measurement.measured_step import MeasuredStep
+from paceline.measurement.measurement import IterationTime, Measurement
+from paceline.measurement.memory import peak_memory_bytes
+from paceline.measurement.module_marks import check_supported
+from paceline.measurement.rates import device_rates
+from paceline.measurement.summary import summarise
+from paceline.step.build import assemble, load_data
+from paceline.step.choose import StepChoice, make_step
+from paceline.step.placement import choose_device, device_name, dtype_of
+from paceline.step.tally import Score, Tally
+from paceline.workload import Workload
+
+LOOK_UP_S = 0.2
+MOST_IN_VAIN = 10
+
+
+def measure(
+    workload: Workload,
+    *,
+    iterations: int = 200,
+    step: str = "auto",
+    cache: Path | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Measurement:
+    """Where the time of an iteration of `workload` goes; `watch` is told (done, all) now and then."""
+    check_supported()
+    if iterations < 20:
+        raise InputError(f"iterations={iterations} are too few to tell anything: at least 20")
+    device, _ = choose_device(workload.device)
+    parts = assemble(workload, load_data(workload, cache), device)
+    taken, choice = make_step(parts, step)
+    measured = MeasuredStep(taken)
+    if isinstance(measured.session, GpuSession):
+        iterations = max(iterations, measured.session.least_iterations)
+    measured.plan(iterations)
+    try:
+        _run(measured, iterations, watch)
+        measurement = measurement_of(measured, choice)
+    finally:
+        measured.close()
+    if taken.kind == "compiled":
+        plain = measure(workload, iterations=max(40, iterations // 4), step="plain", cache=cache)
+        measurement = replace(measurement, apart=plain.layers, apart_s=plain.iteration_s.median_s)
+    return measurement
+
+
+def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] | None) -> None:
+    tally = Tally(step.parts.workload.top)
+    whole = max(1, step.parts.feeder.order.full_batches)
+    epoch, left, told, taken = 0, 0, perf_counter(), 0
+    while step.session.number < iterations:
+        if not left:
+            step.begin(epoch)
+            epoch, left = epoch + 1, whole
+        count = min(left, max(step.stride, iterations - step.session.number))
+        if watch is not None:  # who looks on wants to see it move
+            count = min(count, max(step.stride, 50))
+        step.advance(count, tally)
+        left, taken = left - count, taken + count
+        if taken > MOST_IN_VAIN * iterations:
+            raise PacelineError(f"after {taken:,} iterations only {step.session.number:,} could be timed")
+        if watch is not None and perf_counter() - told > LOOK_UP_S:
+            watch(step.session.number, iterations)
+            told = perf_counter()
+
+
+def measurement_of(step: MeasuredStep, choice: StepChoice, conditions: dict[str, str] | None = None) -> Measurement:
+    """What a step's clock has found so far."""
+    workload, device = step.parts.workload, step.parts.device
+    found = summarise(
+        step.session,
+        device_rates(device, dtype_of(workload)),
+        name=workload.network,
+        batch=workload.batch,
+        device=str(device),
+        device_name=device_name(device),
+        step=choice.kind,
+        peak_memory_bytes=peak_memory_bytes(device),
+        conditions={
+            "data": workload.data,
+            "optimizer": workload.optimizer,
+            **(conditions or {}),
+            "precision": workload.precision,
+            "threads": str(torch.get_num_threads()),
+            "step": f"{choice.kind}: {choice.reason}",
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    )
+    scores = step.scores()
+    return replace(found, kept=tuple(_with_score(k, scores) for k in found.kept))
+
+
+def _with_score(kept: IterationTime, scores: dict[int, Score]) -> IterationTime:
+    score = scores.get(kept.number)
+    if score is None:
+        return kept
+    return replace(kept, loss=score.loss, top_1=score.accuracy, top_n=score.top_accuracy)

@@ -1,0 +1,241 @@
+"""Marks at the boundaries of modules: forward by hooks, backward by the nodes that each module's call made.
+
+Every operation recorded for differentiation gets a sequence number. The numbers seen when a module's call begins
+and ends enclose those of its nodes, so each node of the backward pass finds the innermost call that made it; a
+pre-hook on the node then marks where its time begins. Hooks on modules alone cannot do this: they are wrong for
+the first layer, and fail on in-place operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from threading import get_ident
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
+
+from paceline.errors import PacelineError
+from paceline.measurement.tape import OUTSIDE, RECOMPUTE, Owner, Tape
+
+LEAF = (1 << 64) - 1  # the number that accumulating nodes report
+
+
+def sequence_number() -> int:
+    return int(torch._C._autograd._get_sequence_nr())
+
+
+def in_backward() -> bool:
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+def supported() -> str | None:
+    """Why backward time cannot be attributed with this PyTorch, or None. Both calls are private, so they are tried."""
+    try:
+        x = torch.zeros(1, requires_grad=True, device="cpu")
+        before = sequence_number()
+        with torch.enable_grad():
+            y = x * 2
+        assert y.grad_fn is not None
+        number = y.grad_fn._sequence_nr()
+        in_backward()
+    except (AttributeError, AssertionError) as error:
+        return f"this PyTorch has no sequence numbers ({error})"
+    return None if before <= number < sequence_number() else "this PyTorch counts operations in another way"
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a module: the numbers from `first` up to `end` are of nodes it made, or calls in it made."""
+
+    row: str
+    thread: int
+    """Numbers count per thread."""
+    depth: int
+    before: Owner
+    """Whose time it was when the call began."""
+    first: int
+    end: int | None = None
+    """None while the call lasts."""
+
+
+def rows_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules whose time can be told apart, by name. What is compiled runs as one: a hook inside would break it."""
+    rows: dict[str, nn.Module] = {}
+    whole: list[str] = []
+    for name, module in model.named_modules():
+        if any(name.startswith(prefix) for prefix in whole):
+            continue
+        compiled_in_place = module._compiled_call_impl is not None
+        if compiled_in_place or is_compiled(module):
+            whole.append(f"{name}." if name else "")
+        if not compiled_in_place:
+            rows[name or type(model).__name__] = module
+    return rows
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether it is what `torch.compile` made of a module."""
+    return "_orig_mod" in module._modules
+
+
+def _row_above(parameter: str, rows: dict[str, nn.Module], whole: str) -> str:
+    above = parameter.rpartition(".")[0]
+    while above and above not in rows:
+        above = above.rpartition(".")[0]
+    return above or whole
+
+
+class ModuleMarks:
+    """While installed, writes a mark to the tape wherever time passes from one module to another."""
+
+    def __init__(self, model: nn.Module, tape: Callable[[], Tape]) -> None:
+        self.model, self.tape = model, tape
+        self.communicates = any(isinstance(module, DistributedDataParallel) for module in model.modules())
+        """Whether gradients are exchanged as they come."""
+        self.parameter_rows: dict[int, str] = {}
+        self.open: list[Call] = []
+        self.calls: list[Call] = []
+        self.backwards = 0
+        self._in_backward = False
+        self._thread: int | None = None
+        """A tape has one hand. Other threads go unmarked, but for those that run a backward pass while this one
+        waits for it: a GPU's nodes, and what they compute again."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Hooks on every module, and on what starts a backward pass."""
+        whole = type(self.model).__name__
+        self.forget()
+        rows = rows_of(self.model)
+        self.parameter_rows = {id(p): _row_above(name, rows, whole) for name, p in self.model.named_parameters()}
+        with ExitStack() as undo:
+            for row, module in rows.items():
+                enter, leave = self._hooks(row)
+                undo.callback(module.register_forward_pre_hook(enter).remove)
+                undo.callback(module.register_forward_hook(leave, always_call=True).remove)
+            for start in ("backward", "grad"):
+                watched = self._watched(getattr(torch.autograd, start))
+                undo.callback(_unwrap, start, watched)
+                setattr(torch.autograd, start, watched)
+            undo.callback(setattr, self, "_thread", None)
+            self._thread = get_ident()
+            yield
+
+    def forget(self) -> None:
+        """What was called so far belongs to an iteration that is over."""
+        self.open, self.calls, self.backwards = [], [], 0
+
+    def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        forward, again = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
+
+        def enter(module: nn.Module, inputs: Any) -> None:
+            thread = get_ident()
+            if not self._may_mark(thread):
+                return
+            begun, tape = perf_counter_ns(), self.tape()
+            self.open.append(Call(row, thread, len(self.open), tape.current, sequence_number()))
+            tape.mark_since("module", again if in_backward() else forward, begun)
+
+        def leave(module: nn.Module, inputs: Any, output: Any) -> None:
+            if not self._may_mark(get_ident()) or not self.open or self.open[-1].row != row:
+                return
+            begun = perf_counter_ns()
+            call = self.open.pop()
+            call.end = sequence_number()
+            self.calls.append(call)
+            self.tape().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
+
+        return enter, leave
+
+    def _may_mark(self, thread: int) -> bool:
+        return self._thread is not None and (thread == self._thread or (self._in_backward and in_backward()))
+
+    def _after(self, before: Owner, otherwise: Owner) -> Owner:
+        """Who was interrupted goes on: an outer module, a node that recomputes, an update that evaluates a closure."""
+        return before if self.open or in_backward() or before[0] == "update" else otherwise
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward` or `grad` with a mark at every node it will run."""
+
+        @wraps(original)
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            inner = watched.__wrapped__
+            if not self._may_mark(get_ident()):
+                return inner(*arguments, **keywords)
+            begun, tape = perf_counter_ns(), self.tape()
+            before = tape.current
+            ends = arguments[0] if arguments else keywords.get("tensors", keywords.get("outputs"))
+            handles = self._mark_nodes(t.grad_fn for t in tree_leaves(ends) if isinstance(t, Tensor))
+            within, self._in_backward = self._in_backward, True
+            tape.mark_since("walk", ("backward", OUTSIDE), begun)
+            try:
+                return inner(*arguments, **keywords)
+            finally:
+                begun = perf_counter_ns()
+                self._in_backward = within
+                for handle in handles:
+                    handle.remove()
+                self.backwards += 1
+                tape.mark_since("walk", self._after(before, ("other", "")), begun)
+
+        return watched
+
+    def _mark_nodes(self, roots: Iterable[Any]) -> list[Any]:
+        made_by: dict[int, str] = {}
+        now, thread = sequence_number(), get_ident()
+        mine = (call for call in self.calls + self.open if call.thread == thread)
+        for call in sorted(mine, key=lambda call: call.depth):  # inner calls overwrite outer ones
+            made_by.update(dict.fromkeys(range(call.first, now if call.end is None else call.end), call.row))
+        handles, seen = [], set()
+        todo = [root for root in roots if root is not None]
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            handles.append(node.register_prehook(self._at_node(self._owner_of(node, made_by))))
+            if self.communicates and hasattr(node, "variable"):
+                # The gradient is handed over to be exchanged, and after the last one the exchange is waited for.
+                handles.append(node.register_hook(self._at_node(("communicate", ""))))
+            todo += [following for following, _ in node.next_functions if following is not None]
+        return handles
+
+    def _at_node(self, owner: Owner) -> Callable[..., None]:
+        def stamp(*gradients: Any) -> None:
+            # Nodes of a GPU run in a thread of its own while ours waits for them.
+            if self._in_backward:
+                self.tape().mark("node", owner)
+
+        return stamp
+
+    def _owner_of(self, node: Any, made_by: dict[int, str]) -> Owner:
+        """The innermost module call whose numbers enclose the node's; a parameter's own for what it accumulates."""
+        number = node._sequence_nr()
+        if number == LEAF and hasattr(node, "variable"):
+            return "backward", self.parameter_rows.get(id(node.variable), OUTSIDE)
+        return "backward", made_by.get(number, OUTSIDE)
+
+
+def _unwrap(start: str, watched: Any) -> None:
+    """Takes `watched` out of the way to `torch.autograd`'s function, though another clock may have wrapped it since."""
+    outer = getattr(torch.autograd, start)
+    if outer is watched:
+        setattr(torch.autograd, start, watched.__wrapped__)
+        return
+    while outer is not None and getattr(outer, "__wrapped__", None) is not watched:
+        outer = getattr(outer, "__wrapped__", None)
+    if outer is not None:
+        outer.__wrapped__ = watched.__wrapped__
+
+
+def check_supported() -> None:
+    obstacle = supported()
+    if obstacle:
+        raise PacelineError(f"layers cannot be measured: {obstacle}")

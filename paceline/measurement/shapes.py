@@ -1,0 +1,91 @@
+"""What each layer has to do, read from one forward pass: arithmetic, bytes moved, and memory held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_leaves
+
+from paceline.measurement.module_marks import in_backward, is_compiled, rows_of
+from paceline.step.arithmetic import flops_of_call
+
+
+@dataclass
+class LayerShape:
+    kind: str
+    calls: int = 0
+    flops: float = 0.0
+    backward_flops: float = 0.0
+    """As many as forward for the weights' gradient, where they are trained, and again for the inputs', where needed."""
+    bytes: int = 0
+    activation_bytes: int = 0
+    parameters: int = 0
+    parameter_bytes: int = 0
+    """Of those that are trained: this large are the gradients, and so much is updated."""
+
+
+class ShapeWatch:
+    """Hooks for one forward pass that fill `layers`, by the names that the marks use."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.layers: dict[str, LayerShape] = {}
+        self._trained = False
+        """Whether something trained was called before: only then is the gradient of an input needed."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """What was counted before is forgotten."""
+        rows = rows_of(self.model)
+        self._trained = False
+        self.layers = {row: LayerShape(type(module).__name__) for row, module in rows.items()}
+        handles = [m.register_forward_hook(self._count(self.layers[row]), with_kwargs=True) for row, m in rows.items()]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            self._count_parameters(rows)
+
+    def _count_parameters(self, rows: dict[str, nn.Module]) -> None:
+        """Afterwards, because a lazy module has none before its first call. A tied one is its first owner's."""
+        seen: set[int] = set()
+        for row, module in rows.items():
+            for parameter in module.parameters(recurse=is_compiled(module)):
+                if id(parameter) in seen or is_lazy(parameter):
+                    continue
+                seen.add(id(parameter))
+                self.layers[row].parameters += parameter.numel()
+                self.layers[row].parameter_bytes += parameter.requires_grad * _bytes([parameter])
+
+    def _count(self, shape: LayerShape) -> Any:
+        def count(module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
+            if in_backward():
+                return  # recomputed for a checkpoint
+            shape.calls += 1
+            if list(module.children()) and not is_compiled(module):
+                return  # its work is its children's
+            read, written = _tensors((inputs, keywords)), _tensors(output)
+            shape.activation_bytes += _bytes(written)
+            shape.bytes += _bytes(read) + _bytes(written) + _bytes(module.parameters())
+            flops, trains = flops_of_call(module, read, written), any(p.requires_grad for p in module.parameters())
+            shape.flops += flops
+            shape.backward_flops += flops * (trains + (self._trained or any(t.requires_grad for t in read)))
+            self._trained = self._trained or trains
+
+        return count
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    leaves = tree_leaves(values, is_leaf=lambda value: isinstance(value, PackedSequence))
+    return [t.data if isinstance(t, PackedSequence) else t for t in leaves if isinstance(t, Tensor | PackedSequence)]
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)

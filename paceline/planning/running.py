@@ -1,0 +1,117 @@
+"""What of a plan can be done on this machine, and what would have to be given up to do it here anyway."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.cluster import find_device
+from paceline.cluster.checks import plain
+from paceline.errors import InputError
+from paceline.planning.plan import Plan
+from paceline.strategy.presets import PRESETS
+from paceline.strategy.strategy import Strategy
+
+ALIKE = 0.12
+"""By how much the memory of two devices of one name may differ."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What this machine computes with."""
+
+    gpus: tuple[str, ...]
+    gpu_memory_bytes: tuple[int, ...]
+    processor: str
+
+
+def this_machine() -> Hardware:
+    import torch
+
+    from paceline.step.placement import processor_name
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    properties = [torch.cuda.get_device_properties(i) for i in range(count)]
+    return Hardware(tuple(p.name for p in properties), tuple(p.total_memory for p in properties), processor_name())
+
+
+def planned_settings(
+    plan: Plan, here: Hardware, *, device: str | None, workers: int | None
+) -> tuple[dict[str, Any], Strategy | None, int]:
+    """The workload's settings, the strategy and how many workers. A device or number that was given goes first."""
+    pick = plan.pick.candidate
+    _check(plan, here, device, workers)
+    count = workers if workers is not None else pick.workers
+    on_gpu = bool(_same_gpus(pick.device, here)) if device is None else device != "cpu"
+    settings: dict[str, Any] = {f.name: getattr(plan.workload, f.name) for f in dataclasses.fields(plan.workload)}
+    settings |= {
+        "batch": pick.batch,
+        "epochs": max(1, math.ceil(plan.pick.epochs)),
+        "device": device or ("cuda" if on_gpu else "cpu"),
+        "precision": pick.precision if on_gpu or pick.precision != "tf32" else "float32",
+    }
+    return settings, _fitted(pick.strategy, count) if count > 1 else None, count
+
+
+def _fitted(strategy: Strategy, workers: int) -> Strategy:
+    """The same for another number of workers: groups that divide it, and no more backup workers than there are."""
+    groups = strategy.groups
+    if groups is not None:
+        groups = next(number for number in range(min(groups, workers), 0, -1) if workers % number == 0)
+    softsync_n = None if strategy.softsync_n is None else min(strategy.softsync_n, workers)
+    backup_workers = min(strategy.backup_workers, workers - 1)
+    return dataclasses.replace(strategy, groups=groups, backup_workers=backup_workers, softsync_n=softsync_n)
+
+
+def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) -> None:
+    """Refuses what is not here, with the options that would do it here all the same."""
+    pick, missing, anyway = plan.pick.candidate, [], []
+    matching = _same_gpus(pick.device, here)
+    has = f"{len(here.gpus)} {here.gpus[0]}" if here.gpus else "no GPU"
+    is_here = matching > 0 or _same_processor(pick.device, here)
+    if device is None and not is_here:
+        missing.append(f"this machine has {has} and {here.processor}")
+        anyway.append(f"--device {'cuda' if here.gpus else 'cpu'}")
+    if workers is None and pick.machines > 1:
+        missing.append("train runs on one machine")
+        anyway.append(f"--workers {max(2, len(here.gpus))}")
+    elif workers is None and device is None and is_here and 0 < matching < pick.workers:
+        missing.append(f"this machine has {matching} of them")
+        anyway.append(f"--workers {matching}")
+    if missing:
+        number = f"{pick.workers} workers" if pick.workers > 1 else "one worker"
+        where = f"{plan.pick.machines} × {pick.machine}" if plan.pick.machines > 1 else pick.machine
+        raise InputError(
+            f"the plan is for {number} on {pick.device} ({where}), and {', and '.join(missing)}: "
+            f"run it there, or here anyway with {' '.join(anyway)}"
+        )
+
+
+def _same_gpus(name: str, here: Hardware) -> int:
+    """How many GPUs of this name there are, by its first word and about the memory that the catalogue has for it."""
+    try:
+        memory = find_device(name).memory_bytes
+    except InputError:
+        memory = None
+    word = plain(name.split()[0])
+    sizes = zip(here.gpus, here.gpu_memory_bytes, strict=True)
+    return sum(word in plain(gpu) and (not memory or abs(size / memory - 1) <= ALIKE) for gpu, size in sizes)
+
+
+def _same_processor(name: str, here: Hardware) -> bool:
+    words = plain(here.processor)
+    return all(plain(word) in words for word in name.split())
+
+
+def strategy_words(strategy: Strategy) -> tuple[str, list[str]]:
+    """As `--strategy` and `--strategy-set` take it: the published one that differs least, and what differs."""
+    alike = [preset for preset in PRESETS.values() if preset.is_synchronous == strategy.is_synchronous]
+    nearest = min(alike, key=lambda preset: len(_differences(strategy, preset)))
+    return nearest.name, [f"{name}={getattr(strategy, name)}" for name in _differences(strategy, nearest)]
+
+
+def _differences(strategy: Strategy, other: Strategy) -> list[str]:
+    names = [field.name for field in dataclasses.fields(strategy) if field.name != "name"]
+    return [name for name in names if getattr(strategy, name) != getattr(other, name)]

@@ -1,0 +1,169 @@
+"""The page: sections, figures and their data become one HTML file that needs nothing else, and trusts no text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from paceline.errors import InputError
+from paceline.reporting.answer import Answer, answer_of, title_of
+from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
+from paceline.reporting.figure import Cell, Figure, Listing, Section, Table, value_of
+from paceline.reporting.reading import Records, Skipped, read
+from paceline.reporting.sections import sections_of
+from paceline.reporting.shown_run import shown_runs
+from paceline.reporting.words import UNKNOWN, count, glued, number
+from paceline.training.conditions import own_version
+from paceline.training.run import Run
+
+SCRIPTS = ("basis.js", "lines.js", "bars.js", "timeline.js", "tables.js", "page.js")
+ROWS_AT_ONCE = 200
+"""Of a figure's table; the CSV has them all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    title: str
+    answer: Answer
+    hero: Figure | None
+    """The picture beside the answer."""
+    sections: tuple[Section, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def figures(self) -> list[Figure]:
+        rest = [block for section in self.sections for block in section.blocks if isinstance(block, Figure)]
+        return [*([self.hero] if self.hero else []), *rest]
+
+
+def write_summary(run: Run, directory: Path) -> Path:
+    """Writes `summary.html` into the run's directory, with what was measured there, and returns its path."""
+    from paceline.reporting.writing import write_records
+
+    records = Records()
+    with suppress(InputError):  # nothing was measured, or nothing that can be read
+        records.measurements = read(sorted(directory.glob("measure*"))).measurements
+    records.add(directory.resolve().name, run)
+    return write_records(records, directory / "summary.html").path
+
+
+def page_of(records: Records) -> Page:
+    runs = shown_runs(records)
+    answer, sections = answer_of(records, runs), sections_of(records, runs)
+    figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
+    hero = next((figures[name] for name in answer.pictures if name in figures), None)
+    hero = hero or next(iter(figures.values()), None)
+    below = _without(hero, answer.sentence, sections)
+    return Page(title_of(records, runs), answer, hero, tuple(below), tuple(records.skipped))
+
+
+def _without(hero: Figure | None, said: str, sections: list[Section]) -> list[Section]:
+    """What the first screen shows and says is not there once more."""
+    found = []
+    for section in sections:
+        blocks = tuple(block for block in section.blocks if block is not hero)
+        sentences = tuple(sentence for sentence in section.sentences if sentence != said)
+        if blocks or (sentences and not section.blocks):
+            found.append(replace(section, sentences=sentences, blocks=blocks))
+    return found
+
+
+def render(page: Page) -> str:
+    assets = files("paceline.report").joinpath("assets")
+    scripts = {
+        "library": assets.joinpath("echarts", "echarts.min.js").read_text(encoding="utf-8"),
+        "own": "\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
+    }
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["glued"] = glued
+    template = environment.from_string(assets.joinpath("page.html").read_text(encoding="utf-8"))
+    style = style_of_colours() + assets.joinpath("page.css").read_text(encoding="utf-8")
+    return template.render(
+        page=page,
+        style=Markup(style),
+        scripts={name: Markup(f"<script>{text}</script>") for name, text in scripts.items()},
+        hashes=" ".join(f"'sha256-{_hash(text)}'" for text in scripts.values()),
+        data=Markup(_embedded(_data(page))),
+        is_figure=lambda block: isinstance(block, Figure),
+        cell=cell_text,
+        value_of=value_of,
+        count=count,
+        rows_at_once=ROWS_AT_ONCE,
+        version=own_version(),
+    ).lstrip()
+
+
+def _hash(text: str) -> str:
+    """By which a browser knows a script of ours: any other is not run."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def cell_text(cell: Cell, whole: bool = False) -> str:
+    """In a column of whole numbers, or not."""
+    if cell is None:
+        return UNKNOWN
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,.0f}" if whole and abs(cell) < 1e15 else number(cell)
+
+
+def _data(page: Page) -> dict[str, Any]:
+    """What the script draws from. A table that several figures share is there once."""
+    tables: dict[int, tuple[int, Table]] = {}
+
+    def place(given: Table) -> int:
+        return tables.setdefault(id(given), (len(tables), given))[0]
+
+    figures = {
+        figure.id: {
+            "kind": figure.kind,
+            "title": figure.title,
+            "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
+        }
+        for figure in page.figures
+    }
+    listings = [b for section in page.sections for b in section.blocks if isinstance(b, Listing)]
+    listed = {b.id: place(b.table) for b in listings}
+    return {
+        "figures": figures,
+        "listings": listed,
+        "tables": [_columns(given) for _, given in tables.values()],
+        "colours": {"light": LIGHT, "dark": DARK},
+        "parts": PARTS,
+        "rows_at_once": ROWS_AT_ONCE,
+    }
+
+
+def _columns(given: Table) -> dict[str, Any]:
+    """Column by column, words by their number: a label stands there once, not in every row."""
+    columns = []
+    for place, column in enumerate(given.columns):
+        values = [row[place] for row in given.rows]
+        found: dict[str, Any] = {"name": column.name, "unit": column.unit}
+        if any(isinstance(value, str) for value in values):
+            said = ["" if value is None else cell_text(value) for value in values]
+            words = {word: at for at, word in enumerate(dict.fromkeys(said))}
+            found |= {"words": list(words), "at": [words[word] for word in said]}
+        else:
+            found["values"] = [_short(value) for value in values]
+        columns.append(found)
+    return {"columns": columns, "rows": len(given.rows)}
+
+
+def _short(value: Cell) -> Cell:
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def _embedded(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,212 @@
+"""The figures of a page as PNG and SVG for a paper: the same tables, drawn by Matplotlib."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import OutputError
+from paceline.reporting.colours import LIGHT, colour_of
+from paceline.reporting.figure import Column, Figure, Table, View
+from paceline.reporting.page import Page
+
+WIDTH_IN = 6.4
+MOST_NAMES = 12
+"""A legend with more of them would be larger than the figure."""
+ONE_IS_ENOUGH = ("timeline", "by-worker")
+DASHES = ("-", "--", ":")
+FAR = 16
+"""Times the least: an axis of points that reaches so far is a logarithmic one."""
+Drawing = Callable[[View, Any], None]
+
+
+def write_figures(page: Page, directory: Path) -> list[Path]:
+    """Each figure of the page, and each view of it where there are several; of single runs, one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return [path for figure in page.figures for path in _write_figure(figure, directory)]
+    except OSError as error:
+        raise OutputError(f"--figures {directory} cannot be written: {error.strerror or error}") from error
+
+
+def _write_figure(figure: Figure, directory: Path) -> list[Path]:
+    paths = []
+    seen: set[str] = set()
+    views = figure.views[:1] if figure.id in ONE_IS_ENOUGH else figure.views
+    for view in views:
+        name = figure.id if len(views) == 1 else f"{figure.id}-{_word(view.name)}"
+        name = name if name not in seen else f"{name}-{len(seen)}"
+        seen.add(name)
+        paths += _draw(figure, view, directory / name)
+    return paths
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:60].lower() or "view"
+
+
+def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
+    from matplotlib import pyplot
+
+    upright = figure.kind == "lines" or view.options.get("upright", False)
+    height = 3.6 if upright else 1.2 + 0.22 * min(_rows(view), 48)
+    # Names come from outside: a dollar sign in one is no formula.
+    settings: dict[Any, Any] = {
+        "font.size": 9, "svg.fonttype": "none", "axes.edgecolor": LIGHT["rule"], "text.parse_math": False,
+        "svg.hashsalt": "paceline",
+    }  # fmt: skip
+    with pyplot.rc_context(settings):
+        drawn, axes = pyplot.subplots(figsize=(WIDTH_IN, height), layout="constrained")
+        DRAWINGS[figure.kind](view, axes)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        axes.set_title(figure.title, loc="left", fontsize=10)
+        axes.grid(axis="y" if upright else "x", color=LIGHT["rule"], linewidth=0.6)
+        axes.set_axisbelow(True)
+        paths = [place.with_name(f"{place.name}.{ending}") for ending in ("png", "svg")]
+        for path in paths:
+            drawn.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(drawn)
+    return paths
+
+
+def _rows(view: View) -> int:
+    """How many rows of bars there are to draw."""
+    names = view.table.values(view.options["row" if "row" in view.options else "category"])
+    return min(len(set(names)), int(view.options.get("most", len(names))))
+
+
+def _column(table: Table, name: str) -> Column:
+    return next(column for column in table.columns if column.name == name)
+
+
+def _legend(axes: Any, many: int) -> None:
+    if 1 < many <= MOST_NAMES:
+        axes.figure.legend(loc="outside lower center", ncols=min(many, 3), fontsize=8, frameon=False)
+
+
+def _draw_lines(view: View, axes: Any) -> None:
+    table, o = view.table, view.options
+    names, groups = table.values(o["line"]), table.values(o.get("group", o["line"]))
+    xs, ys = table.values(o["x"]), table.values(o["y"])
+    styles: dict[str, list[int]] = o.get("styles", {})
+    places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    labelled = set()
+    for name in dict.fromkeys(names):
+        rows = [i for i, other in enumerate(names) if other == name and xs[i] is not None and ys[i] is not None]
+        if not rows:
+            continue
+        group = groups[rows[0]]
+        hue, dash = styles.get(group, [places[group], 1 if group == "training" else places[group] // 8])
+        colour = colour_of(group, hue)
+        label = None if group in labelled else group
+        labelled.add(group)
+        line = [xs[i] for i in rows], [ys[i] for i in rows]
+        marker = "." if len(places) <= MOST_NAMES else ""
+        axes.plot(*line, DASHES[dash % 3], marker=marker, color=colour, linewidth=1.2, label=label)
+        if "low" in o:
+            low, high = table.values(o["low"]), table.values(o["high"])
+            axes.vlines(line[0], [low[i] for i in rows], [high[i] for i in rows], color=colour, linewidth=1)
+    axes.set(xlabel=_column(table, o["x"]).title, ylabel=_column(table, o["y"]).title)
+    if o.get("zero"):
+        axes.set_ylim(bottom=0)
+    for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)) if o.get("points") else ():
+        known = [value for value in values if value is not None]
+        if known and 0 < FAR * min(known) < max(known):
+            scale("log")
+    _legend(axes, len(labelled))
+
+
+def _bars(view: View, parts: list[str]) -> tuple[list[str], list[list[float]]]:
+    names = [str(name) for name in view.table.values(view.options["category"])]
+    values = [[float(value or 0.0) for value in view.table.values(part)] for part in parts]
+    most = view.options.get("most", len(names))
+    sizes = [sum(column[i] for column in values) for i in range(len(names))]
+    kept = sorted(sorted(range(len(names)), key=lambda i: -sizes[i])[:most])
+    return [names[i] for i in kept], [[column[i] for i in kept] for column in values]
+
+
+def _draw_stack(view: View, axes: Any) -> None:
+    parts = view.options["parts"]
+    names, values = _bars(view, parts)
+    left = [0.0] * len(names)
+    told = 0
+    for place, (part, column) in enumerate(zip(parts, values, strict=True)):
+        if not any(column):
+            continue
+        told += 1
+        axes.barh(range(len(names)), column, 0.7, left=left, color=colour_of(part, place), label=part)
+        left = [a + b for a, b in zip(left, column, strict=True)]
+    _name_rows(axes, names if len(names) > 1 else [""])
+    axes.set_xlabel(_column(view.table, parts[0]).unit)
+    _legend(axes, told)
+
+
+def _name_rows(axes: Any, names: list[str]) -> None:
+    short = [name if len(name) <= 40 else f"{name[:38]}…" for name in names]
+    axes.set_yticks(range(len(names)), short, fontsize=7 if len(names) > 16 else 8)
+    axes.invert_yaxis()
+
+
+def _draw_bars(view: View, axes: Any) -> None:
+    parts = view.options["values"]
+    names, values = _bars(view, parts)
+    width = 0.8 / len(parts)
+    for place, (part, column) in enumerate(zip(parts, values, strict=True)):
+        where = [i - 0.4 + width * (place + 0.5) for i in range(len(names))]
+        (axes.bar if view.options.get("upright") else axes.barh)(
+            where, column, width, color=colour_of(part, place), label=part
+        )
+    if view.options.get("upright"):
+        every = max(1, len(names) // 16)
+        axes.set_xticks(range(0, len(names), every), names[::every])
+        axes.set(xlabel=view.options["category"], ylabel=_column(view.table, parts[0]).title)
+    else:
+        _name_rows(axes, names)
+        axes.set_xlabel(_column(view.table, parts[0]).unit)
+    _legend(axes, len(parts))
+
+
+def _draw_intervals(view: View, axes: Any) -> None:
+    table, o = view.table, view.options
+    names = [str(name) for name in table.values(o["category"])]
+    value, low, high, other = (table.values(o[key]) for key in ("value", "low", "high", "other"))
+    for i in range(len(names)):
+        if low[i] is not None and high[i] is not None:
+            axes.plot([low[i], high[i]], [i, i], color=colour_of("predicted", 0), alpha=0.35, linewidth=5)
+    axes.plot(value, range(len(names)), "o", color=colour_of("predicted", 0), label=o["value"])
+    rows = [i for i in range(len(names)) if other[i] is not None]
+    if rows:
+        axes.plot([other[i] for i in rows], rows, "D", color=colour_of("measured", 1), markersize=5, label=o["other"])
+    _name_rows(axes, names)
+    axes.set_xlabel(_column(table, o["value"]).unit)
+    _legend(axes, 1 + bool(rows))
+
+
+def _draw_timeline(view: View, axes: Any) -> None:
+    table, o = view.table, view.options
+    who, what = table.values(o["row"]), table.values(o["what"])
+    start, end = table.values(o["start"]), table.values(o["end"])
+    names = list(dict.fromkeys(who))[:48]
+    places = {name: i for i, name in enumerate(names)}
+    for kind_place, kind in enumerate(dict.fromkeys(what)):
+        for name in names:
+            spans = [(start[i], end[i] - start[i]) for i in range(len(who)) if who[i] == name and what[i] == kind]
+            if spans:
+                box = (places[name] - 0.4, 0.8)
+                axes.broken_barh(spans, box, facecolors=colour_of(kind, kind_place), linewidth=0)
+        axes.plot([], [], "s", color=colour_of(kind, kind_place), label=kind)
+    _name_rows(axes, names)
+    axes.set_xlabel("s")
+    _legend(axes, len(set(what)))
+
+
+DRAWINGS: dict[str, Drawing] = {
+    "lines": _draw_lines, "stack": _draw_stack, "bars": _draw_bars, "intervals": _draw_intervals,
+    "timeline": _draw_timeline,
+}  # fmt: skip

@@ -1,0 +1,59 @@
+"""The sections of a page, in their order; one that has nothing to show is not there."""
+
+from __future__ import annotations
+
+from paceline.reporting.figure import Listing, Section, table
+from paceline.reporting.reading import Records
+from paceline.reporting.sections.about import about, given_tables
+from paceline.reporting.sections.batch_model import batch_model
+from paceline.reporting.sections.by_setting import by_setting
+from paceline.reporting.sections.clusters import clusters
+from paceline.reporting.sections.comparisons import costs, predictions, published
+from paceline.reporting.sections.feeding import feeding
+from paceline.reporting.sections.layers import where_the_time_goes
+from paceline.reporting.sections.learning import learning
+from paceline.reporting.sections.looking import looking
+from paceline.reporting.sections.plans import plans
+from paceline.reporting.sections.run_table import run_table
+from paceline.reporting.sections.scaling import scaling
+from paceline.reporting.sections.setting import conditions, what_was_run
+from paceline.reporting.sections.timeline import timeline
+from paceline.reporting.sections.workers import workers
+from paceline.reporting.shown_run import ShownRun, measurement_names
+from paceline.reporting.words import count
+
+
+def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
+    measured = measurement_names(records)
+    made = (
+        about(records.notes),
+        what_was_run(records, runs),
+        *plans(records.plans),
+        *clusters(records.clusters),
+        predictions(records.all_predictions),
+        published(records.published),
+        by_setting(runs, measured),
+        batch_model(runs),
+        feeding([made for _, made in records.feedings]),
+        looking(measured, runs),
+        where_the_time_goes(measured, runs),
+        learning(runs),
+        scaling(runs, records.published),
+        workers(runs),
+        timeline(runs, measured),
+        costs(records.costs, runs, records.price),
+        given_tables(records.tables),
+        run_table(runs),
+        conditions(records, runs),
+        skipped(records),
+    )
+    return [section for section in made if section is not None]
+
+
+def skipped(records: Records) -> Section | None:
+    if not records.skipped:
+        return None
+    data = table(("file", "reason"), [(s.place, s.reason) for s in records.skipped])
+    many = count(len(records.skipped), "file")
+    said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} in none of the figures above."
+    return Section("skipped", "What was skipped", (said,), blocks=(Listing("skipped-table", "Skipped", data),))

@@ -1,0 +1,34 @@
+"""What its author wants the reader to know, and tables that were given to be read as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.reporting.figure import Cell, Listing, Section, Table, table
+from paceline.reporting.given_rows import GivenTable
+from paceline.reporting.words import as_number, number
+
+
+def about(notes: Sequence[str]) -> Section | None:
+    return Section("about", "About this study", tuple(notes[:1]), tuple(notes[1:])) if notes else None
+
+
+def given_tables(tables: Sequence[GivenTable]) -> Section | None:
+    if not tables:
+        return None
+    blocks = tuple(Listing(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
+    return Section("tables", "Tables beside it", blocks=blocks)
+
+
+def _table(given: GivenTable) -> Table:
+    columns = [_column([row[place] for row in given.rows]) for place in range(len(given.header))]
+    return table(given.header, list(zip(*columns, strict=True)))
+
+
+def _column(texts: list[str]) -> list[Cell]:
+    """Numbers, unless that would show fewer digits than were given."""
+    cells: list[Cell] = [as_number(text) if text else None for text in texts]
+    known = [cell for cell in cells if cell is not None]
+    if all(not isinstance(cell, str) and float(number(cell).replace(",", "")) == cell for cell in known):
+        return cells
+    return [text or None for text in texts]

@@ -1,0 +1,145 @@
+"""Where an iteration's time goes: its parts as one bar, and every layer's forward, backward and update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.measurement.advice import advice
+from paceline.measurement.measurement import LayerTime, Measurement
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
+from paceline.reporting.sections.time_parts import wall_clock_figure
+from paceline.reporting.shown_run import ShownRun
+from paceline.reporting.words import count, duration, percent
+
+MOST_MEASUREMENTS = 24
+MOST_LAYERS = 30
+MOST_LINES = 16
+"""At a time: eight colours, whole and dashed."""
+
+
+def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> Section | None:
+    shown = measured[:MOST_MEASUREMENTS]
+    made = (parts_figure(shown), layers_figure(shown), by_iteration(shown), wall_clock_figure(runs))
+    figures = [figure for figure in made if figure is not None]
+    sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
+    points = tuple(advised for _, m in measured[:1] for advised in _advice(m))
+    if len(measured) > MOST_MEASUREMENTS:
+        sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
+    return Section("time", "Where the time goes", tuple(sentences), points, tuple(figures)) if figures else None
+
+
+def _advice(m: Measurement) -> list[str]:
+    try:
+        return advice(m)
+    except (KeyError, ZeroDivisionError):  # a measurement of one's own need not have every part
+        return []
+
+
+def iteration_sentence(name: str, m: Measurement) -> str:
+    total = sum(m.parts_s.values())
+    where = f"An iteration of {name} at batch {m.batch} takes {duration(m.iteration_s.median_s)} on {m.device_name}"
+    if not total > 0:
+        return f"{where}."
+    part = max(m.parts_s, key=lambda p: m.parts_s[p])
+    said = f"{where}: {percent(m.parts_s[part] / total, 0)} of it is {_part_name(part)}"
+    layers = [layer for layer in m.layers if layer.kind not in ("outside", "whole", "recompute")]
+    if len(layers) > 1:
+        largest = max(layers, key=lambda layer: layer.total_s)
+        said += f", and {largest.name} alone takes {percent(largest.total_s / total, 0)}"
+    return f"{said}."
+
+
+def _part_name(part: str) -> str:
+    return {
+        "load": "waiting for data", "copy": "copying", "forward": "the forward pass", "backward": "the backward pass",
+        "update": "the update", "communicate": "communication", "idle": "idleness", "other": "around the step",
+    }.get(part, part)  # fmt: skip
+
+
+def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
+    if not measured:
+        return None
+    names = dict.fromkeys(part for _, m in measured for part, s in m.parts_s.items() if s > 0)
+    if not names:
+        return None
+    rows: list[Sequence[Cell]] = [
+        (name, *(m.parts_s.get(part, 0.0) for part in names), m.iteration_s.median_s) for name, m in measured
+    ]
+    columns = [Column("measurement"), *(Column(part, "s") for part in names), Column("untouched iteration", "s")]
+    name, first = measured[0]
+    total = sum(first.parts_s.values()) or 1.0
+    says = f"{name}: " + ", ".join(f"{part} {percent(s / total, 1)}" for part, s in first.parts_s.items() if s > 0)
+    note = "The parts are measured in a sample of the iterations and add up to an iteration that nobody looked into."
+    view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
+    return Figure("parts", "Parts of an iteration", "stack", (view,), f"{says}.", note, wide=True)
+
+
+def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
+    views = []
+    for name, m in measured:
+        if m.layers:
+            views.append(View(name, _layer_table(m.layers), _options()))
+        if m.apart:
+            views.append(View(f"{name}, the plain step", _layer_table(m.apart), _options()))
+    if not views:
+        return None
+    name, first = next((name, m) for name, m in measured if m.layers or m.apart)
+    layers = sorted(first.layers or first.apart, key=lambda layer: -layer.total_s)
+    total = sum(layer.total_s for layer in layers) or 1.0
+    largest = ", ".join(f"{layer.name} {percent(layer.total_s / total, 0)}" for layer in layers[:3])
+    says = f"{count(len(layers), 'layer')} of {name}; most time takes {largest}."
+    note = "In the network's order; medians of the sampled iterations, scaled to the untouched one."
+    if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
+        note += " The update treats all layers at once; its time is divided by bytes."
+    return Figure("layers", "Time by layer", "stack", tuple(views), says, note, choice="measurement", wide=True)
+
+
+def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
+    """Every layer that has parameters, in every iteration that was looked into; many layers, some at a time."""
+    views = []
+    for name, m in measured:
+        kept = [layer.name for layer in m.layers if layer.parameters] or [layer.name for layer in m.layers]
+        for first in range(0, len(kept), MOST_LINES):
+            some = kept[first : first + MOST_LINES]
+            which = f", layers {first + 1} to {first + len(some)}" if len(kept) > MOST_LINES else ""
+            views += _iteration_views(f"{name}{which}", m, some)
+    if not views:
+        return None
+    shown = len({layer for view in views for layer in view.table.values("layer")})
+    says = f"Forward and backward times of {count(shown, 'layer')}, iteration by iteration."
+    note = "Of the iterations that were looked into, as they were measured; layers with parameters, if there are any."
+    title = "Layers by iteration"
+    return Figure("layers-by-iteration", title, "lines", tuple(views), says, note, choice="measurement", wide=True)
+
+
+def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[View]:
+    place = {layer: at for at, layer in enumerate(layers)}
+    samples = sorted((s for s in m.samples if s.layer in place), key=lambda s: (place[s.layer], s.number))
+    if len({s.number for s in samples}) < 2:
+        return []
+    columns = [Column("layer"), Column("iteration"), *(Column(part, "s") for part in ("forward", "backward", "update"))]
+    data = table(columns, [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples])
+    options = {"line": "layer", "group": "layer", "x": "iteration", "zero": True}
+    return [View(f"{name}, {part}", data, {**options, "y": part}) for part in ("forward", "backward")]
+
+
+def _options() -> dict[str, object]:
+    return {"category": "layer", "parts": ["forward", "backward", "update"], "most": MOST_LAYERS}
+
+
+def _layer_table(layers: Sequence[LayerTime]) -> Table:
+    total = sum(layer.total_s for layer in layers) or 1.0
+    columns = (
+        "layer", "kind", Column("forward", "s"), Column("backward", "s"), Column("update", "s"), Column("share", "%"),
+        "GFLOP/s", "GB/s", "parameters",
+    )  # fmt: skip
+    return table(
+        columns,
+        [
+            (
+                layer.name, layer.kind, layer.forward_s.median_s, layer.backward_s.median_s, layer.update_s.median_s,
+                100 * layer.total_s / total, layer.achieved_flops / 1e9, layer.achieved_bytes / 1e9, layer.parameters,
+            )
+            for layer in layers
+        ],
+    )  # fmt: skip

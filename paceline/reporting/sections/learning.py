@@ -1,0 +1,174 @@
+"""How well it learned: accuracy and loss over time, over updates and over epochs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+
+from paceline.reporting.figure import Column, Figure, Listing, Section, Table, View, table
+from paceline.reporting.sections.worker_accuracy import worker_accuracy
+from paceline.reporting.shown_run import CurvePoint, ShownRun, groups_of, styles
+from paceline.reporting.words import UNKNOWN, count, largest, middle, percent
+from paceline.training.run import Run
+
+SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch")
+MANY_LINES = 12
+ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
+
+
+def learning(runs: Sequence[ShownRun]) -> Section | None:
+    curves = [run for run in runs if run.curve]
+    if not curves:
+        return None
+    figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
+    taken = "Training figures are those of the steps as they were taken, with dropout and changing parameters; "
+    taken += "test figures are taken at each validation."
+    blocks: list[Figure | Listing] = [*figures]
+    if (every_worker := worker_accuracy(curves)) is not None:
+        blocks.append(every_worker)
+    if len(curves) == 1 and curves[0].run is not None:
+        blocks.append(_epochs(curves[0].run))
+    return (
+        Section("learning", "How well it learned", (_sentence(curves), taken), blocks=tuple(blocks))
+        if figures
+        else None
+    )
+
+
+def _epochs(run: Run) -> Listing:
+    top = f"top-{run.workload.top}"
+    columns = (
+        "epoch", Column("loss"), Column("training top-1", "%"), Column(f"training {top}", "%"), Column("test loss"),
+        Column("test top-1", "%"), Column(f"test {top}", "%"), Column("samples/s"), Column("time", "s"),
+    )  # fmt: skip
+    rows = [
+        (
+            e.epoch, e.loss, 100 * e.train_accuracy, 100 * e.train_top_accuracy, e.test_loss, 100 * e.test_accuracy,
+            100 * e.test_top_accuracy, e.samples_per_s, e.wall_s,
+        )
+        for e in run.epochs
+    ]  # fmt: skip
+    return Listing("epochs", "Every epoch", table(columns, rows), folded=len(rows) > 12)
+
+
+def _sentence(runs: Sequence[ShownRun]) -> str:
+    known = [run for run in runs if run.labelled]
+    if not known:
+        return f"The test loss ended between {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
+    if len(known) == 1:
+        run = known[0]
+        best = max(run.curve, key=lambda p: -1.0 if math.isnan(p.test_accuracy) else p.test_accuracy)
+        when = "in the last epoch" if best is run.curve[-1] else f"after epoch {best.epoch:g} of {len(run.curve)}"
+        return f"Its test accuracy was best {when}: {percent(best.test_accuracy)}."
+    spread = _low_high([run.accuracy for run in known], percent)
+    return f"{count(len(known), 'run')} ended with a test accuracy between {spread}."
+
+
+def _low_high(values: list[float], say: Callable[[float], str]) -> str:
+    finite = [v for v in values if math.isfinite(v)]
+    return f"{say(min(finite))} and {say(max(finite))}" if finite else UNKNOWN
+
+
+def _of_one(run: ShownRun) -> list[Figure]:
+    def rows(name: str, of: Callable[[CurvePoint], tuple[float, float]]) -> list[tuple[str, float, float, int, float]]:
+        found = [(name, p.seconds, p.updates, p.epoch, *of(p)) for p in run.curve]
+        return [(*head, 100 * accuracy, loss) for *head, accuracy, loss in found]  # type: ignore[misc]
+
+    data = table(
+        ("series", SECONDS, UPDATES, EPOCH, ACCURACY, LOSS),
+        [
+            *rows("training", lambda p: (p.train_accuracy, p.train_loss)),
+            *rows("test", lambda p: (p.test_accuracy, p.test_loss)),
+        ],
+    )
+    clock = "simulated time" if run.virtual else "time"
+    figures = []
+    for what, title in (("accuracy", "Accuracy"), ("loss", "Loss")):
+        views = [
+            View(name, data, {"line": "series", "x": x.name, "y": what})
+            for name, x in (("epochs", EPOCH), (clock, SECONDS), ("updates", UPDATES))
+            if _drawable(data, x.name, what)
+        ]
+        if views:
+            figures.append(Figure(what, title, "lines", tuple(views), _says(run, what), choice="over"))
+    return figures
+
+
+def _says(run: ShownRun, what: str) -> str:
+    first, last = run.curve[0], run.curve[-1]
+    if what == "accuracy":
+        said = f"Test accuracy went from {percent(first.test_accuracy)} to {percent(last.test_accuracy)}"
+    else:
+        said = f"Test loss went from {first.test_loss:.4g} to {last.test_loss:.4g}"
+    return f"{said} in {count(len(run.curve), 'epoch')}."
+
+
+def _drawable(data: Table, x: str, y: str) -> bool:
+    return any(a is not None and b is not None for a, b in zip(data.values(x), data.values(y), strict=True))
+
+
+def _of_several(runs: Sequence[ShownRun]) -> list[Figure]:
+    clocks = {False: "measured time", True: "simulated time"}
+    there = [virtual for virtual in clocks if any(run.virtual == virtual for run in runs)]
+    by_clock = {clocks[v]: [run for run in runs if run.virtual == v] for v in there}
+    over_time = _views(by_clock if len(there) > 1 else {"": runs}, "time")
+    over_updates = _views({"": runs}, "updates")
+    time = f"over {clocks[there[0]]}" if len(there) == 1 else "over time"
+    best = largest([run.accuracy for run in runs])
+    says = f"The curves of {count(len(runs), 'run')}."
+    says += f" The best ends at a test accuracy of {percent(best)}." if math.isfinite(best) else ""
+    made = (("accuracy-time", time, over_time), ("accuracy-updates", "over updates", over_updates))
+    return [
+        Figure(name, f"{'Accuracy and loss' if math.isfinite(best) else 'Loss'} {over}", "lines", tuple(views), says)
+        for name, over, views in made
+        if views
+    ]
+
+
+def _views(runs: Mapping[str, Sequence[ShownRun]], x: str) -> list[View]:
+    """Every measure of every kind of runs; where many lines would be repetitions, their medians come first."""
+    found = []
+    several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
+    tables = [(kind, "median of repetitions", some, _medians(some)) for kind, some in runs.items() if several]
+    tables += [(kind, "every run" if several else "", some, _table(some)) for kind, some in runs.items()]
+    for y in ("test accuracy", "test loss", "training loss"):
+        for kind, which, some, data in tables:
+            if _drawable(data, x, y):
+                options = {"line": "run", "group": "group", "x": x, "y": y, **styles(some)}
+                found.append(View(", ".join(word for word in (y, which, kind) if word), data, options))
+    return found
+
+
+def _medians(runs: Sequence[ShownRun]) -> Table:
+    """Of all repetitions, epoch by epoch."""
+    named = []
+    for group, members in groups_of(runs).items():
+        by_epoch: dict[float, list[CurvePoint]] = {}
+        for run in members:
+            for point in run.curve:
+                by_epoch.setdefault(point.epoch, []).append(point)
+        points = tuple(
+            CurvePoint(epoch, *(middle(getattr(p, f.name) for p in points) for f in fields(CurvePoint)[1:]))
+            for epoch, points in sorted(by_epoch.items())
+        )
+        named.append(replace(members[0], label=group, curve=points))
+    return _table(named)
+
+
+def _table(runs: Sequence[ShownRun]) -> Table:
+    columns = (
+        "run", "group", EPOCH, SECONDS, UPDATES, Column("training loss"), Column("test loss"),
+        Column("training accuracy", "%"), Column("test accuracy", "%"),
+    )  # fmt: skip
+    return table(
+        columns,
+        [
+            (
+                run.label, run.group, p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss,
+                100 * p.train_accuracy, 100 * p.test_accuracy,
+            )
+            for run in runs
+            for p in run.curve
+        ],
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""What was run, and under which conditions: settings, machine, versions, links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from paceline.measurement.measurement import Measurement
+from paceline.reporting.figure import Column, Listing, Section, table
+from paceline.reporting.reading import Records
+from paceline.reporting.shown_run import LOCAL, ONE_PROCESS, SIMULATED, TIMED, ShownRun, differing, values_of
+from paceline.reporting.words import count, listed, number
+
+MOST_SETS = 6
+MOST_STEPS = 30
+MOST_WARNINGS = 10
+NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
+
+
+def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
+    sentences = [*_of_runs(runs), *_of_measurements(records.measurements)]
+    if records.failed:
+        sentences.append(f"{count(len(records.failed), 'run')} failed.")
+    if not sentences:
+        return None
+    blocks: list[Listing] = []
+    if runs:
+        unequal = [key for key in differing(runs) if key not in NOT_A_SETTING]
+        shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
+        if unequal:
+            rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
+            blocks.append(Listing("unequal", "What differs", table(("setting", "values"), rows)))
+        rows = [(key.replace("_", " "), value) for key, value in shared.items()]
+        title = "What all runs have in common" if len(runs) > 1 else "Every setting"
+        blocks.append(Listing("settings", title, table(("setting", "value"), rows), folded=True))
+    if records.evaluations:
+        columns = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
+        rows_of = [
+            (place, e.workload.network, e.data, e.samples, 100 * e.accuracy, e.loss) for place, e in records.evaluations
+        ]
+        blocks.append(Listing("evaluations", "Evaluations", table(columns, rows_of)))
+    if records.failed:
+        columns_of = ("run", "error", "place")
+        failed = [(f.label, f.error, f.place) for f in records.failed]
+        blocks.append(Listing("failed", "Runs that failed", table(columns_of, failed)))
+    return Section("what", "What was run", tuple(sentences), blocks=tuple(blocks))
+
+
+def _values(runs: Sequence[ShownRun], key: str) -> str:
+    """A setting of a strategy is one of those runs only that have it, and told only where it is not the usual one."""
+    said = listed(values_of(runs, key), 20)
+    return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
+
+
+def _of_runs(runs: Sequence[ShownRun]) -> Iterable[str]:
+    for driver, words in (
+        (ONE_PROCESS, "trained in one process"),
+        (LOCAL, "trained by several processes of one machine"),
+        (SIMULATED, "trained on a simulated cluster"),
+        (TIMED, "without gradients, on a simulated cluster"),
+    ):
+        some = [run for run in runs if run.driver == driver]
+        if not some:
+            continue
+        what = "simulation" if driver == TIMED else "run"
+        said = (
+            f"{count(len(some), what)} of {listed(values_of(some, 'network'))} on {listed(values_of(some, 'data'))}, "
+        )
+        said += words
+        if driver != ONE_PROCESS:
+            workers = values_of(some, "workers")
+            plural = "s" * (workers != ["1"])
+            said += f" with {listed(values_of(some, 'strategy'))} and {listed(workers)} worker{plural}"
+        if driver != TIMED:
+            said += f"; {listed(values_of(some, 'epochs'))} epochs at batch {listed(values_of(some, 'batch'))}"
+            said += f" with {listed(values_of(some, 'optimizer'))}"
+        seeds = values_of(some, "seed")
+        if len(seeds) > 1:
+            said += f"; {len(seeds)} seeds"
+        yield f"{said}."
+    unfinished = [run for run in runs if run.status not in ("finished", "simulated")]
+    if unfinished:
+        kinds = listed(sorted({run.status for run in unfinished}))
+        yield f"{len(unfinished)} of the {count(len(runs), 'run')} did not come to an end: {kinds}."
+    warned = [(run.label or run.place, warning) for run in runs if run.run for warning in run.run.warnings]
+    for label, warning in warned[:MOST_WARNINGS]:
+        yield f"Warning: {label + ': ' if len(runs) > 1 else ''}{warning}."
+    if len(warned) > MOST_WARNINGS:
+        yield f"{len(warned) - MOST_WARNINGS} more warnings are in the records."
+
+
+def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
+    if len(found) == 1:
+        m = found[0][1]
+        yield (
+            f"{m.name} at batch {m.batch} was measured over {count(m.iterations, 'iteration')}, {m.sampled:,} of which "
+            f"were looked into; looking cost {100 * m.overhead:+.1f} % and {number(100 * m.accounted)} % of an "
+            "iteration is accounted for."
+        )
+    elif found:
+        names = dict.fromkeys(f"{m.name} at batch {m.batch}" for _, m in found)
+        yield f"{count(len(found), 'measurement')}, of {listed(names)}."
+
+
+def conditions(records: Records, runs: Sequence[ShownRun]) -> Section | None:
+    """One column for each set of conditions that was met."""
+    sets: dict[tuple[tuple[str, str], ...], int] = {}
+    for run in runs:
+        if run.run is not None:
+            c = run.run.conditions
+            _count(sets, {f.name: str(getattr(c, f.name)) for f in fields(c)})
+    for _, m in records.measurements:
+        kept = ("threads", "precision", "python", "torch")
+        told = {key: m.conditions[key] for key in kept if key in m.conditions}
+        _count(sets, {"device": m.device, "device_name": m.device_name, **told})
+    blocks = []
+    if sets:
+        shown = sorted(sets.items(), key=lambda entry: -entry[1])[:MOST_SETS]
+        keys = list(dict.fromkeys(key for conditions, _ in shown for key, _ in conditions))
+        columns = ["condition", *(f"{n} of {sum(sets.values())}" for _, n in shown)]
+        if len(shown) == 1:
+            columns = ["condition", "value"]
+        rows = [(key.replace("_", " "), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
+        more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
+        blocks.append(Listing("conditions-table", "Machine and versions", table(columns, rows), more))
+    if steps := _steps(records, runs):
+        blocks.append(Listing("steps", "How the steps were taken", table(("step", "why", "data", "records"), steps)))
+    if records.links:
+        rows_of = [
+            (place, speed.link, 1e6 * speed.latency_s, speed.bandwidth / 1e9)
+            for place, found_links in records.links
+            for speed in found_links.links
+        ]
+        columns_of = ("record", "link", Column("latency", "µs"), Column("bandwidth", "GB/s"))
+        blocks.append(Listing("links", "Links of the machine", table(columns_of, rows_of)))
+    return Section("conditions", "Conditions", blocks=tuple(blocks)) if blocks else None
+
+
+def _count(sets: dict[tuple[tuple[str, str], ...], int], found: dict[str, str]) -> None:
+    """A record that knows less counts with those that it does not contradict."""
+    for known in sets:
+        conditions = dict(known)
+        if all(conditions.get(key, value) == value for key, value in found.items()):
+            sets[known] += 1
+            return
+    sets[tuple(found.items())] = 1
+
+
+def _steps(records: Records, runs: Sequence[ShownRun]) -> list[tuple[str, str, str, int]]:
+    found: dict[tuple[str, str, str], int] = {}
+    for run in runs:
+        if run.run is not None:
+            placed = "; ".join(f"{n:,} operations a step on {device}" for device, n in run.run.placement.items())
+            why = f"{run.run.step.reason}{'; ' + placed if placed else ''}"
+            key = (run.run.step.kind, why, run.run.data)
+            found[key] = found.get(key, 0) + 1
+    for _, m in records.measurements:
+        kind, _, why = m.conditions.get("step", m.step).partition(": ")
+        key = (kind, why, f"{m.conditions.get('data', '')}, measured".removeprefix(", "))
+        found[key] = found.get(key, 0) + 1
+    return [(*key, many) for key, many in list(found.items())[:MOST_STEPS]]

@@ -1,0 +1,71 @@
+"""Training accuracy epoch by epoch, with a line for each worker of a synchronous run: they see different batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+
+from paceline.reporting.figure import Cell, Column, Figure, View, table
+from paceline.reporting.shown_run import REPETITION, ShownRun, differing, name_by, telling_keys
+from paceline.reporting.words import count
+from paceline.workload import Workload
+
+MOST_WORKERS = 8
+MOST_LINES = 12
+"""Of a view; runs with more workers are left out first."""
+OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
+OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
+
+
+def worker_accuracy(runs: Sequence[ShownRun]) -> Figure | None:
+    """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
+    told = [run for run in runs if _lines(run)]
+    if not any(run.workers > 1 for run in told):
+        return None
+    unequal = differing(told)
+    keys = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WORKLOAD))
+    ways = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WAY))
+    members: dict[str, dict[str, ShownRun]] = {}
+    for run in told:
+        members.setdefault(name_by(run, keys) if keys else "", {}).setdefault(name_by(run, ways), run)
+    rows: dict[str, list[tuple[Cell, ...]]] = {}
+    for view, by_way in members.items():
+        drawn = 0
+        for way, run in sorted(by_way.items(), key=lambda entry: entry[1].workers):
+            if drawn and drawn + run.workers > MOST_LINES:
+                continue
+            drawn += run.workers
+            for worker, accuracies in _lines(run):
+                name = f"{way}, {worker}" if worker else way
+                shown = [(e, 100 * a) for e, a in enumerate(accuracies, 1) if math.isfinite(a)]
+                rows.setdefault(view, []).extend((name, epoch, accuracy) for epoch, accuracy in shown)
+    columns = ("line", Column("epoch"), Column("training accuracy", "%"))
+    options = {"line": "line", "group": "line", "x": "epoch", "y": "training accuracy"}
+    views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
+    says = f"The accuracy of every worker's own steps in {count(len(views), 'workload')}. {_apart(told)}"
+    note = "Accuracy of the steps as they were taken, on the batches that each worker had. Of repetitions, the first."
+    return Figure(
+        "worker-accuracy", "Training accuracy of every worker", "lines", views, says, note, choice="of", wide=True
+    )
+
+
+def _lines(run: ShownRun) -> list[tuple[str, Sequence[float]]]:
+    """Names and accuracies: of one process, or of each worker."""
+    d = run.distribution
+    if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
+        return []
+    if d is None:
+        found: list[tuple[str, Sequence[float]]] = [("", [epoch.train_accuracy for epoch in run.run.epochs])]
+    else:
+        found = [(f"worker {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
+    return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]
+
+
+def _apart(runs: Sequence[ShownRun]) -> str:
+    """How far the workers of one run are from each other at its end."""
+    ends = [[values[-1] for _, values in _lines(run)] for run in runs if run.workers > 1]
+    apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)
+    if not math.isfinite(apart):
+        return ""
+    return f"In the last epoch the workers of a run are at most {100 * apart:.1f} percentage points apart."

@@ -1,0 +1,167 @@
+"""What the workers did: computing, communicating, waiting; how stale their payloads were; what went wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.shown_run import ShownRun, groups_of, styles
+from paceline.reporting.words import count, middle, number, percent
+from paceline.strategy.distribution import Distribution
+
+DOING = ("computing", "communicating", "waiting")
+MOST_BARS = 40
+MOST_VIEWS = 8
+MOST_BINS = 50
+MOST_ROWS = 200
+
+
+def workers(runs: Sequence[ShownRun]) -> Section | None:
+    found = [(run, run.distribution) for run in runs if run.distribution is not None]
+    if not found:
+        return None
+    blocks: list[Figure | Listing] = [f for f in (_shares(found), _by_worker(found), staleness(runs)) if f is not None]
+    blocks += [_batches(found)]
+    blocks += [listing] if (listing := _faults(found)) is not None else []
+    return Section("workers", "What the workers did", tuple(_sentences(found)), blocks=tuple(blocks))
+
+
+def _sentences(found: Sequence[tuple[ShownRun, Distribution]]) -> Iterable[str]:
+    waiting = [(d.waiting_share, run) for run, d in found if math.isfinite(d.waiting_share)]
+    if len(waiting) == 1:
+        yield f"The workers waited for {percent(waiting[0][0], 1)} of their time."
+    elif waiting:
+        most, run = max(waiting, key=lambda entry: entry[0])
+        yield f"Workers waited most with {run.label}: {percent(most, 1)} of their time."
+    stale = [(d.ledger.mean_staleness, d, run) for run, d in found if d.ledger.mean_staleness > 0]
+    if stale:
+        mean, d, run = max(stale, key=lambda entry: entry[0])
+        whose = f" with {run.label}" if len(found) > 1 else ""
+        yield (
+            f"A payload was {mean:.1f} updates late on average{whose}, and 99 % were at most "
+            f"{d.ledger.staleness_up_to(0.99):,} late."
+        )
+    faults = sum(d.fault_count for _, d in found)
+    if faults:
+        yield (
+            f"{count(faults, 'fault')} were met and dealt with." if faults > 1 else "One fault was met and dealt with."
+        )
+
+
+def _seconds(d: Distribution) -> tuple[float, float, float]:
+    return (
+        sum(w.computing_s for w in d.by_worker),
+        sum(w.communicating_s for w in d.by_worker),
+        sum(w.waiting_s for w in d.by_worker),
+    )
+
+
+def _shares(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
+    """Of several runs, a bar each: repetitions are one."""
+    rows: list[tuple[Cell, ...]] = []
+    for group, members in groups_of(run for run, _ in found).items():
+        spent = [_seconds(run.distribution) for run in members if run.distribution is not None]
+        shares = [[100 * s / sum(all_s) for s in all_s] for all_s in spent if sum(all_s) > 0]
+        if shares:
+            rows.append((group, *(middle(values) for values in zip(*shares, strict=True))))
+    if len(rows) < 2:
+        return None
+    note = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else ""
+    data = table(("runs", *(Column(what, "%") for what in DOING)), rows[:MOST_BARS])
+    view = View("", data, {"category": "runs", "parts": list(DOING), "whole": 100})
+    says = f"Shares of the workers' time in {count(len(rows), 'setting')}."
+    return Figure("shares", "The workers' time", "stack", (view,), says, note, wide=True)
+
+
+def _by_worker(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
+    views = []
+    told = sorted(((run, d) for run, d in found if d.by_worker), key=lambda entry: -entry[0].workers)
+    if len(told) > MOST_VIEWS:
+        firsts = {group[0].label for group in groups_of(run for run, _ in told).values()}
+        told = [(run, d) for run, d in told if run.label in firsts]
+    for run, d in told[:MOST_VIEWS]:
+        columns: list[str | Column] = [
+            "worker", *(Column(what, "s") for what in DOING), "batches", "samples", Column("loss"),
+            Column("accuracy", "%"), "starts",
+        ]  # fmt: skip
+        rows = [
+            (
+                f"worker {w.worker}", w.computing_s, w.communicating_s, w.waiting_s, w.batches, w.samples, w.loss,
+                100 * w.accuracy, w.starts,
+            )
+            for w in d.by_worker
+        ]  # fmt: skip
+        options = {"category": "worker", "parts": list(DOING), "most": MOST_BARS, "first": True}
+        views.append(View(run.label, table(columns, rows[:MOST_ROWS]), options))
+    if not views:
+        return None
+    d = told[0][1]
+    computing, _, waiting = _seconds(d)
+    says = f"{count(len(d.by_worker), 'worker')}; in all {number(computing)} s computing, {number(waiting)} s waiting."
+    return Figure("by-worker", "Every worker", "stack", tuple(views), says, choice="run", wide=True)
+
+
+def staleness(runs: Sequence[ShownRun]) -> Figure | None:
+    """How many payloads were how late. Synchronous runs alone have nothing to show."""
+    counts: dict[str, Counter[int]] = {}
+    for group, members in groups_of(run for run in runs if run.distribution is not None).items():
+        total: Counter[int] = Counter()
+        for run in members:
+            assert run.distribution is not None
+            total.update({int(s): n for s, n in run.distribution.ledger.staleness.items()})
+        if total:
+            counts[group] = total
+    highest = max((max(total) for total in counts.values()), default=0)
+    if highest == 0:
+        return None
+    width = math.ceil((highest + 1) / MOST_BINS)
+    rows = []
+    for group, total in counts.items():
+        everything = total.total()
+        for low in range(0, max(total) + 1, width):
+            inside = sum(total[s] for s in range(low, low + width))
+            said = str(low) if width == 1 else f"{low}–{low + width - 1}"
+            rows.append((group, said, low + (width - 1) / 2, inside, 100 * inside / everything))
+    data = table(("runs", "staleness", Column("updates late"), "payloads", Column("share", "%")), rows)
+    if len(counts) == 1:
+        view = View("", data, {"category": "staleness", "values": ["share"], "upright": True})
+        kind = "bars"
+    else:
+        view = View("", data, {"line": "runs", "group": "runs", "x": "updates late", "y": "share", **styles(runs)})
+        kind = "lines"
+    late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
+    mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
+    says = f"Payloads of {late} were {mean:.2f} updates late on average, {highest} at most in any run."
+    note = "Staleness: how many updates others made between a worker's fetch and its push."
+    return Figure("staleness", "How stale the payloads were", kind, (view,), says, note, wide=True)
+
+
+def _batches(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing:
+    columns = (
+        "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "per second"),
+        Column("mean staleness"), Column("waiting", "%"), Column("server busy", "s"), "faults",
+    )  # fmt: skip
+    rows = [
+        (
+            run.label, d.ledger.applied, d.ledger.dropped, d.ledger.refused, d.ledger.returned, d.updates,
+            d.updates_per_s, d.ledger.mean_staleness, 100 * d.waiting_share, d.server_s, d.fault_count,
+        )
+        for run, d in found
+    ]  # fmt: skip
+    return Listing("batches", "What became of the batches", table(columns, rows), folded=len(rows) > 3)
+
+
+def _faults(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing | None:
+    rows = [
+        (run.label, f.at_s, f.what, "" if f.worker is None else f"worker {f.worker}", f.note)
+        for run, d in found
+        for f in d.faults
+    ]
+    if not rows:
+        return None
+    everything = sum(d.fault_count for _, d in found)
+    note = f"The first {min(len(rows), MOST_ROWS)} of {everything}." if everything > min(len(rows), MOST_ROWS) else ""
+    data = table(("run", Column("at", "s"), "what", "who", "note"), rows[:MOST_ROWS])
+    return Listing("faults", "Faults that were met", data, note, folded=len(rows) > 10)

@@ -1,0 +1,157 @@
+"""Follows a training for TensorBoard: at the end of every epoch a point of each curve, at once on disk."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from paceline.errors import OutputError, StrategyError
+from paceline.reporting.event_file import FILES, EventFile
+from paceline.step.optimizers import Rule
+from paceline.step.schedule import learning_rate
+from paceline.strategy.layout import PhaseLayout
+from paceline.strategy.server_optimizer import server_optimizer
+from paceline.strategy.strategy import Strategy
+from paceline.training.run import Epoch, Run
+from paceline.training.watcher import Progress
+from paceline.workload import parse_schedule
+
+
+def check_writable(directory: Path) -> None:
+    """Says before the work, not after it, that no events can be written there. Nothing is made."""
+    try:
+        near = next(place for place in (directory, *directory.parents) if place.exists())
+        if not near.is_dir():
+            raise OutputError(f"--tensorboard {near} is a file: choose a directory")
+        probe = near / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(f"--tensorboard {directory} cannot be written: {error.strerror or error}") from error
+
+
+def check_unused(directory: Path) -> None:
+    """The curves of a new run would be drawn over those of the old one."""
+    if any(directory.glob(FILES)):
+        raise OutputError(f"--tensorboard {directory} holds the events of another run: choose another directory")
+
+
+class TensorBoard:
+    """A watcher of trainings that writes events into `directory`, for TensorBoard one run.
+
+    Hyper-parameters are those of the run's workload and strategy, and further `settings`. Runs of one `group` are
+    shown as repetitions.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, Any] | None = None, group: str = "") -> None:
+        self.directory, self.settings, self.group = directory, settings or {}, group
+        self.file: EventFile | None = None
+        self.updates, self.seconds = 0, 0.0
+        """At the end of the last epoch."""
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.file is None:
+            return
+        with self.file:
+            try:
+                self.file.ended(kind is None)
+            except OutputError:
+                if kind is None:  # else what ended the run is what is to be said
+                    raise
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        self.file = EventFile(self.directory)
+        settings = {**settings_of(run), **self.settings}
+        self.file.hyper_parameters({name: value for name, value in settings.items() if value is not None}, self.group)
+        self.file.begin_at(run.updates + 1)
+        self.updates, self.seconds = run.updates, trained_s(run)
+
+    def advanced(self, progress: Progress) -> None:
+        pass
+
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        assert self.file is not None
+        updates, seconds = updates_at_end(epoch, run), trained_s(run)
+        took_s = epoch.wall_s if _is_local(run) else seconds - self.seconds
+        figures = {
+            "loss/train": epoch.loss,
+            "loss/test": epoch.test_loss,
+            "accuracy/train": epoch.train_accuracy,
+            "accuracy/test": epoch.test_accuracy,
+            "learning_rate": last_rate(epoch, run),
+            "time/epoch_s": epoch.wall_s,
+            "speed/samples_per_s": epoch.samples_per_s,
+            "speed/updates_per_s": (updates - self.updates) / took_s if took_s > 0 else math.nan,
+        }
+        if run.distribution is not None:
+            figures["staleness/mean"] = run.distribution.ledger.mean_staleness
+            if run.distribution.driver == "virtual":
+                figures["time/virtual_s"] = seconds
+        self.file.scalars(updates, figures)
+        self.updates, self.seconds = updates, seconds
+
+
+def _is_local(run: Run) -> bool:
+    return run.distribution is not None and run.distribution.driver == "local"
+
+
+def updates_at_end(epoch: Epoch, run: Run) -> int:
+    """Several processes go on while an epoch is tested; what they did since is of the epochs after it."""
+    found = run.distribution
+    if found is None:
+        return run.updates
+    if found.points:
+        return found.points[-1].updates
+    applied = found.ledger.applied_by_epoch
+    return found.ledger.updates * sum(applied[: epoch.epoch]) // max(1, sum(applied))
+
+
+def trained_s(run: Run) -> float:
+    """On the driver's own clock, real or virtual."""
+    if run.distribution is None:
+        return run.train_s
+    return run.distribution.points[-1].seconds if run.distribution.points else run.distribution.seconds
+
+
+def last_rate(epoch: Epoch, run: Run) -> float:
+    """The learning rate of the epoch's last step; not known where phases have rules of their own."""
+    if run.workload.phases:
+        return math.nan
+    rule, found = Rule.of(run.workload), run.distribution
+    if found is not None and not found.strategy.make_exchange.local_optimizer:
+        server = _server_rule(found.strategy, rule)
+        if server is None:
+            return math.nan
+        rule = server
+    steps = run.updates if found is None else sum(found.ledger.applied_by_epoch[: epoch.epoch])
+    an_epoch = max(1, steps // epoch.epoch)
+    last, schedule = epoch.epoch * an_epoch - 1, parse_schedule(rule.schedule)
+    return learning_rate(rule.lr, schedule, last, an_epoch, run.workload.epochs)
+
+
+def _server_rule(strategy: Strategy, rule: Rule) -> Rule | None:
+    """None where the server's optimizer is the user's, with a schedule of its own."""
+    try:
+        return server_optimizer(strategy, PhaseLayout(rule, ()), torch.float32).rule
+    except StrategyError:  # it cannot be made without parameters
+        return None
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    found = {f.name: getattr(run.workload, f.name) for f in fields(run.workload)}
+    if run.distribution is not None:
+        strategy = run.distribution.strategy.name
+        found |= {"strategy": strategy, "workers": run.distribution.workers, "driver": run.distribution.driver}
+    return found

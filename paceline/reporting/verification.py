@@ -1,0 +1,170 @@
+"""Reads a run or a measurement, finds what was predicted for it or predicts it now, and compares the two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from paceline import record
+from paceline.cost.prediction import Prediction
+from paceline.cost.verification import (
+    Comparison,
+    Verification,
+    compare_measurement,
+    compared,
+    without_counterpart,
+)
+from paceline.errors import InputError, RecordError
+from paceline.measurement.measurement import Measurement
+from paceline.reporting.distributed_verification import compare_distribution
+from paceline.reporting.words import listed
+from paceline.training.run import Run
+from paceline.workload import Workload, resolve
+
+PREDICTION, RUN, MEASUREMENT = "prediction.json", "record.json", "measurement.json"
+
+Predict = Callable[[Workload, str, str], Prediction]
+"""From a workload, a device (the name by which a record knows it, or a file or name that was given) and a step."""
+
+Kind = TypeVar("Kind", Run, Measurement, Prediction)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a directory holds that a prediction can be compared with."""
+
+    run: Run | None = None
+    measurement: Measurement | None = None
+    workers: tuple[Measurement, ...] = ()
+    """Of the workers of a distributed run, where they were measured."""
+    prediction: Prediction | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def verify(place: str | Path, *, device: str | None = None, predict: Predict | None = None) -> Verification:
+    """`place` is the directory of a run or of a measurement; what was saved there as prediction.json is preferred."""
+    found = read_measured(Path(place))
+    prediction = found.prediction
+    if prediction is None:
+        prediction = (predict or predict_now)(*_asked(found, device))
+    elif device is not None:
+        raise InputError(f"--device is for a prediction that is made now; {place} has a saved one, {PREDICTION}")
+    rows = tuple(_rows(found, prediction))
+    if not any(math.isfinite(row.error) for row in rows):
+        raise InputError(f"{place} was not trained long enough: nothing was measured that could be compared")
+    p = prediction
+    return Verification(
+        p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, tuple(_notes(found, prediction))
+    )
+
+
+def read_measured(place: Path) -> Measured:
+    """Every file of the directory that matters; a file stands for its directory."""
+    if not place.exists():
+        raise RecordError(f"{place}: there is no such directory")
+    home = place if place.is_dir() else place.parent
+    run = _load(home / RUN, Run)
+    measurement = _load(home / MEASUREMENT, Measurement)
+    if run is None and measurement is None:
+        raise RecordError(
+            f"{place} holds neither a run ({RUN}) nor a measurement ({MEASUREMENT}): name the --out of train or measure"
+        )
+    folders = [home]
+    if run is not None:
+        if run.distribution is not None and run.distribution.driver == "virtual":
+            raise InputError(f"{place} is a simulated run: nothing of it was measured")
+        folders += sorted(home.glob("measure")) + sorted(home.glob("measure-*"))
+        measurement = next((m for folder in folders[1:] if (m := _load(folder / MEASUREMENT, Measurement))), None)
+    elif home.name.startswith("measure"):  # of a run, one folder above
+        run = _load(home.parent / RUN, Run)
+        folders.append(home.parent)
+    workers = [_load(path, Measurement) for path in sorted(home.glob("measure/worker-*.json"))]
+    prediction = next((p for folder in folders if (p := _load(folder / PREDICTION, Prediction))), None)
+    return Measured(run, measurement, tuple(w for w in workers if w is not None), prediction)
+
+
+def _load(path: Path, kind: type[Kind]) -> Kind | None:
+    """The record at a place, if there is one."""
+    if not path.exists():
+        return None
+    found = record.load(path)
+    if not isinstance(found, kind):
+        raise RecordError(f"{path} holds a {type(found).__name__.lower()}, not a {kind.__name__.lower()}")
+    return found
+
+
+def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:
+    """What to predict: the run's own workload, device and step."""
+    if found.run is not None:
+        run = found.run
+        threads = run.conditions.threads if run.conditions.device == "cpu" else 0
+        workload = replace(run.workload, threads=threads)
+        return workload, device or run.conditions.device_name, run.step.kind
+    m = found.measurement
+    assert m is not None
+    keys = ("data", "optimizer", "precision", *(("threads",) if m.device == "cpu" else ()))
+    settings = {key: m.conditions[key] for key in keys if key in m.conditions}
+    found.notes.append(
+        "a measurement does not tell all settings of its workload: others were taken to be the usual ones"
+    )
+    return resolve(m.name, {**settings, "batch": m.batch}), device or m.device_name, m.step
+
+
+def predict_now(workload: Workload, device: str, step: str) -> Prediction:
+    """By the calibration of a device of that name that was made here, or by the catalogue."""
+    from paceline.cost.calibrations import load_calibration, place_of
+    from paceline.cost.predicting import HERE, predict
+    from paceline.cost.relatives import catalogue_entry
+
+    if HERE.fullmatch(device) or Path(device).is_file():
+        return predict(workload, device, step=step)
+    if place_of(device).exists():
+        return predict(workload, load_calibration(place_of(device)), step=step)
+    known = catalogue_entry(device)
+    if known is None:
+        raise InputError(
+            f"{device} has no calibration and is not in the catalogue: run paceline calibrate on it, "
+            "or name a calibration's file or a device with --device"
+        )
+    return predict(workload, known, step=step)
+
+
+def _rows(found: Measured, prediction: Prediction) -> Iterator[Comparison]:
+    run, p = found.run, prediction
+    if found.measurement is not None:
+        yield from compare_measurement(p, found.measurement)
+    if run is None:
+        return
+    if run.distribution is not None:
+        yield from compare_distribution(run, p, found.workers)
+        return
+    if found.measurement is None:
+        measured_s = run.workload.batch / run.samples_per_s if run.samples_per_s > 0 else math.nan
+        yield compared("iteration", "iteration", p.iteration_s, measured_s, p.low_s, p.high_s)
+    if run.updates and run.train_s > 0 and p.samples:
+        steps = -(-p.samples // p.batch)
+        measured_s = run.train_s / run.updates * steps
+        yield compared("epoch", "epoch", p.epoch_s, measured_s, steps * p.low_s, steps * p.high_s)
+
+
+def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
+    """What makes the two hard to compare."""
+    yield from found.notes
+    measured = found.measurement or next(iter(found.workers), None)
+    batch = found.run.workload.batch if found.run is not None else measured.batch if measured is not None else 0
+    step = found.run.step.kind if found.run is not None else measured.step if measured is not None else ""
+    if batch != prediction.batch:
+        yield f"predicted for batch {prediction.batch}, but it ran with {batch}"
+    if step != prediction.step:
+        yield f"predicted for the step {prediction.step}, but it took {step}"
+    if found.run is not None and found.run.workload.precision != prediction.precision:
+        yield f"predicted for {prediction.precision}, but it ran in {found.run.workload.precision}"
+    if found.measurement is not None:
+        predicted, only_measured = without_counterpart(prediction, found.measurement)
+        if predicted:
+            yield f"predicted, but not among what was measured: {listed(predicted)}"
+        if only_measured:
+            yield f"measured, but not among what was predicted: {listed(only_measured)}"

@@ -1,0 +1,227 @@
+"""A strategy on machines that need not exist: a prediction says what a step takes, the virtual driver the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from paceline.cluster.link import Link
+from paceline.cluster.machine import Machine
+from paceline.cost.communication import ParameterServer
+from paceline.cost.prediction import Prediction
+from paceline.errors import InputError
+from paceline.simulation.links import message_sizes
+from paceline.simulation.local_exchange import as_calibrated, calibrated_exchange
+from paceline.simulation.placement import Placement, runs_on_gpu
+from paceline.simulation.server_work import server_seconds
+from paceline.simulation.step_trace import trace_of
+from paceline.simulation.worker_step import StepModel, exchanges_by_server
+from paceline.strategy.strategy import Strategy
+from paceline.trace import Trace
+
+MOST_VARIATION = 0.05
+"""Of a step, however unsure its prediction is: that is mostly about all steps alike."""
+DEVIATIONS_OF_90_PERCENT = 1.645
+"""Deviations from the mean that 90 % of values stay within."""
+TASK_S = 60e-6
+"""Of a worker, for each exchange with the server of its own machine, besides copying."""
+HANDLING_S = 130e-6
+"""Of that server for each payload, besides computing the update. Both were measured on two cores of an AMD EPYC."""
+
+
+@dataclass(frozen=True)
+class ClusterOutcome:
+    """What so many workers make of a workload. Shares are of the workers' time, the server's of its own."""
+
+    workers: int
+    machines: int
+    """The server's own included, where it has one."""
+    step_s: float
+    """From one step of a worker to its next, waiting and communicating included."""
+    epoch_s: float
+    """0 if the number of samples is not known."""
+    samples_per_s: float
+    """Of all workers; those whose gradient is dropped do not count."""
+    efficiency: float
+    """Of samples per second, over that of one worker by itself times their number."""
+    waiting_share: float
+    communication_share: float
+    staleness_mean: float
+    server_share: float
+    money_per_epoch: float | None
+    """None if the price or the number of samples is not known."""
+    currency: str
+    bound: str
+    """What most of a worker's time goes to: compute, network, server or straggling."""
+    calibrated: bool = False
+    """Whether such workers were tried on such a machine, so that their step is known and not only simulated."""
+
+
+def simulate_on(
+    prediction: Prediction,
+    machine: Machine,
+    workers: int,
+    strategy: Strategy,
+    *,
+    network: Link | None,
+    workers_per_machine: int = 1,
+    steps: int = 200,
+    full_pass_per_worker: bool = False,
+    server_s: float | None = None,
+    seed: int = 0,
+    contention: float = 0.0,
+    overlap_backward: bool = False,
+) -> ClusterOutcome:
+    """Simulates some steps of every worker and scales them to an epoch.
+
+    `server_s` is what the server takes for a payload, if that was measured, and `contention` by what share a step takes
+    longer when all cores of its machine are busy. Of workers that were calibrated (`prediction.exchange`) neither is
+    asked for: their step lasts as long as it did. With `overlap_backward` an all-reduce begins during the backward
+    pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
+    """
+    _check(prediction, workers_per_machine, steps, server_s, contention)
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
+    batches = -(-prediction.samples // prediction.batch)
+    strategy.check(workers, batches or None)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    step_model = _step_model(prediction, strategy, placement, server_s, contention, steps, seed)
+    if overlap_backward:
+        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
+    cost = calibrated_exchange(prediction.exchange, strategy, placement) if server_s is None else None
+    found = step_model.time() if cost is None else as_calibrated(step_model.time(), cost, prediction)
+    machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
+    samples_per_s = workers * prediction.batch * found.applied / found.step_s
+    epoch_s = _steps_per_epoch(batches, workers, strategy) * found.step_s
+    price = machine.price(epoch_s)
+    return ClusterOutcome(
+        workers=workers,
+        machines=machines,
+        step_s=found.step_s,
+        epoch_s=epoch_s,
+        samples_per_s=samples_per_s,
+        efficiency=samples_per_s / (workers * prediction.samples_per_s),
+        waiting_share=sum(found.waiting_s.values()) / found.step_s,
+        communication_share=found.communicating_s / found.step_s,
+        staleness_mean=found.staleness,
+        server_share=found.server_share,
+        money_per_epoch=None if price is None or not batches else machines * price,
+        currency=machine.currency,
+        bound=found.bound,
+        calibrated=cost is not None,
+    )
+
+
+def trace_on(
+    prediction: Prediction,
+    machine: Machine,
+    workers: int,
+    strategy: Strategy,
+    *,
+    network: Link | None,
+    workers_per_machine: int = 1,
+    full_pass_per_worker: bool = False,
+    seed: int = 0,
+    overlap_backward: bool = False,
+) -> Trace:
+    """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
+    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    step_model = _step_model(prediction, strategy, placement, None, 0.0, 0, seed)
+    if overlap_backward:
+        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
+    return trace_of(step_model)
+
+
+def _step_model(
+    prediction: Prediction,
+    strategy: Strategy,
+    placement: Placement,
+    server_s: float | None,
+    contention: float,
+    steps: int,
+    seed: int,
+) -> StepModel:
+    """What a worker computes, and what its machine's others leave of it."""
+    size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
+    served = exchanges_by_server(strategy, placement)
+    compute_s, beside_s = prediction.iteration_s, 0.0
+    if served and leaves_updates(strategy):
+        compute_s = max(0.01 * compute_s, compute_s - prediction.parts_s.get("update", 0.0))  # that is the server's
+    if served and placement.together:
+        compute_s, beside_s = compute_s + TASK_S / strategy.push_every, HANDLING_S
+    if server_s is None:
+        optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placement)
+        server_s = beside_s + server_seconds(strategy, size_bytes, placement.machine, optimizer, payloads)
+    busy_cores: float = placement.on_one * threads
+    if served and placement.together:  # the server needs a core now and then, and who waits for it needs none
+        cycle_s = _cycle_s(strategy, placement, compute_s, size_bytes, server_s)
+        busy_cores = placement.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
+    slower = placement.slowdown(busy_cores, threads, contention)
+    return StepModel(
+        strategy=strategy,
+        placement=placement,
+        compute_s=compute_s * slower,
+        variation=variation_of(prediction),
+        message_bytes=size_bytes,
+        server_s=server_s * slower if placement.together and not placement.on_gpu else server_s,
+        steps=steps,
+        seed=seed,
+    )
+
+
+def _backward_share(prediction: Prediction) -> float:
+    """Of an iteration."""
+    if "backward" not in prediction.parts_s:
+        raise InputError(f"what the backward pass of {prediction.name} takes is not known: nothing can hide behind it")
+    return prediction.parts_s["backward"] / prediction.iteration_s
+
+
+def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
+    """About what a step takes if there are cores for all."""
+    messages, every = message_sizes(strategy, size_bytes), strategy.push_every
+    network = placement.exchange(*messages)
+    link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
+    each = ParameterServer(
+        placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap, messages.push_bytes
+    )
+    return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
+
+
+def variation_of(prediction: Prediction) -> float:
+    """The deviation of a step, as a share of it."""
+    deviation_s = max(0.0, prediction.high_s - prediction.low_s) / 2 / DEVIATIONS_OF_90_PERCENT
+    return min(MOST_VARIATION, deviation_s / prediction.iteration_s)
+
+
+def leaves_updates(strategy: Strategy) -> bool:
+    """Whether a worker leaves updating to the server, where there is one."""
+    return not strategy.make_exchange.local_optimizer and not (strategy.local_step and strategy.fetch_every != 1)
+
+
+def payloads_of(strategy: Strategy, placement: Placement) -> int:
+    """Of workers in an update of the server."""
+    if strategy.groups is None:
+        return strategy.payloads_per_update(placement.workers)
+    return placement.workers // strategy.groups if placement.together and not placement.on_gpu else 1
+
+
+def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:
+    """Of a worker; where all wait for each other, the last of them is a whole one."""
+    if strategy.full_pass_per_worker:
+        return batches
+    return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers
+
+
+def _check(
+    prediction: Prediction, workers_per_machine: int, steps: int, server_s: float | None, contention: float
+) -> None:
+    if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
+        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
+    for name, value, least in (("workers_per_machine", workers_per_machine, 1), ("steps", steps, 2)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name}={value!r} should be a whole number of at least {least}")
+    for name, seconds in (("server_s", server_s or 0.0), ("contention", contention)):
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise InputError(f"{name}={seconds:g} should be at least 0")

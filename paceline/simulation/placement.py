@@ -1,0 +1,120 @@
+"""Where simulated workers are: on how many machines, how many share one, and which links their messages take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paceline.cluster.checks import plain
+from paceline.cluster.link import Link
+from paceline.cluster.machine import Machine
+from paceline.cost.communication import nested_all_gather_s, nested_all_reduce_s
+from paceline.cost.prediction import Prediction
+from paceline.simulation.durations import DurationDistribution
+from paceline.simulation.server_work import copy_rate
+from paceline.simulation.virtual_cluster import Network
+
+WAKE_S = 60e-6
+"""From a process to another one of the same machine that sleeps."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    machine: Machine
+    workers: int
+    per_machine: int
+    on_gpu: bool
+    network: Link | None = None
+    """Between machines; None: the machine's own."""
+
+    @property
+    def machines(self) -> int:
+        """Those with workers."""
+        return -(-self.workers // self.per_machine)
+
+    @property
+    def together(self) -> bool:
+        """Whether one machine holds all workers."""
+        return self.machines == 1
+
+    @property
+    def on_one(self) -> int:
+        """How many workers a machine has at most."""
+        return min(self.workers, self.per_machine)
+
+    @property
+    def cores(self) -> int | None:
+        """Of a machine; None where they are not known."""
+        processors = [each for each in self.machine.devices if each.device.kind == "cpu"]
+        known = [self.machine.vcpus] if self.machine.vcpus else []
+        if processors and all(each.device.cores for each in processors):
+            known.append(sum((each.device.cores or 0) * each.count for each in processors))
+        return min(known, default=None)
+
+    def slowdown(self, busy_cores: float, threads: int, contention: float) -> float:
+        """How many times as long a step takes beside the others of its machine as alone.
+
+        Of more workers than GPUs, or more busy cores than there are, each has its share. `contention` is what a step
+        takes longer when all cores are busy, memory and caches being shared.
+        """
+        if self.on_gpu:
+            return max(1.0, self.on_one / max(1, self.machine.count("gpu")))
+        if self.cores is None:
+            return 1.0
+        others = max(0.0, min(busy_cores, self.cores) - threads)
+        room = max(1, self.cores - threads)
+        return max(1.0, busy_cores / self.cores) * (1.0 + contention * min(1.0, others / room))
+
+    def between(self) -> Link:
+        return self.network if self.network is not None else self.machine.link("network")
+
+    def inside(self, size_bytes: int) -> Link:
+        """Between the workers of a machine. On a bus, all of them send at once."""
+        if not self.on_gpu:
+            return Link("memory", WAKE_S, copy_rate(size_bytes, self.machine), shared=False)
+        link = self.machine.device_device or self.machine.link("host_device")
+        if not link.shared:
+            return link
+        return Link(link.name, link.latency_s, link.bandwidth / self.on_one, source=link.source)
+
+    def all_reduce_s(self, size_bytes: int, members: int) -> float:
+        """Of a group: inside its machines, then between them."""
+        return self._collective_s(nested_all_reduce_s, size_bytes, members)
+
+    def all_gather_s(self, size_bytes: int, members: int) -> float:
+        """Of a group whose members each get the payloads of all others."""
+        return self._collective_s(nested_all_gather_s, size_bytes, members)
+
+    def _collective_s(
+        self, seconds: Callable[[float, int, int, Link, Link], float], size_bytes: int, members: int
+    ) -> float:
+        machines, devices = -(-members // self.per_machine), min(members, self.per_machine)
+        if machines == devices == 1:
+            return 0.0
+        inside = self.inside(size_bytes) if devices > 1 else self.between()
+        return seconds(size_bytes, machines, devices, inside, self.between() if machines > 1 else inside)
+
+    def exchange(self, size_bytes: int, push_bytes: int | None = None) -> Network:
+        """Between workers and the server: a process on their machine, or on another one.
+
+        `size_bytes` are those of the parameters, `push_bytes` of a payload if that has another size.
+        """
+        if self.together and not self.on_gpu:
+            return Network(WAKE_S, copy_rate(size_bytes, self.machine), shared=False)
+        if self.together:
+            bus = self.machine.link("host_device")
+            return Network(bus.latency_s, bus.bandwidth, bus.shared)
+        link, copy = self.between(), None
+        if self.on_gpu and self.machine.host_device is not None:
+            sizes = size_bytes, size_bytes if push_bytes is None else push_bytes
+            seconds = sum(map(self.machine.host_device.seconds, sizes)) / 2  # a network has one time for both ways
+            copy = DurationDistribution("constant", (seconds,))
+        return Network(link.latency_s, link.bandwidth, link.shared, copy)
+
+
+def runs_on_gpu(prediction: Prediction, machine: Machine) -> bool:
+    """By the device's name; where the machine has none of that name, a prediction for a CPU counts its threads."""
+    for each in machine.devices:
+        if plain(each.device.name) == plain(prediction.device):
+            return each.device.kind == "gpu"
+    return machine.count("gpu") > 0 and not prediction.threads

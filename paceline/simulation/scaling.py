@@ -1,0 +1,150 @@
+"""A workload with more and more workers, on each kind of machine of a cluster or on one of the catalogue."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from paceline.cluster import Cluster, Device, Link, Machine
+from paceline.cost.prediction import Prediction
+from paceline.errors import InputError, StrategyError
+from paceline.simulation.on_cluster import ClusterOutcome, simulate_on, trace_on
+from paceline.simulation.placement import Placement
+from paceline.strategy.strategy import Strategy
+from paceline.trace import Trace
+from paceline.workload import Workload
+
+Predict = Callable[[Workload, Device], Prediction]
+
+
+@dataclass(frozen=True)
+class MachineScaling:
+    """One kind of machine."""
+
+    machine: str
+    workers_per_machine: int
+    network: str
+    """Between machines; nothing where one is enough for all."""
+    price_date: str
+    prediction: Prediction
+    """Of a step of one worker by itself."""
+    outcomes: tuple[ClusterOutcome, ...]
+    left_out: tuple[str, ...] = ()
+    """Why there is no outcome for some numbers of workers."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    workload: Workload
+    cluster: str
+    strategy: Strategy
+    full_pass_per_worker: bool
+    machines: tuple[MachineScaling, ...]
+    overlap_backward: bool = False
+    """Whether all-reduces begin during the backward pass."""
+
+
+def scale(
+    workload: Workload,
+    cluster: Cluster | Machine,
+    strategy: Strategy,
+    workers: Sequence[int],
+    *,
+    per_machine: int | None = None,
+    full_pass_per_worker: bool = False,
+    overlap_backward: bool = False,
+    predict: Predict | None = None,
+) -> Scaling:
+    """`per_machine` workers share a machine; if that is not given, there is one for each of its devices.
+
+    Where they are more than its processors, they share their cores, and have as many threads as that leaves them.
+    """
+    if not workers:
+        raise InputError("name at least one number of workers")
+    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
+    made = []
+    for machine, count, network in _kinds(cluster):
+        device, devices = worker_device(machine)
+        each = per_machine or devices
+        ask = functools.cache(functools.partial(_with_threads, predict or usual_predict(), workload, device))
+        found = ask(0)
+        outcomes, left_out = [], []
+        for number in workers:
+            threads = threads_of_each(machine, min(number, each), devices)
+            try:
+                outcome = simulate_on(
+                    ask(threads if found.threads > threads else 0), machine, number, strategy,
+                    network=network, workers_per_machine=each, full_pass_per_worker=full_pass_per_worker,
+                    seed=workload.seed, overlap_backward=overlap_backward,
+                )  # fmt: skip
+            except StrategyError as error:
+                left_out.append(str(error))
+                continue
+            if count is None or outcome.machines <= count:
+                outcomes.append(outcome)
+            else:
+                left_out.append(f"{number} workers need {outcome.machines} × {machine.name}, there {_are(count)}")
+        between = network.name if network is not None and any(o.machines > 1 for o in outcomes) else ""
+        kind = MachineScaling(
+            machine.name, each, between, machine.price_date, found, tuple(outcomes), tuple(left_out)
+        )  # fmt: skip
+        made.append(kind)
+    if not any(kind.outcomes for kind in made):
+        raise InputError(made[0].left_out[0])
+    return Scaling(workload, cluster.name, strategy, full_pass_per_worker, tuple(made), overlap_backward)
+
+
+def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
+    """The first steps of every outcome, by its name, a row for each worker."""
+    found = {}
+    for each, (machine, _, network) in zip(scaling.machines, _kinds(cluster), strict=True):
+        device, devices = worker_device(machine)
+        for outcome in each.outcomes:
+            prediction = each.prediction
+            threads = threads_of_each(machine, min(outcome.workers, each.workers_per_machine), devices)
+            if prediction.threads > threads:
+                prediction = _with_threads(usual_predict(), scaling.workload, device, threads)
+            workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
+            found[f"{workers} on {machine.name}"] = trace_on(
+                prediction, machine, outcome.workers, scaling.strategy, network=network,
+                workers_per_machine=each.workers_per_machine, full_pass_per_worker=scaling.full_pass_per_worker,
+                seed=scaling.workload.seed, overlap_backward=scaling.overlap_backward,
+            )  # fmt: skip
+    return found
+
+
+def _kinds(cluster: Cluster | Machine) -> list[tuple[Machine, int | None, Link | None]]:
+    """Each kind of machine, how many there are of it, and the network between them."""
+    if isinstance(cluster, Machine):
+        return [(cluster, None, cluster.network)]
+    return [(each.machine, each.count, cluster.network) for each in cluster.machines]
+
+
+def worker_device(machine: Machine) -> tuple[Device, int]:
+    """What a worker computes on, and how many of it there are: a GPU where there is one."""
+    kind = "gpu" if machine.count("gpu") else "cpu"
+    return next((each.device, each.count) for each in machine.devices if each.device.kind == kind)
+
+
+def threads_of_each(machine: Machine, workers: int, devices: int) -> int:
+    """Of a machine's workers, where they are more than its processors: all together have no more than it has cores."""
+    cores = Placement(machine, workers, workers, on_gpu=False).cores
+    return max(1, cores // workers) if cores is not None and workers > devices else sys.maxsize
+
+
+def _with_threads(predict: Predict, workload: Workload, device: Device, threads: int) -> Prediction:
+    """With so many threads; 0: as the workload says, or as suits it."""
+    return predict(replace(workload, threads=threads) if threads else workload, device)
+
+
+def usual_predict() -> Predict:
+    """The cost model's."""
+    from paceline.cost.predicting import predict
+
+    return predict
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"

@@ -1,0 +1,175 @@
+"""Simulates a strategy on a virtual cluster: with gradients for convergence, without them for time alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paceline.errors import StrategyError
+from paceline.simulation.links import message_sizes
+from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_driver import VirtualDriver
+from paceline.simulation.virtual_store import VirtualStore
+from paceline.simulation.worker_times import SPANS, WorkerTimes
+from paceline.step.step import Parts
+from paceline.step.tally import Score
+from paceline.strategy.coordinator import Coordinator
+from paceline.strategy.distribution import Distribution
+from paceline.strategy.engine import check_policy
+from paceline.strategy.event_record import EventRecord
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
+from paceline.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What came of it. Parameters and events are there where gradients were computed, and events recorded."""
+
+    distribution: Distribution
+    trace: Trace
+    parameters: Tensor | None = None
+    events: EventRecord | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EpochEnd:
+    epoch: int
+    seconds: float
+    """Virtual ones, since the beginning."""
+    updates: int
+    score: Score
+    """Of its steps, as they were taken."""
+    parameters: Tensor
+
+
+class Simulator:
+    """A simulation that can be looked at while it runs; `now_s`, `coordinator` and `gradients` say where it is."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        workers: int,
+        cluster: VirtualCluster,
+        *,
+        batches: int,
+        epochs: int = 1,
+        seed: int = 0,
+        message_bytes: int = 0,
+        gradients: VirtualStore | None = None,
+        on_bad_gradient: str = "stop",
+        faults: tuple[Fault, ...] = (),
+        epoch_done: Callable[[EpochEnd], None] | None = None,
+        updated: Callable[[int], None] | None = None,
+        watch: Callable[[], None] | None = None,
+        spans: int = SPANS,
+    ) -> None:
+        strategy.check(workers, batches)
+        cluster.check(workers, faults)
+        check_policy(on_bad_gradient)
+        network = cluster.network
+        overlaps = network is not None and network.shared
+        self.strategy, self.workers, self.gradients = strategy, workers, gradients
+        self.coordinator = Coordinator(
+            strategy, workers, batches, epochs, ahead=2 if overlaps and strategy.overlap else 1
+        )
+        self.times = WorkerTimes(spans)
+        self.on_epoch = epoch_done
+        messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
+        self.driver = VirtualDriver(
+            self.coordinator, cluster, self.times, seed=seed, messages=messages, gradients=gradients,
+            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=self._epoch_done, updated=updated,
+            watch=watch,
+        )  # fmt: skip
+
+    @property
+    def now_s(self) -> float:
+        return self.driver.now_s
+
+    def run(self) -> Simulation:
+        try:
+            self.driver.run(self.workers)
+        finally:
+            self.driver.epoch_done = self.driver.updated = self.driver.watch = (
+                None  # no reference cycle keeps the run's memory
+            )
+        gradients = self.gradients
+        parameters = gradients.current if gradients is not None else None
+        events = gradients.events() if gradients is not None and gradients.recording else None
+        return Simulation(self.distribution(), self.times.trace(self.now_s), parameters, events)
+
+    def distribution(self) -> Distribution:
+        """How it was distributed, so far."""
+        ledger = self.coordinator.ledger.summary()
+        made = self.gradients
+        by_worker = self.times.records(made.scores, made.accuracies) if made else self.times.records({})
+        return Distribution(
+            strategy=self.strategy,
+            workers=self.workers,
+            driver="virtual",
+            seconds=self.now_s,
+            steps=sum(w.batches for w in by_worker),
+            updates=ledger.updates,
+            server_s=self.times.server_s,
+            ledger=ledger,
+            by_worker=by_worker,
+            faults=tuple(self.times.faults),
+            fault_count=self.times.fault_count,
+        )
+
+    def _epoch_done(self, epoch: int) -> None:
+        if self.gradients is None:
+            return
+        score = self.gradients.epoch_score(epoch)
+        if self.on_epoch is not None:
+            updates = self.coordinator.version
+            self.on_epoch(EpochEnd(epoch, self.now_s, updates, score, self.gradients.current))
+
+
+def simulate_time(
+    strategy: Strategy,
+    workers: int,
+    steps: int,
+    cluster: VirtualCluster | None = None,
+    *,
+    seed: int = 0,
+    message_bytes: int = 0,
+    faults: tuple[Fault, ...] = (),
+    watch: Callable[[], None] | None = None,
+    spans: int = SPANS,
+) -> Simulation:
+    """Time, throughput, waiting and staleness of `steps` steps per worker on average, without computing any."""
+    if steps < 1:
+        raise StrategyError(f"steps={steps} should be at least 1")
+    strategy.check(workers)
+    batches = steps if strategy.full_pass_per_worker else workers * steps
+    return Simulator(
+        strategy, workers, cluster or VirtualCluster(), batches=batches, seed=seed, message_bytes=message_bytes,
+        faults=faults, watch=watch, spans=spans,
+    ).run()  # fmt: skip
+
+
+def simulate_training(
+    parts: Parts,
+    strategy: Strategy,
+    workers: int,
+    cluster: VirtualCluster | None = None,
+    *,
+    on_bad_gradient: str = "stop",
+    faults: tuple[Fault, ...] = (),
+    epoch_done: Callable[[EpochEnd], None] | None = None,
+    record: bool = False,
+) -> Simulation:
+    """Trains the parts' workload on a virtual cluster; with `record` what happened can be replayed."""
+    strategy.check(workers, parts.updates_per_epoch)
+    gradients = VirtualStore(parts, strategy, workers, record=record)
+    try:
+        return Simulator(
+            strategy, workers, cluster or VirtualCluster(), batches=parts.updates_per_epoch,
+            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.messages.fetch_bytes,
+            gradients=gradients, on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=epoch_done,
+        ).run()  # fmt: skip
+    finally:
+        gradients.close()

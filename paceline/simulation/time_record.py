@@ -1,0 +1,69 @@
+"""The record of a simulation of time alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paceline.simulation.links import MessageSizes
+from paceline.strategy.distribution import Distribution
+from paceline.trace import Trace
+from paceline.workload import Workload
+
+
+@dataclass(frozen=True)
+class TimeRecord:
+    workload: Workload
+    cluster: dict[str, str]
+    """What was simulated, in the words of the command line."""
+    message_bytes: int
+    """The parameters that a worker fetches; 0 where the network is not limited."""
+    seconds: float
+    """Virtual ones."""
+    steps: int
+    steps_per_s: float
+    updates_per_s: float
+    waiting_share: float
+    communicating_share: float
+    server_share: float
+    mean_staleness: float
+    staleness_p99: int
+    staleness: dict[str, int]
+    """How many payloads had which staleness."""
+    wall_s: float
+    """How long simulating it took."""
+    distribution: Distribution
+    trace: Trace = field(default_factory=Trace)
+    push_bytes: int = 0
+    """The payload that it pushes, as the strategy's exchange encodes it."""
+
+
+def time_record(
+    workload: Workload,
+    cluster: dict[str, str],
+    messages: MessageSizes,
+    found: Distribution,
+    trace: Trace,
+    wall_s: float,
+) -> TimeRecord:
+    ledger = found.ledger
+    communicating_s = sum(w.communicating_s for w in found.by_worker)
+    all_s = communicating_s + sum(w.computing_s + w.waiting_s for w in found.by_worker)
+    return TimeRecord(
+        workload=workload,
+        cluster=cluster,
+        message_bytes=messages.fetch_bytes,
+        push_bytes=messages.push_bytes,
+        seconds=found.seconds,
+        steps=found.steps,
+        steps_per_s=found.steps_per_s,
+        updates_per_s=found.updates_per_s,
+        waiting_share=found.waiting_share,
+        communicating_share=communicating_s / all_s if all_s else 0.0,
+        server_share=found.server_s / found.seconds if found.seconds else 0.0,
+        mean_staleness=ledger.mean_staleness,
+        staleness_p99=ledger.staleness_up_to(0.99),
+        staleness=ledger.staleness,
+        wall_s=wall_s,
+        distribution=found,
+        trace=trace,
+    )

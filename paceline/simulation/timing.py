@@ -1,0 +1,42 @@
+"""Simulates the time of a workload on a virtual cluster: the size of its network is that of the messages."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from pathlib import Path
+from time import perf_counter
+
+from paceline.simulation.links import message_sizes
+from paceline.simulation.simulation import simulate_time
+from paceline.simulation.time_record import TimeRecord, time_record
+from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.step.build import build_network, load_data
+from paceline.strategy.strategy import Strategy
+from paceline.workload import Workload
+
+
+def time_workload(
+    workload: Workload,
+    strategy: Strategy,
+    workers: int,
+    steps: int,
+    cluster: VirtualCluster,
+    words: dict[str, str],
+    *,
+    cache: Path | None = None,
+) -> TimeRecord:
+    """`steps` per worker on average; `words` say what the cluster is like, for the record."""
+    limited = cluster.network is not None and cluster.network.bandwidth < math.inf
+    size = message_bytes(workload, cache) if limited else 0
+    start_s = perf_counter()
+    found = simulate_time(strategy, workers, steps, cluster, seed=workload.seed, message_bytes=size)
+    messages = message_sizes(strategy, size)
+    return time_record(workload, words, messages, found.distribution, found.trace, perf_counter() - start_s)
+
+
+def message_bytes(workload: Workload, cache: Path | None = None) -> int:
+    """What a worker exchanges: parameters and buffers of floating point numbers."""
+    network = build_network(workload, load_data(workload, cache))
+    tensors = chain((p for p in network.parameters() if p.requires_grad), network.buffers())
+    return sum(t.numel() * t.element_size() for t in tensors if t.is_floating_point())

@@ -1,0 +1,104 @@
+"""The cluster that is simulated: how fast its workers, its network and its server are, and what befalls them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from paceline.errors import StrategyError, nearest
+from paceline.simulation.durations import Duration, DurationDistribution
+from paceline.testing.faults import Fault, check_faults
+
+CHANGES = ("dies", "joins", "leaves")
+
+ALWAYS = -1
+"""In place of a life: an event that does not become void with a worker's death."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A message takes `latency_s` and what `time` says, and it occupies a link for its bytes / `bandwidth`."""
+
+    latency_s: float = 0.0
+    bandwidth: float = math.inf
+    """Bytes a second."""
+    shared: bool = True
+    """Whether all messages in one direction pass one after another through the server's link. Memory that is copied
+    by each worker for itself is not shared."""
+    time: DurationDistribution | Duration | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
+            raise StrategyError(f"latency={self.latency_s:g} should be at least 0 seconds")
+        if not self.bandwidth > 0:
+            raise StrategyError(f"bandwidth={self.bandwidth:g} should be above 0 bytes a second")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that happens to a worker at a given time."""
+
+    at_s: float
+    worker: int
+    what: str
+    """dies (and is started again after `restart_s`), joins (is not there before), leaves (for good)."""
+
+    def __post_init__(self) -> None:
+        if self.what not in CHANGES:
+            raise StrategyError(f"a worker {self.what!r} is unknown: {nearest(self.what, CHANGES)}")
+        if not (math.isfinite(self.at_s) and self.at_s >= 0 and self.worker >= 0):
+            raise StrategyError(f"worker {self.worker} {self.what} at {self.at_s}: both should be at least 0")
+
+
+def parse_change(text: str) -> Change:
+    """`WORKER:dies:SECONDS`."""
+    words = text.split(":")
+    try:
+        worker, what, at_s = words
+        return Change(float(at_s), int(worker), what)
+    except ValueError as error:
+        if isinstance(error, StrategyError):
+            raise
+        raise StrategyError(
+            f"--change {text!r} should be WORKER:dies:SECONDS, WORKER:joins:… or WORKER:leaves:…"
+        ) from None
+
+
+@dataclass(frozen=True)
+class VirtualCluster:
+    """With nothing said, a step takes one second, messages and updates take none, and nobody dies."""
+
+    compute: DurationDistribution | Duration = DurationDistribution("constant", (1.0,))  # noqa: RUF009
+    """A step."""
+    server: DurationDistribution | Duration | None = None
+    """Work of the server for each payload in an update."""
+    network: Network | None = None
+    speeds: tuple[float, ...] = ()
+    """Of worker 0, 1, …, and again from the first; 0.5 takes twice as long."""
+    changes: tuple[Change, ...] = ()
+    mean_life_s: float | None = None
+    """Workers die at random, after so long in the mean."""
+    restart_s: float = 0.0
+    """From a worker's death to its next life."""
+
+    def __post_init__(self) -> None:
+        if any(not (math.isfinite(speed) and speed > 0) for speed in self.speeds):
+            raise StrategyError(f"speeds={','.join(map(str, self.speeds))} should be above 0")
+        if self.mean_life_s is not None and not self.mean_life_s > 0:
+            raise StrategyError(f"mean-life={self.mean_life_s:g} should be above 0 seconds")
+        if not (math.isfinite(self.restart_s) and self.restart_s >= 0):
+            raise StrategyError(f"restart={self.restart_s:g} should be at least 0 seconds")
+
+    def check(self, workers: int, faults: tuple[Fault, ...] = ()) -> None:
+        """Whether everything befalls somebody: the first so many workers, and those that join."""
+        joins: dict[int, float] = {}
+        for change in self.changes:
+            if change.what == "joins":
+                joins[change.worker] = min(change.at_s, joins.get(change.worker, math.inf))
+        check_faults(faults, {*range(workers), *joins})
+        for change in self.changes:
+            what = f"change {change.worker}:{change.what}:{change.at_s:g}"
+            if change.worker not in joins and change.worker >= workers:
+                raise StrategyError(f"{what}: there is no worker {change.worker}, only 0 to {workers - 1}")
+            if change.at_s < joins.get(change.worker, 0.0):
+                raise StrategyError(f"{what}: worker {change.worker} is not there before {joins[change.worker]:g} s")

@@ -1,0 +1,300 @@
+"""The virtual driver: an engine on a simulated clock, in one process.
+
+Events lie on a heap, ordered by time and then by the number under which they were put there, so ties are decided
+once and for all and the same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from paceline.errors import PacelineError
+from paceline.simulation.durations import DurationSampler
+from paceline.simulation.fault_schedule import FaultSchedule
+from paceline.simulation.links import Links, MessageSizes
+from paceline.simulation.virtual_cluster import ALWAYS, VirtualCluster
+from paceline.simulation.virtual_store import VirtualStore
+from paceline.simulation.worker_times import WorkerTimes
+from paceline.strategy.coordinator import Coordinator
+from paceline.strategy.engine import Engine
+from paceline.strategy.instructions import Apply, Compute
+from paceline.testing.faults import Fault
+
+CHECK_EVERY = 4096
+"""Events between two calls of `watch` where no gradients are computed."""
+
+
+class VirtualDriver:
+    """The engine's transport, and its store on the simulated clock; without gradients it is about time alone."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        cluster: VirtualCluster,
+        times: WorkerTimes,
+        *,
+        seed: int = 0,
+        messages: MessageSizes | None = None,
+        gradients: VirtualStore | None = None,
+        on_bad_gradient: str = "stop",
+        faults: tuple[Fault, ...] = (),
+        epoch_done: Callable[[int], None] | None = None,
+        updated: Callable[[int], None] | None = None,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
+        """`epoch_done` and `updated` are told of every epoch and update, `watch` is called now and then."""
+        self.coordinator, self.cluster, self.times, self.gradients = coordinator, cluster, times, gradients
+        self.engine = Engine(coordinator, self, self, on_bad_gradient)
+        self.epoch_done, self.updated, self.watch = epoch_done, updated, watch
+        self.now_s = 0.0
+        self.compute = DurationSampler(cluster.compute, seed, 1, cluster.speeds)
+        self.serving = DurationSampler(cluster.server, seed, 2)
+        self.links = None if cluster.network is None else Links(cluster.network, seed, messages or MessageSizes(0, 0))
+        self._overlap = coordinator.strategy.overlap and self.links is not None and self.links.shared
+        self._fetch_last = coordinator.strategy.make_exchange.fetch_last
+        self._heap: list[tuple[float, int, Callable[[int, Any], None], int, int, Any]] = []
+        self._number = 0
+        self._server_free_s = 0.0
+        self._incarnations: dict[int, int] = {}
+        """Of the workers that are alive."""
+        self._tasks: dict[int, list[Compute]] = {}
+        """What a worker was given and has not computed yet."""
+        self._pulled: dict[int, int] = {}
+        self._rounds: dict[int, tuple[int, int, Any]] = {}
+        """Of each group: its round, and the version and parameters that the round's first fetch found."""
+        self._hanging: set[int] = set()
+        """Workers that will do nothing any more, which nobody knows yet."""
+        self.slower_s: dict[int, float] = {}
+        """By how much a step of a worker takes longer than it should."""
+        self._faults = FaultSchedule(self, cluster, faults, seed)
+        self._over = False
+
+    def run(self, workers: int) -> None:
+        """Until every batch of every epoch is done."""
+        # Millions of small objects and no cycles among them: looking for some would take half of the time.
+        pauses = self.gradients is None and gc.isenabled()
+        if pauses:
+            gc.disable()
+        try:
+            self._run(workers)
+        finally:
+            if pauses:
+                gc.enable()
+            self._heap.clear()  # its handlers and we hold each other, and gradients hold much
+
+    def _run(self, workers: int) -> None:
+        first = self._faults.begin(workers)
+        self.engine.joined(*first)
+        self._faults.meet_faults()
+        heap, alive, count = self._heap, self._incarnations, 0
+        while not self._over:
+            if not heap:
+                updates = self.coordinator.version
+                raise PacelineError(f"after {self.now_s:g} virtual seconds and {updates} updates no worker is left")
+            when_s, _, handle, worker, incarnation, what = heappop(heap)
+            if incarnation == ALWAYS or alive.get(worker) == incarnation:
+                self.now_s = when_s
+                handle(worker, what)
+            count += 1
+            if self.watch is not None and (self.gradients is not None or not count % CHECK_EVERY):
+                self.watch()
+        self.times.end(self.now_s)
+
+    def at(self, when_s: float, handle: Callable[[int, Any], None], worker: int, incarnation: int, what: Any) -> None:
+        self._number += 1
+        heappush(self._heap, (when_s, self._number, handle, worker, incarnation, what))
+
+    # The store, as slow as the simulated server is
+
+    def commit(self, order: Apply) -> bool:
+        if self.serving.zero:
+            self._make(order)
+            return True
+        start_s = max(self.now_s, self._server_free_s)
+        payloads = sum(len(contribution.tasks) for contribution in order.contributions)
+        self._server_free_s = start_s + sum(self.serving.next(0) for _ in range(payloads))
+        self.times.server_s += self._server_free_s - start_s
+        if self.times.tracing:
+            self.times.span("server", "apply", start_s, self._server_free_s, f"update {order.update}")
+        self.at(self._server_free_s, self._served, 0, ALWAYS, order)
+        return False
+
+    def _served(self, _: int, order: Apply) -> None:
+        self._make(order)
+        self.engine.applied(order)
+
+    def _make(self, order: Apply) -> None:
+        if self.gradients is not None:
+            self.gradients.apply(order)
+        self._faults.updated()
+        if self.updated is not None:
+            self.updated(order.update)
+
+    def discard(self, task: Compute, refused: bool) -> None:
+        if refused:
+            note = f"not finite, epoch {task.epoch + 1}, batch {task.batches[0]}"
+            self.times.fault(self.now_s, "refused", task.worker, task.sequence, note)
+
+    # The transport
+
+    def release(self, worker: int, sequence: int) -> None:
+        if self.gradients is not None:
+            self.gradients.release(worker, sequence)
+
+    def announce(self, epoch: int) -> None:
+        if self.epoch_done is not None:
+            self.epoch_done(epoch)
+        self._over = self.coordinator.finished
+
+    def assign(self, task: Compute) -> None:
+        tasks = self._tasks[task.worker]
+        tasks.append(task)
+        if len(tasks) == 1 and task.worker not in self._hanging:
+            self._continue(task.worker, (task, 0))
+
+    # A task
+
+    def _continue(self, worker: int, where: tuple[Compute, int]) -> None:
+        """From a position of a task to its next fetch, or to its end."""
+        task, position = where
+        if position in task.fetches:
+            if self.links is not None:
+                asked_s = self.links.asked(worker, self.now_s)
+                self.at(asked_s, self._send, worker, self._incarnations[worker], (task, position, self.now_s))
+                return
+            self._note_fetch(task, position)
+        self._compute(worker, task, position)
+
+    def _compute(self, worker: int, task: Compute, position: int) -> None:
+        seconds, end, steps = self.compute.next(worker), position + 1, len(task.batches)
+        while end < steps and end not in task.fetches:
+            seconds += self.compute.next(worker)
+            end += 1
+        if self.slower_s:
+            seconds += self.slower_s.get(worker, 0.0) * (end - position)
+        now_s = self.now_s
+        mine = self.times.workers[worker]
+        mine.computing_s += seconds
+        mine.busy_until_s = now_s + seconds
+        if self.times.tracing:
+            mine.span = self.times.span(f"worker {worker}", "compute", now_s, now_s + seconds)
+        self._number += 1
+        handle = self._computed if end == steps else self._continue
+        heappush(self._heap, (now_s + seconds, self._number, handle, worker, self._incarnations[worker], (task, end)))
+
+    def _send(self, worker: int, where: tuple[Compute, int, float]) -> None:
+        """The server answers a fetch; what it sends is what it has at this moment, or what the task's round has."""
+        assert self.links is not None
+        self._note_fetch(where[0], where[1])
+        self.at(self.links.received(worker, self.now_s), self._received, worker, self._incarnations[worker], where)
+
+    def _received(self, worker: int, where: tuple[Compute, int, float]) -> None:
+        task, position, asked_s = where
+        self._charge(worker, "fetch", asked_s)
+        if position < len(task.batches):
+            self._compute(worker, task, position)
+        else:
+            self._push(worker, task)
+
+    def _charge(self, worker: int, what: str, since_s: float) -> None:
+        self.times.workers[worker].communicating_s += self.now_s - since_s
+        if self.times.tracing:
+            self.times.span(f"worker {worker}", what, since_s, self.now_s)
+
+    def _note_fetch(self, task: Compute, position: int) -> None:
+        """All fetches of a round find what its first one found; other fetches find the newest version."""
+        worker, version = task.worker, self.coordinator.version
+        parameters = None if self.gradients is None else self.gradients.current
+        if task.round is not None and position < len(task.batches):
+            group = self.coordinator.members[worker].group.number
+            begun = self._rounds.get(group)
+            if begun is None or begun[0] != task.round:
+                begun = self._rounds[group] = task.round, version, parameters
+            version, parameters = begun[1], begun[2]
+        self._pulled[worker] = version
+        if self.gradients is not None:
+            assert parameters is not None
+            self.gradients.fetched(worker, position, version, parameters)
+
+    def _computed(self, worker: int, where: tuple[Compute, int]) -> None:
+        """All steps are done; some exchanges fetch once more before they push."""
+        task, position = where
+        if self._fetch_last:
+            if self.links is not None:
+                asked_s = self.links.asked(worker, self.now_s)
+                self.at(asked_s, self._send, worker, self._incarnations[worker], (task, position, self.now_s))
+                return
+            self._note_fetch(task, position)
+        self._push(worker, task)
+
+    def _push(self, worker: int, task: Compute) -> None:
+        """The payload goes to the server; a worker that overlaps continues with its next task meanwhile."""
+        self.times.workers[worker].batches += len(task.batches)
+        pulled, finite = self._pulled[worker], True
+        if self.gradients is not None:
+            pulled, finite = self.gradients.finished(task)
+        tasks = self._tasks[worker]
+        if self.links is None:
+            tasks.pop(0)
+            self.engine.pushed(worker, task.sequence, pulled, finite)
+            return
+        arrives_s = self.links.pushed(worker, self.now_s)
+        what = (task, pulled, finite, self.now_s)
+        if self._overlap:
+            tasks.pop(0)
+            self.at(arrives_s, self._arrived, worker, self._incarnations[worker], what)
+            if tasks:
+                self._continue(worker, (tasks[0], 0))
+        else:
+            self.at(arrives_s, self._copied, worker, self._incarnations[worker], what)
+
+    def _copied(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
+        self._tasks[worker].pop(0)
+        self._charge(worker, "push", what[3])
+        self._arrived(worker, what)
+
+    def _arrived(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
+        self.engine.pushed(worker, what[0].sequence, what[1], what[2])
+
+    # Workers come and go
+
+    def enter(self, worker: int) -> int:
+        """A worker is started, under a new incarnation; what an earlier one was doing is void."""
+        incarnation = self._incarnations[worker] = self.times.joined(worker, self.now_s).starts
+        self._tasks[worker] = []
+        if self.gradients is not None:
+            self.gradients.joined(worker)
+        return incarnation
+
+    def join(self, worker: int) -> int | None:
+        """Starts a worker and gives it something to do; None if it was running already."""
+        if worker in self._incarnations:
+            return None
+        incarnation = self.enter(worker)
+        self.engine.joined(worker)
+        return incarnation
+
+    def freeze(self, worker: int) -> int | None:
+        """What a worker is doing comes to nothing, but nobody knows yet; the incarnation that hangs."""
+        if worker not in self._incarnations or worker in self._hanging:
+            return None
+        self._hanging.add(worker)
+        self._incarnations[worker] += 1 << 32
+        return self._incarnations[worker]
+
+    def remove(self, worker: int, what: str, *, for_good: bool) -> bool:
+        """A worker is gone; whether it had been there."""
+        there = self._incarnations.pop(worker, None) is not None
+        if there:
+            self._hanging.discard(worker)
+            self._tasks[worker] = []
+            self.times.left(worker, self.now_s)
+            self.times.fault(self.now_s, what, worker)
+            if self.gradients is not None:
+                self.gradients.died(worker)
+        if there or for_good:
+            self.engine.died(worker, for_good=for_good)
+        return there

@@ -1,0 +1,183 @@
+"""The parameters of a simulated run: one learner for all workers, the update, and versions shared by who fetched them.
+
+Every update makes a new tensor that nobody overwrites; workers that fetched the same version hold the same one, and
+it is gone when the last of them lets go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from paceline.simulation.links import MessageSizes
+from paceline.step.step import Parts
+from paceline.step.tally import Score, Tally
+from paceline.strategy.event_record import EventRecord, TaskRecord, UpdateRecord
+from paceline.strategy.finite import is_finite
+from paceline.strategy.instructions import Apply, Compute
+from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import LearnerState
+from paceline.strategy.strategy import Strategy
+from paceline.strategy.updater import GroupContribution, Payload, Updater
+
+UNREAD_STEPS = 4096  # outputs of so many steps may wait to be counted
+SPARE_PAYLOADS = 64  # freed payloads that are used again
+
+
+@dataclass(eq=False)
+class _Worker:
+    state: LearnerState
+    incarnation: int = 1
+    held: dict[int, tuple[int, Tensor]] = field(default_factory=dict)
+    """What was fetched for the task in hand, by position."""
+    fetched: Tensor | None = None
+    """The last of them, where a correction looks at it."""
+
+
+class VirtualStore:
+    def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, record: bool = False) -> None:
+        self.parts, self.strategy = parts, strategy
+        self.learner = Learner(parts, strategy, workers, fetches_stay=True)
+        self.updater = Updater(strategy, self.learner.layout, workers)
+        self.version = 0
+        self.current = self.learner.initial()
+        self.state = self.updater.initial_state()
+        self.correction_state: dict[int, dict[str, Tensor]] = {}
+        self.workers: dict[int, _Worker] = {}
+        self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
+        self.scores: dict[int, Score] = {}
+        """Of each worker, over the epochs that are over."""
+        self.accuracies: dict[int, list[float]] = {}
+        """Of each worker in each of them."""
+        self.corrupted: set[int] = set()
+        """Workers whose next payload is made non-finite on purpose."""
+        self._tallies: dict[int, dict[int, Tally]] = {}
+        self._unread = 0
+        self._spare: list[Tensor] = []
+        self._tasks: list[TaskRecord] | None = [] if record else None
+        self._updates: list[UpdateRecord] = []
+        self._workers = workers
+        self._decoded = torch.empty_like(self.current)
+
+    @property
+    def recording(self) -> bool:
+        return self._tasks is not None
+
+    @property
+    def messages(self) -> MessageSizes:
+        layout = self.learner.layout
+        return MessageSizes(layout.size_bytes, self.learner.payload_size * layout.torch_dtype.itemsize)
+
+    # What the driver reports
+
+    def joined(self, worker: int) -> None:
+        before = self.workers.get(worker)
+        self.workers[worker] = _Worker(self.learner.fresh(), 1 if before is None else before.incarnation + 1)
+
+    def fetched(self, worker: int, position: int, version: int, parameters: Tensor) -> None:
+        """What a worker will compute on from a position of its task on."""
+        self.workers[worker].held[position] = version, parameters
+
+    def finished(self, task: Compute) -> tuple[int, bool]:
+        """Computes the task's payload; the version it was computed on, and whether it is finite."""
+        mine, learner = self.workers[task.worker], self.learner
+        out = self._new_payload()
+        learner.load_state(mine.state)
+        result = learner.run(task, mine.held.__getitem__, out, self._tally(task))
+        mine.state = learner.state()
+        if mine.held:
+            mine.fetched = mine.held[max(mine.held)][1]
+        if task.worker in self.corrupted:
+            self.corrupted.discard(task.worker)
+            out[0] = math.nan
+        fetched = mine.fetched if self.updater.needs_fetched else None
+        self.payloads[task.worker, task.sequence] = Payload(out, result.samples, result.steps), fetched
+        if self._tasks is not None:
+            versions = tuple(mine.held[position][0] for position in sorted(mine.held))
+            self._tasks.append(
+                TaskRecord(
+                    task.worker, task.sequence, mine.incarnation, task.epoch, task.batches, task.fetches, versions
+                )
+            )
+        mine.held.clear()
+        if not (self.updater.needs_fetched and learner.keeps_parameters):
+            mine.fetched = None
+        self._unread += len(task.batches)
+        if self._unread > UNREAD_STEPS:
+            self._read_all()
+        gradient = self.updater.decode(out, self._decoded[: learner.parameters])
+        return result.pulled, is_finite(gradient)
+
+    def apply(self, order: Apply) -> None:
+        given = []
+        for contribution in order.contributions:
+            found = [self.payloads[task.worker, task.sequence] for task in contribution.tasks]
+            state = self._correction_state(contribution.group)
+            given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
+        new = torch.empty_like(self.current)
+        self.updater.apply(order, given, self.current, new, self.state, self.state)
+        self.current, self.version = new, order.update
+        if self._tasks is not None:
+            self._updates.append(UpdateRecord.of(order))
+
+    def release(self, worker: int, sequence: int) -> None:
+        found = self.payloads.pop((worker, sequence), None)
+        if found is not None and len(self._spare) < SPARE_PAYLOADS:
+            self._spare.append(found[0].values)
+
+    def died(self, worker: int) -> None:
+        mine = self.workers[worker]
+        self.workers[worker] = _Worker(self.learner.fresh(), mine.incarnation)
+
+    # What comes of it
+
+    def epoch_score(self, epoch: int) -> Score:
+        """Losses and accuracy of an epoch's steps, as they were taken; the epoch is over then."""
+        total = Score()
+        for worker, tally in sorted(self._tallies.pop(epoch, {}).items()):
+            score = tally.read()
+            self.scores[worker] = self.scores.get(worker, Score()) + score
+            mine = self.accuracies.setdefault(worker, [])
+            mine += [math.nan] * (epoch - len(mine))  # it was not there, or had nothing to do
+            mine.append(score.accuracy)
+            total += score
+        return total
+
+    def score_so_far(self, epoch: int) -> Score:
+        return sum((tally.read() for tally in self._tallies.get(epoch, {}).values()), Score())
+
+    def events(self) -> EventRecord:
+        assert self._tasks is not None, "the run was not recorded"
+        updates = tuple(self._updates)
+        return EventRecord(self.parts.workload, self.strategy, self._workers, tuple(self._tasks), updates)
+
+    def close(self) -> None:
+        self.learner.close()
+
+    def _correction_state(self, group: int) -> dict[str, Tensor]:
+        if group not in self.correction_state:
+            self.correction_state[group] = self.updater.initial_correction_state()
+        return self.correction_state[group]
+
+    def _new_payload(self) -> Tensor:
+        if self._spare:
+            return self._spare.pop()
+        payload = self.current.new_empty(self.learner.payload_size)
+        if len(self.payloads) < SPARE_PAYLOADS:
+            self.learner.bind(payload)
+        return payload
+
+    def _tally(self, task: Compute) -> Tally:
+        of_epoch = self._tallies.setdefault(task.epoch, {})
+        if task.worker not in of_epoch:
+            of_epoch[task.worker] = Tally(self.parts.workload.top)
+        return of_epoch[task.worker]
+
+    def _read_all(self) -> None:
+        self._unread = 0
+        for of_epoch in self._tallies.values():
+            for tally in of_epoch.values():
+                tally.read()

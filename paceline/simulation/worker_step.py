@@ -1,0 +1,237 @@
+"""What a worker's step takes on a cluster once everything is under way: computing, communicating, waiting for whom.
+
+Synchronous groups exchange by an all-reduce; what lies between groups, or between workers that are groups of one, is
+played by the virtual driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from paceline.cost.communication import exposed_s
+from paceline.simulation.durations import Duration, DurationDistribution
+from paceline.simulation.group_rounds import GroupRounds, Round
+from paceline.simulation.links import MessageSizes, message_sizes
+from paceline.simulation.placement import Placement
+from paceline.simulation.steady import FEWEST_ROUNDS, Steady, play_steady
+from paceline.simulation.virtual_cluster import Network, VirtualCluster
+from paceline.strategy.strategy import Strategy
+
+MOST_DRAWN = 4_000_000
+BUSY = 0.95
+"""From there on, something is busy all the time."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """On average over all workers; computing, communicating and waiting add up to `step_s`."""
+
+    step_s: float
+    computing_s: float
+    communicating_s: float
+    waiting_s: dict[str, float] = field(default_factory=dict)
+    """By what is waited for: the server, the network, or straggling members of one's own group."""
+    staleness: float = 0.0
+    server_share: float = 0.0
+    applied: float = 1.0
+    """The share of steps whose gradient is not dropped."""
+    link_share: float = 0.0
+    """How much of the time the server's link is occupied in one direction."""
+
+    @property
+    def bound(self) -> str:
+        """compute, network, server or straggling: what is busy all the time, else what most of a step goes to."""
+        if max(self.server_share, self.link_share) > BUSY:
+            return "server" if self.server_share >= self.link_share else "network"
+        shares = {"compute": self.computing_s, "network": self.communicating_s, "server": 0.0, "straggling": 0.0}
+        for what, seconds in self.waiting_s.items():
+            shares[what] += seconds
+        return max(shares, key=lambda what: shares[what])
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """What is simulated."""
+
+    strategy: Strategy
+    placement: Placement
+    compute_s: float
+    """Of a step, beside the others of its machine."""
+    variation: float
+    """Its deviation, as a share of it."""
+    message_bytes: int
+    """The model's parameters; what is pushed is as large as the strategy's exchange makes it."""
+    server_s: float
+    """For each payload."""
+    steps: int = 200
+    seed: int = 0
+    hidden_behind_s: float | None = None
+    """The backward pass, where a group's exchange begins during it; None: it begins when all is computed."""
+
+    def time(self) -> StepTime:
+        if not exchanges_by_server(self.strategy, self.placement):
+            return self._all_together()
+        if acts_alone(self.strategy, self.placement):
+            return self._through_server()
+        return self._groups_through_server()
+
+    def _all_together(self) -> StepTime:
+        """One group whose members all update for themselves."""
+        rounds = self.rounds()
+        count = max(1, min(max(FEWEST_ROUNDS, self.steps // rounds.steps), MOST_DRAWN // rounds.members))
+        for number in range(count):
+            rounds(0, number)
+        all_steps = rounds.rounds * rounds.members * rounds.steps
+        exact = self.compute_s * all_steps / rounds.computing_s  # the mean of what was drawn is a little off
+        lasted_s = rounds.seconds / rounds.rounds - rounds.exchange_s
+        return StepTime(
+            step_s=(lasted_s * exact + rounds.exchange_s) / rounds.steps,
+            computing_s=self.compute_s,
+            communicating_s=rounds.exchange_s / rounds.steps,
+            waiting_s={"straggling": exact * rounds.straggling_s / all_steps},
+            applied=1.0 - rounds.backup_workers / rounds.members,
+        )
+
+    def _groups_through_server(self) -> StepTime:
+        """One member of each group exchanges with the server; the others wait for it."""
+        groups = self.strategy.groups or 1
+        made: list[GroupRounds] = []
+
+        def compute() -> Duration:
+            made.append(self.rounds())
+            return made[-1]
+
+        found = self._played(self.of_groups(), groups, max(1, self.steps // self.strategy.push_every), compute)
+        rounds = made[0]
+        steps = rounds.rounds * rounds.members * rounds.steps
+        waits = self._causes(found, groups, found.waiting_s)
+        waits["straggling"] = waits.get("straggling", 0.0) + rounds.straggling_s / rounds.rounds / rounds.members
+        return StepTime(
+            step_s=found.round_s / rounds.steps,
+            computing_s=rounds.computing_s / steps,
+            communicating_s=(found.communicating_s + rounds.exchange_s) / rounds.steps,
+            waiting_s={what: seconds / rounds.steps for what, seconds in waits.items()},
+            staleness=found.staleness,
+            server_share=found.server_share,
+            link_share=self._link_share(found, groups),
+        )
+
+    def _through_server(self) -> StepTime:
+        """Every worker exchanges with the server."""
+        workers = self.placement.workers
+        found = self._played(self.strategy, workers, self.steps, self.spread)
+        off_s = 0.0
+        if max(found.server_share, self._link_share(found, workers)) <= BUSY:
+            off_s = found.computing_s - self.compute_s  # the mean of what was drawn is a little off
+        return StepTime(
+            step_s=found.round_s - off_s,
+            computing_s=found.computing_s - off_s,
+            communicating_s=found.communicating_s,
+            waiting_s=self._causes(found, workers, found.waiting_s),
+            staleness=found.staleness,
+            server_share=found.server_share,
+            link_share=self._link_share(found, workers),
+            applied=found.applied,
+        )
+
+    def spread(self) -> DurationDistribution:
+        """Of a worker's step."""
+        if not self.variation:
+            return DurationDistribution("constant", (self.compute_s,))
+        return DurationDistribution("gamma", (self.variation**-2, self.compute_s * self.variation**2))
+
+    def of_groups(self) -> Strategy:
+        """What groups do among each other, each of them as one worker."""
+        return replace(self.strategy, groups=None, fetch_every=1, push_every=1, backup_workers=0)
+
+    def rounds(self, watch: Callable[[int, Round], None] | None = None) -> GroupRounds:
+        strategy = self.strategy
+        members = self.placement.workers // (strategy.groups or 1)
+        exchange_s = self._all_reduce_s(members)
+        steps, backup_workers = strategy.push_every, strategy.backup_workers
+        mean_s, seed = self.compute_s, self.seed
+        return GroupRounds(
+            members, steps, mean_s, self.variation, exchange_s, backup_workers=backup_workers, seed=seed, watch=watch
+        )
+
+    def cluster(self, compute: DurationDistribution | Duration) -> VirtualCluster:
+        server = DurationDistribution("constant", (self.server_s,)) if self.server_s else None
+        return VirtualCluster(compute=compute, server=server, network=self.network())
+
+    @property
+    def messages(self) -> MessageSizes:
+        return message_sizes(self.strategy, self.message_bytes)
+
+    def network(self) -> Network:
+        """Between a worker, or a group's first, and the server."""
+        return self.placement.exchange(*self.messages)
+
+    def _all_reduce_s(self, members: int) -> float:
+        """What a group adds to its slowest member's step."""
+        exchange = self.strategy.make_exchange
+        if self.hidden_behind_s is None or not exchange.sums_gradients or self.strategy.push_every != 1:
+            return group_exchange_s(self.strategy, self.placement, self.message_bytes, members)
+        return exposed_s(
+            lambda size_bytes: self.placement.all_reduce_s(size_bytes, members),
+            self.messages.push_bytes,
+            self.hidden_behind_s,
+        )
+
+    def _played(
+        self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]
+    ) -> Steady:
+        def cluster() -> VirtualCluster:
+            return self.cluster(compute())
+
+        return play_steady(strategy, workers, steps, cluster, message_bytes=self.message_bytes, seed=self.seed)
+
+    def _causes(self, found: Steady, senders: int, waiting_s: float) -> dict[str, float]:
+        """Whom a worker waits for, besides its own messages: the server while it is busy, or who is slower."""
+        strategy = self.strategy
+        serving_s = min(waiting_s, found.server_share * found.round_s)
+        together = strategy.groups is not None and acts_alone(strategy, self.placement)
+        if together or strategy.staleness_bound is not None or strategy.softsync_n is not None:
+            return {"server": serving_s, "straggling": waiting_s - serving_s}
+        return {"network" if self._link_share(found, senders) > found.server_share else "server": waiting_s}
+
+    def _link_share(self, found: Steady, senders: int) -> float:
+        network, messages = self.network(), self.messages
+        if not network.shared:
+            return 0.0
+        out_bytes = messages.fetch_bytes * fetches_per_step(self.strategy)
+        in_bytes = messages.push_bytes * found.pushes_per_step
+        return senders * max(in_bytes, out_bytes) / network.bandwidth / found.round_s
+
+
+def fetches_per_step(strategy: Strategy) -> float:
+    """How often a worker fetches the parameters, per step on average."""
+    exchange = strategy.make_exchange
+    extra = 1 / strategy.push_every if exchange.fetch_last else 0.0
+    if exchange.fetch_first:
+        return 1 / min(strategy.push_every, strategy.fetch_every or strategy.push_every) + extra
+    return (1 / strategy.fetch_every if strategy.fetch_every else 0.0) + extra
+
+
+def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int, members: int) -> float:
+    """What a group needs until every member has the mean of all payloads.
+
+    Payloads that are vectors are added up by an all-reduce. Encoded ones are gathered by every member, or decoded first
+    and then added up, whichever is faster.
+    """
+    push_bytes = message_sizes(strategy, model_bytes).push_bytes
+    if strategy.make_exchange.is_dense:
+        return placement.all_reduce_s(push_bytes, members)
+    return min(placement.all_gather_s(push_bytes, members), placement.all_reduce_s(model_bytes, members))
+
+
+def acts_alone(strategy: Strategy, placement: Placement) -> bool:
+    """Whether every worker exchanges for itself: processes of one machine do, since they share its memory."""
+    return strategy.groups is None or (placement.together and not placement.on_gpu)
+
+
+def exchanges_by_server(strategy: Strategy, placement: Placement) -> bool:
+    """Whether there is a server; one group over several GPUs or machines adds up its gradients without."""
+    if strategy.groups == 1:
+        return placement.workers > 1 and acts_alone(strategy, placement)
+    return True

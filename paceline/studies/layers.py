@@ -1,0 +1,132 @@
+"""Layers: what measuring costs and misses, beside a study that measured layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from paceline.experiment.collecting import Collection
+from paceline.experiment.experiment import Experiment
+from paceline.measurement.measurement import Measurement
+from paceline.reporting.given_rows import Finding, GivenTable, Published
+from paceline.reporting.reading import read
+from paceline.reporting.sections.looking import looking_sentence
+from paceline.reporting.shown_run import measurement_names, shown_runs
+from paceline.reporting.words import middle
+from paceline.studies.study import Beside
+
+QUICK = (
+    "This is the quick version: images of 64 x 64 (AlexNet) and 32 x 32 pixels and batches of 8, 16 and 4 instead of "
+    "64, 128, 12 and 32, 24 to 72 iterations, three times. Small images make convolutions cheap and leave the fully "
+    "connected layers and their update as large as they were: the layers' shares are not those of the whole study."
+)
+SOURCE = "a study of 2018"
+LONGER = {"alexnet": 245.0, "vgg11": 235.0}
+MISSED = {"alexnet, the smaller batch": (44.0, 54.0), "alexnet, the larger batch": (38.0, 44.0), "vgg11": (45.0, 49.0)}
+GPU_EPOCHS = 10
+"""A GPU needs more iterations to be understood, and makes them in less time."""
+SMALL = (
+    ("alexnet", 8, "synthetic:3x64x64/10:384"),
+    ("alexnet", 16, "synthetic:3x64x64/10:768"),
+    ("vgg11", 4, "synthetic:3x32x32/10:96"),
+    ("googlenet", 8, "synthetic:3x32x32/10:576"),
+)
+
+
+def adapted(experiment: Experiment) -> Experiment:
+    if not torch.cuda.is_available():
+        return experiment
+    return replace(experiment, workload={**experiment.workload, "epochs": GPU_EPOCHS})
+
+
+def quickly(experiment: Experiment) -> Experiment:
+    grid = tuple(
+        {"network": [network], "batch": [batch], "data": [data], "measure": [False, True]}
+        for network, batch, data in SMALL
+    )
+    return replace(experiment, grid=grid, workload={**experiment.workload, "epochs": 1}, is_quick=True)
+
+
+def beside(found: Collection, directory: Path) -> Beside:
+    records = read([directory])
+    measured, runs = measurement_names(records), shown_runs(records)
+    made = Beside()
+    if not measured:
+        return made
+    made.findings = [Finding(looking_sentence(measured, runs), "with-and-without")]
+    made.findings.append(Finding(_dominating(measured), "layers"))
+    made.published = [*_longer(measured), *_missed(measured)]
+    made.tables = [_layers(measured)]
+    return made
+
+
+def _of(measured: list[tuple[str, Measurement]], name: str) -> list[Measurement]:
+    """Of a network, or of its smaller or larger batch."""
+    network, _, which = name.partition(", ")
+    mine = [m for _, m in measured if m.name == network]
+    batches = sorted({m.batch for m in mine})
+    if which and batches:
+        mine = [m for m in mine if m.batch == (batches[-1] if "larger" in which else batches[0])]
+    return mine
+
+
+def _longer(measured: list[tuple[str, Measurement]]) -> list[Published]:
+    unit = "% longer with measuring"
+    return [
+        Published(
+            f"{name}: time that measuring adds", theirs, 100 * _middle_of(_of(measured, name), "overhead"), unit, SOURCE
+        )
+        for name, theirs in LONGER.items()
+    ]
+
+
+def _missed(measured: list[tuple[str, Measurement]]) -> list[Published]:
+    rows = []
+    for name, ends in MISSED.items():
+        missed = [100 * abs(1 - m.accounted) for m in _of(measured, name)]
+        for which, theirs, ours in zip(("least", "greatest"), ends, (min, max), strict=True):
+            value = ours(missed) if missed else math.nan
+            rows.append(Published(f"{name}: {which} missed", theirs, value, "% of an iteration missed", SOURCE))
+    return rows
+
+
+def _middle_of(found: list[Measurement], field: str) -> float:
+    return middle(float(getattr(m, field)) for m in found)
+
+
+def _dominating(measured: list[tuple[str, Measurement]]) -> str:
+    said = []
+    for network in dict.fromkeys(m.name for _, m in measured):
+        m = _of(measured, network)[-1]
+        layers = [layer for layer in m.layers if layer.parameters]
+        most = sorted(layers, key=lambda layer: -layer.total_s)[:3]
+        slower = sum(layer.backward_s.median_s > layer.forward_s.median_s for layer in layers)
+        names = ", ".join(layer.name for layer in most)
+        said.append(f"{network} at batch {m.batch}: {names} ({slower} of {len(layers)})")
+    return (
+        "Layers that take most, and in how many layers with parameters backward takes longer than forward: "
+        + "; ".join(said)
+        + "."
+    )
+
+
+def _layers(measured: list[tuple[str, Measurement]]) -> GivenTable:
+    """Medians over the repetitions, of layers that have parameters."""
+    by_setting: dict[tuple[str, int], list[Measurement]] = {}
+    for _, m in measured:
+        by_setting.setdefault((m.name, m.batch), []).append(m)
+    rows = []
+    for (network, batch), ms in by_setting.items():
+        for layer in ms[0].layers:
+            if not layer.parameters or network == "googlenet":
+                continue
+            same = [other for m in ms for other in m.layers if other.name == layer.name]
+            times = [
+                middle(getattr(s, f"{part}_s").median_s for s in same) for part in ("forward", "backward", "update")
+            ]
+            rows.append((network, str(batch), layer.name, *(f"{1e3 * seconds:.4g}" for seconds in times)))
+    header = ("network", "batch", "layer", "forward, ms", "backward, ms", "update, ms")
+    return GivenTable("Layers with parameters medians of the repetitions", header, tuple(rows))

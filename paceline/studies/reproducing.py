@@ -1,0 +1,80 @@
+"""Makes a published study again: its runs, what stands beside them, and a report of all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline import data
+from paceline.errors import InputError
+from paceline.experiment.collecting import Collection
+from paceline.experiment.executing import execute
+from paceline.experiment.experiment import Experiment
+from paceline.experiment.places import saved_experiment
+from paceline.experiment.watching import Watcher
+from paceline.reporting import report
+from paceline.reporting.writing import Written
+from paceline.studies import Beside, Study, find_study
+from paceline.studies.study import FOLDER, NAMES
+
+COMMAND = "paceline reproduce"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    study: Study
+    directory: Path
+    found: Collection
+    beside: Beside
+    written: Written
+
+    @property
+    def findings(self) -> list[str]:
+        return [finding.sentence for finding in self.beside.findings]
+
+
+def to_make(
+    name: str | None, *, quick: bool, resume: Path | None, cache: Path | None = None
+) -> tuple[Study, Experiment]:
+    """The study and its experiment, or the one that is to go on."""
+    study = find_study(name) if name is not None else None
+    if resume is None:
+        if study is None:
+            raise InputError(f"name a study: {', '.join(NAMES)}")
+        return study, study.experiment(quick=quick, cache=cache)
+    before = saved_experiment(resume)
+    if before.name not in NAMES:
+        raise InputError(f"--resume {resume} holds {before.name}, which is none of the studies: use paceline compare")
+    if study is not None and study.name != before.name:
+        raise InputError(f"--resume {resume} holds {before.name}, not {study.name}")
+    if quick and not before.is_quick:
+        raise InputError(f"--resume {resume} was started without --quick: it goes on as it was")
+    return find_study(before.name), before
+
+
+def reproduce(
+    name: str | None = None,
+    *,
+    quick: bool = False,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    jobs: int = 1,
+    retry: bool = False,
+    cache: Path | None = None,
+    progress: data.Progress | None = None,
+    watcher: Watcher | None = None,
+) -> Reproduced:
+    """Makes the runs of a study in a new directory, or those that `resume` does not have yet, and writes its report."""
+    if out is not None and resume is not None:
+        raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
+    before = None if resume is None else Path(resume)
+    study, experiment = to_make(name, quick=quick, resume=before, cache=cache)
+    found = execute(
+        experiment, out=out, resume=before, jobs=jobs, retry=retry, cache=cache, progress=progress, watcher=watcher,
+        text="" if before else study.text, command=COMMAND,
+    )  # fmt: skip
+    place = next(iter(found.directories.values())).parent.parent  # of all of them
+    beside = study.beside(found, place)
+    beside.write(place / FOLDER)
+    written = report([place], place / "report.html")
+    return Reproduced(study, place, found, beside, written)

@@ -1,0 +1,32 @@
+"""What this machine is, for the record of a measurement or a run."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from paceline.step.placement import available_cores, device_name
+from paceline.training.run import Conditions
+
+
+def current_conditions(device: torch.device, precision: str) -> Conditions:
+    return Conditions(
+        device=str(device),
+        device_name=device_name(device),
+        threads=torch.get_num_threads(),
+        cores=available_cores(),
+        precision=precision,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        paceline=own_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def own_version() -> str:
+    try:
+        return version("paceline")
+    except PackageNotFoundError:
+        return "not installed"

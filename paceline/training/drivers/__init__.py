@@ -1,0 +1,1 @@
+"""How a distributed run is carried out: processes of this machine."""

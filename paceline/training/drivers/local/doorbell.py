@@ -1,0 +1,67 @@
+"""How a process sleeps until another has something for it. Nobody is woken who is awake."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+
+from paceline.training.drivers.local.fields import LINE
+from paceline.training.drivers.local.shared_memory import SharedMemory
+
+_lock = threading.Lock()
+
+
+def fence() -> None:
+    """What was written before is seen by others before anything after it is read: taking a lock does that."""
+    _lock.acquire()
+    _lock.release()
+
+
+class Doorbell:
+    """`arm`, check once more, then `wait` or `disarm`: so no notification is missed between a check and the wait."""
+
+    def __init__(self, memory: SharedMemory, number: int, descriptor: int, launcher: int | None = None) -> None:
+        """`number` is the worker's; after the last come the server and the launcher.
+
+        With `launcher`, its process id, a wait ends this process when the launcher is gone.
+        """
+        self.asleep, self.own = memory.asleep, number * LINE
+        self.descriptor, self.launcher = descriptor, launcher
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def arm(self) -> None:
+        self.asleep[self.own] = 1
+        fence()
+
+    def disarm(self) -> None:
+        self.asleep[self.own] = 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is notified, or for so long: whether it was."""
+        notified = self._poll.poll(timeout_s * 1000)
+        self.asleep[self.own] = 0
+        if notified:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.descriptor)
+        elif self.launcher is not None and not _exists(self.launcher):
+            os._exit(1)
+        return bool(notified)
+
+    def notify(self) -> None:
+        """Wakes the sleeper, if it sleeps, after something was written for it."""
+        fence()
+        if self.asleep[self.own]:
+            os.eventfd_write(self.descriptor, 1)
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

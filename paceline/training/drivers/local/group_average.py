@@ -1,0 +1,90 @@
+"""The members of a group average their payloads with torch.distributed: nccl between GPUs, or gloo.
+
+Members form one process group when they start. Every round in which each of them has a part is one all-reduce; the
+first member leaves the mean in its slot. When a member dies, the supervisor starts the whole group again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed
+
+from paceline.errors import PacelineError
+from paceline.step.reason import reason
+from paceline.strategy.instructions import Compute
+from paceline.strategy.learner import Learner
+from paceline.training.drivers.local.settings import ProcessSettings
+
+PAUSE_S = 20e-6
+RESTART_WITHIN_S = 60.0
+"""After an all-reduce failed, because a member died or for another reason, the supervisor has so long to notice."""
+_NEVER = timedelta(days=30)
+
+
+class GroupAverage:
+    FAILED = -2
+
+    def __init__(self, settings: ProcessSettings, learner: Learner, beat: Callable[[], None]) -> None:
+        self.learner, self.beat, self.members = learner, beat, settings.group_members
+        self.collective = settings.collective
+        self.is_first = settings.number == self.members[0]
+        on_gpu = settings.collective == "nccl"
+        device = learner.local.device if on_gpu else torch.device("cpu")
+        self.vector = torch.zeros(learner.payload_size + 2, dtype=learner.local.dtype, device=device)
+        """The weighted payload, its weight, and how many members have a payload that is not finite."""
+        self.on_device = torch.zeros(learner.payload_size, dtype=learner.local.dtype, device=device) if on_gpu else None
+        if self.on_device is not None:
+            learner.bind(self.on_device)
+        distributed.init_process_group(
+            settings.collective, init_method=f"file://{settings.rendezvous}", rank=self.members.index(settings.number),
+            world_size=len(self.members), timeout=_NEVER,
+        )  # fmt: skip
+
+    def payload(self, slot: Tensor) -> Tensor:
+        """Where a payload is computed: on a GPU, which most of them never leave, or in its slot."""
+        return slot if self.on_device is None else self.on_device
+
+    def push(self, task: Compute, payload: Tensor, slot: Tensor, samples: int, finite: bool) -> int:
+        """Averages with the others where all have a part; what `PayloadField.AVERAGED` says then."""
+        if task.parts == len(self.members) and self._averaged(payload, samples / len(task.batches), finite):
+            if not self.is_first:
+                return -1
+            n = self.learner.encoded
+            slot[:n].copy_(self.vector[:n] / self.vector[-2])
+            slot[n:].copy_(self.vector[n:-2] / len(self.members))
+            return 1
+        if payload is not slot:
+            slot.copy_(payload)
+        return 0
+
+    def _averaged(self, payload: Tensor, samples: float, finite: bool) -> bool:
+        """Whether the sum of all payloads is finite; all members find the same."""
+        weight = samples if self.learner.exchange.weighted else 1.0
+        n, vector = self.learner.encoded, self.vector
+        vector.zero_()
+        if finite:
+            torch.mul(payload[:n], weight, out=vector[:n])
+            vector[n:-2].copy_(payload[n:])
+            vector[-2] = weight
+        else:
+            vector[-1] = 1.0
+        try:
+            work = distributed.all_reduce(vector, async_op=True)
+            while not work.is_completed():
+                time.sleep(PAUSE_S)
+                self.beat()
+            work.wait()
+        except RuntimeError as error:
+            self._wait_for_restart(error)
+        return vector[-1].item() == 0.0 and bool(torch.isfinite(vector.sum()))
+
+    def _wait_for_restart(self, error: Exception) -> None:
+        last_s = time.monotonic() + RESTART_WITHIN_S
+        while time.monotonic() < last_s:
+            time.sleep(0.1)
+            self.beat()
+        raise PacelineError(f"{self.collective} failed: {reason(error)}; use --collective shared")

@@ -1,0 +1,144 @@
+"""Trains a workload with several processes of this machine, or resumes such a run."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from paceline import data
+from paceline.errors import CheckpointError, StrategyError
+from paceline.record import from_json
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault, check_faults
+from paceline.training.checkpoint import load_checkpoint
+from paceline.training.directory import RunDirectory, resumable_directory
+from paceline.training.distributed_run import check_not_importing, prepared
+from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions
+from paceline.training.drivers.local.collective import check_collective
+from paceline.training.drivers.local.hang_limits import HangLimits
+from paceline.training.drivers.local.local_training import KIND, LocalOptions, LocalTraining
+from paceline.training.drivers.local.process_server import process_server
+from paceline.training.drivers.local.shared_memory import check_platform
+from paceline.training.resuming import resumed_workload
+from paceline.training.run import Run
+from paceline.training.watcher import Watcher
+from paceline.workload import Workload
+
+MOST_WORKERS = 240
+"""Of one machine: each has an open file by which every other process wakes it."""
+
+
+def run(
+    workload: Workload,
+    strategy: Strategy | str = "sync",
+    *,
+    workers: int = 2,
+    out: str | Path | None = None,
+    cache: Path | None = None,
+    progress: data.Progress | None = None,
+    watcher: Watcher | None = None,
+    on_bad_gradient: str = "stop",
+    record_events: bool = False,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    validate_every: str = "1epoch",
+    faults: tuple[Fault, ...] = (),
+    measure: Path | None = None,
+    server_threads: int = 1,
+    collective: str = "auto",
+    hang_limits: HangLimits | None = None,
+) -> Run:
+    """Trains `workload` with `workers` processes and a server, and returns the record.
+
+    With `out`, record and checkpoint are kept there. `faults` are caused on purpose, for tests. Into the folder
+    `measure` every worker writes where its time goes, layer by layer. `collective` says how a synchronous group
+    averages: from shared memory, or among its members with nccl or gloo; auto is nccl where every worker has a GPU of
+    its own.
+    """
+    check_not_importing()
+    options = DistributedOptions(
+        find_strategy(strategy),
+        workers,
+        cache,
+        on_bad_gradient,
+        record_events,
+        checkpoint_every_s,
+        validate_every,
+        faults,
+    )
+    local = LocalOptions(hang_limits or HangLimits(), measure, server_threads, collective)
+    _check(options, local)
+    directory = RunDirectory.claim_new(out) if out is not None else None
+    make = functools.partial(LocalTraining, local)
+    process_server()  # it imports PyTorch while the data are loaded
+    with prepared(workload, options, make, directory, progress, watcher) as distributed:
+        return distributed.train()
+
+
+def resume(
+    directory: str | Path,
+    *,
+    changes: dict[str, Any] | None = None,
+    cache: Path | None = None,
+    progress: data.Progress | None = None,
+    watcher: Watcher | None = None,
+    on_bad_gradient: str = "stop",
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    validate_every: str = "1epoch",
+    faults: tuple[Fault, ...] = (),
+    server_threads: int | None = None,
+    collective: str = "auto",
+    hang_limits: HangLimits | None = None,
+) -> Run:
+    """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
+    claimed = RunDirectory.claim_existing(directory)
+    try:
+        place = claimed.path
+        checkpoint = load_checkpoint(place)
+        if checkpoint.step_kind != KIND:
+            raise CheckpointError(f"{place} is of a run in one process: resume it without a strategy")
+        workload = resumed_workload(checkpoint, changes or {}, place)
+        strategy, workers, threads = _saved(checkpoint.optimizer, place)
+        options = DistributedOptions(
+            strategy, workers, cache, on_bad_gradient, False, checkpoint_every_s, validate_every, faults
+        )
+        local = LocalOptions(
+            hang_limits or HangLimits(), None, threads if server_threads is None else server_threads, collective
+        )
+        _check(options, local)
+    except BaseException:
+        claimed.close()
+        raise
+    process_server()
+    with prepared(
+        workload, options, functools.partial(LocalTraining, local), claimed, progress, watcher
+    ) as distributed:
+        distributed.restore(checkpoint, place)
+        return distributed.train()
+
+
+def is_distributed(directory: str | Path) -> bool:
+    """Whether the run in `directory` is one for `resume`."""
+    return load_checkpoint(resumable_directory(Path(directory))).step_kind == KIND
+
+
+def _saved(saved: dict[str, Any], place: Path) -> tuple[Strategy, int, int]:
+    """The strategy of a checkpoint, its number of workers and of server threads."""
+    try:
+        strategy: Strategy = from_json(Strategy, saved["strategy"], "strategy")
+        return strategy, int(saved["workers"]), int(saved["server_threads"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{place} is not of a distributed run: {error}") from error
+
+
+def _check(options: DistributedOptions, local: LocalOptions) -> None:
+    check_platform()
+    options.check("local")
+    if options.workers > MOST_WORKERS:
+        raise StrategyError(f"workers={options.workers} are too many for one machine: at most {MOST_WORKERS}")
+    threads = local.server_threads
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
+        raise StrategyError(f"server-threads={threads!r} should be a whole number of at least 1")
+    check_collective(local.collective, options.strategy, options.workers, record_events=options.record_events)
+    check_faults(options.faults, range(options.workers))

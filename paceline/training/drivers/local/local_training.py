@@ -1,0 +1,300 @@
+"""The local driver of a distributed run, as the launcher sees it: shared memory, processes, validation, snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from paceline.data.dataset import Dataset
+from paceline.errors import CheckpointError
+from paceline.record import from_json, to_json
+from paceline.step.choose import StepChoice
+from paceline.step.tally import Score
+from paceline.strategy.coordinator import Position
+from paceline.strategy.distribution import Distribution
+from paceline.strategy.event_record import EventRecord
+from paceline.strategy.learner import Learner
+from paceline.strategy.updater import Updater
+from paceline.trace import Recorder, Span
+from paceline.training.checkpoint import Checkpoint
+from paceline.training.conditions import current_conditions
+from paceline.training.distributed_run import DistributedRun
+from paceline.training.driver import DistributedOptions, Snapshot
+from paceline.training.drivers.local.child import Bells
+from paceline.training.drivers.local.collective import UNTESTED, choose_collective
+from paceline.training.drivers.local.doorbell import Doorbell
+from paceline.training.drivers.local.event_log import events_of
+from paceline.training.drivers.local.fields import ControlField
+from paceline.training.drivers.local.hang_limits import HangLimits
+from paceline.training.drivers.local.position import position_of, put_position
+from paceline.training.drivers.local.preparation import launcher_parts, share_machine, sizes_of, why_server_commits
+from paceline.training.drivers.local.run_progress import RunProgress
+from paceline.training.drivers.local.settings import ProcessSettings
+from paceline.training.drivers.local.shared_memory import SharedMemory
+from paceline.training.drivers.local.span_log import spans_of
+from paceline.training.drivers.local.supervisor import Supervisor
+from paceline.training.drivers.local.validation import ValidationThread
+from paceline.training.drivers.local.worker_measurements import wait_for_clocks
+from paceline.training.drivers.local.writer_lock import WriterLock
+from paceline.training.evaluate import Evaluator
+from paceline.training.flat_state import flat_parameters
+from paceline.training.run import Run
+from paceline.workload import Workload
+
+KIND = "local"
+"""The step of a checkpoint that only this driver resumes."""
+POLL_INTERVAL_S = 0.05
+SHOW_EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """What only this driver is told."""
+
+    hang_limits: HangLimits = dataclasses.field(default_factory=HangLimits)
+    measure: Path | None = None
+    """Where every worker writes where its time goes, layer by layer."""
+    server_threads: int = 1
+    collective: str = "auto"
+
+
+class LocalTraining:
+    resumable = True
+
+    def __init__(
+        self, local: LocalOptions, workload: Workload, dataset: Dataset, options: DistributedOptions, recorder: Recorder
+    ) -> None:
+        self.options, self.local, self.recorder, self.dataset = options, local, recorder, dataset
+        with ExitStack() as opened:  # closed again when something fails half way
+            self._prepare(workload, dataset, opened)
+            self._opened = opened.pop_all()
+
+    def _prepare(self, workload: Workload, dataset: Dataset, opened: ExitStack) -> None:
+        options, strategy, workers = self.options, self.options.strategy, self.options.workers
+        share = share_machine(workload, dataset, workers, self.local.server_threads)
+        collective = choose_collective(
+            self.local.collective, strategy, workers, share.devices, record_events=options.record_events
+        )
+        parts = launcher_parts(workload, dataset, share)
+        strategy.check(workers, parts.updates_per_epoch)
+        self.learner = Learner(parts, strategy, workers)
+        opened.callback(self.learner.close)
+        layout = self.learner.layout
+        updater = Updater(strategy, layout, workers)
+        why = why_server_commits(strategy, updater, workers, share.devices[0], collective)
+        sizes = sizes_of(strategy, layout, workers, record_events=options.record_events, workers_commit=not why)
+        self.memory = SharedMemory(sizes)
+        opened.callback(self.memory.close)
+        self.bells = self._make_bells(opened)
+        self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
+        opened.callback(self.evaluator.close)
+        self._put_initial(updater)
+        self.notes = [*share.notes, *([UNTESTED] if collective == "nccl" else [])]
+        self.commits = "the workers" if not why else f"the server: {why}"
+        how = f"{strategy.name}, {workers} workers with shared memory, updates by {self.commits}"
+        self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
+        self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
+        settings = ProcessSettings(
+            launcher=os.getpid(), sizes=sizes, strategy=strategy, layout=layout, workload=workload, workers=workers,
+            threads=share.threads, number=0, incarnation=0, device="cpu",
+            cache="" if options.cache is None else str(options.cache.resolve()),
+            search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
+            on_bad_gradient=options.on_bad_gradient, faults=options.faults,
+            measure=str(self.local.measure.resolve()) if self.local.measure is not None else "",
+            collective=collective, rendezvous=_rendezvous(opened) if collective != "shared" else "",
+            server_threads=self.local.server_threads,
+        )  # fmt: skip
+        self.supervisor = Supervisor(
+            self.memory, settings, self.bells, share.devices, self.local.hang_limits, options.faults
+        )
+        described = Distribution(
+            strategy, workers, "local", server_threads=self.local.server_threads, commits=self.commits,
+            collective="shared memory" if collective == "shared" else collective,
+        )  # fmt: skip
+        self.progress = RunProgress(self.memory, self.supervisor, workload, described, len(dataset.train))
+        self.bell = Doorbell(self.memory, workers + 1, self.bells.launcher)
+        self.shown_s = 0.0
+        self.validation: ValidationThread | None = None
+        self.scored: tuple[int, int, Score] | None = None
+        """An epoch whose validation is done, while its losses are still being written."""
+
+    def _make_bells(self, opened: ExitStack) -> Bells:
+        made = []
+        for _ in range(self.options.workers + 2):
+            made.append(os.eventfd(0, os.EFD_NONBLOCK))
+            opened.callback(os.close, made[-1])
+        return Bells(made[0], made[1], tuple(made[2:]))
+
+    def _put_initial(self, updater: Updater) -> None:
+        """Version 0 of the parameters and of the server's optimizer."""
+        self.memory.parameters[0].copy_(self.learner.initial())
+        for name, tensor in updater.initial_state().items():
+            self.memory.states[0][name].copy_(tensor)  # not all of it is zero
+
+    # The run
+
+    def run(self, run: DistributedRun) -> None:
+        self.validation = ValidationThread(self.memory, run.validate, run.validates, self.supervisor.server_bell)
+        try:
+            self.supervisor.start()
+            with self.recorder.span("start"):
+                while not self.supervisor.complete:
+                    self._sleep()
+                    self.supervisor.check()
+                    run.check_stop()
+            run.begun()
+            self.progress.begin()
+            with self.recorder.span("train"):
+                while not self._is_over(run):
+                    self._sleep()
+                    self._poll(run)
+            self.progress.end()
+            self._finish_validations(run, wait=True)
+            if self.local.measure is not None:
+                wait_for_clocks(self.local.measure, self.options.workers)
+        finally:
+            self.supervisor.stop()
+
+    def _sleep(self) -> None:
+        self.bell.arm()
+        self.bell.wait(POLL_INTERVAL_S)
+
+    def _is_over(self, run: DistributedRun) -> bool:
+        return bool(self.memory.control[ControlField.FINISHED]) and len(run.run.epochs) == run.run.workload.epochs
+
+    def _poll(self, run: DistributedRun) -> None:
+        if not self.memory.control[ControlField.FINISHED]:
+            self.supervisor.check()
+        run.check_stop()
+        self.progress.update()
+        self._report_epochs(run)
+        self._validate_between(run)
+        if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
+            self.shown_s = self.recorder.now()
+            run.progressed(self.progress.progress())
+        reported = len(run.run.epochs) == self.memory.control[ControlField.EPOCHS_DONE]
+        run.save_if_due(patience=1.0 if reported else 2.0)  # else it would have to wait for a validation
+
+    def _report_epochs(self, run: DistributedRun, wait: bool = False) -> None:
+        assert self.validation is not None
+        if self.scored is None:
+            self.scored = self.validation.finished_epoch(wait)
+        if self.scored is not None and (wait or self.progress.is_scored(self.scored[0])):
+            epoch, updates, test = self.scored
+            self.scored = None
+            done = self.progress.epoch(epoch, test)
+            if run.validates(epoch):
+                run.validated(epoch + 1, self.progress.seconds_at_end_of(epoch), updates, test, done.loss)
+            run.finished_epoch(done, updates)
+
+    def _validate_between(self, run: DistributedRun) -> None:
+        assert self.validation is not None
+        updates, seconds = self.memory.control[ControlField.VERSION], self.progress.elapsed_s
+        if run.validation_is_due(updates, seconds):
+            with WriterLock(self.memory, self._help).reading() as version:
+                parameters = self.memory.parameters[version % 2].clone()
+            self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
+        self._finish_validations(run)
+
+    def _finish_validations(self, run: DistributedRun, wait: bool = False) -> None:
+        assert self.validation is not None
+        between = self.validation.between
+        while between and (wait or between[0][3].done()):
+            passes, seconds, updates, future = between.popleft()
+            run.validated(passes, seconds, updates, future.result())
+
+    # What is kept
+
+    def distribution(self) -> Distribution:
+        return self.progress.distribution()
+
+    def trace(self) -> list[Span]:
+        return spans_of(self.memory, self.recorder.origin_s or 0.0)
+
+    def timing(self) -> tuple[float, float]:
+        return self.progress.train_s, self.progress.samples_per_s
+
+    def _help(self) -> None:
+        """While the lock is waited for: who holds it may hang."""
+        if not self.memory.control[ControlField.FINISHED] and self.supervisor.server.process is not None:
+            self.supervisor.check()
+
+    def snapshot(self) -> Snapshot:
+        """While the processes continue: what is saved is one version of everything."""
+        memory = self.memory
+        with WriterLock(memory, self._help):
+            version = memory.control[ControlField.VERSION]
+            now, groups = version % 2, memory.sizes.groups
+            current = memory.headers[now, groups : 2 * groups].tolist()
+            done = memory.control[ControlField.EPOCHS_DONE]
+            parameters = memory.parameters[now].clone()
+            state: dict[str, Any] = {
+                "state": {name: tensor.clone() for name, tensor in memory.states[now].items()},
+                "corrections": [
+                    {name: tensor.clone() for name, tensor in kept[current[group]].items()}
+                    for group, kept in enumerate(memory.corrections)
+                ],
+                "position": to_json(position_of(memory)),
+            }
+        by_worker = [self.progress.worker_score(number) for number in range(self.options.workers)]
+        state |= {
+            "strategy": to_json(self.options.strategy),
+            "workers": self.options.workers,
+            "server_threads": self.local.server_threads,
+            "update_ns": memory.control[ControlField.UPDATE_NS],
+            "refusals": memory.control[ControlField.REFUSALS],
+            "worker_scores": [dataclasses.asdict(score) for score in by_worker],
+        }
+        return Snapshot(version, done, parameters, state, self.progress.score(done))
+
+    def report_epochs(self, run: DistributedRun, count: int) -> None:
+        while len(run.run.epochs) < count:
+            self._report_epochs(run, wait=True)
+
+    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
+        memory, saved = self.memory, checkpoint.optimizer
+        try:
+            position: Position = from_json(Position, saved["position"], "position")
+            if position.opened > self.memory.sizes.epochs:
+                raise CheckpointError(
+                    f"{place} is in epoch {position.opened} already: --epochs {self.memory.sizes.epochs} is less"
+                )
+            now = position.version % 2
+            parts = self.learner.parts
+            memory.parameters[now].copy_(flat_parameters(parts.network, checkpoint.parameters, self.learner.local))
+            if saved["state"].keys() != memory.states[now].keys():
+                raise KeyError("the server's optimizer is another one")
+            for name, tensor in memory.states[now].items():
+                tensor.copy_(saved["state"][name])
+            for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
+                for name, tensor in kept[0].items():
+                    tensor.copy_(was[name])
+            put_position(memory, position)
+            memory.control[ControlField.UPDATE_NS] = saved["update_ns"]
+            by_worker = [Score(**score) for score in saved["worker_scores"]]
+            self.progress.continue_from(before, Score(**checkpoint.score), by_worker, int(saved["refusals"]))
+        except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
+            raise CheckpointError(f"{place} does not fit this run: {error}") from error
+
+    def events(self) -> EventRecord | None:
+        return events_of(self.memory, self.learner.parts.workload, self.options.strategy)
+
+    def close(self) -> None:
+        self.supervisor.stop()
+        if self.validation is not None:
+            self.validation.close()
+            self.validation = None  # it knows the run, which knows us: no cycle keeps the memory
+        self._opened.close()
+
+
+def _rendezvous(opened: ExitStack) -> str:
+    """The start of the names of files by which the members of a group find each other."""
+    folder = tempfile.TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True)
+    opened.callback(folder.cleanup)
+    return str(Path(folder.name) / "group")

@@ -1,0 +1,73 @@
+"""A server's first look at shared memory: at the beginning of a run, after a checkpoint, or after a server's death."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paceline.strategy.instructions import Compute
+from paceline.training.drivers.local import batch_status, commit_log, mailbox
+from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.position import position_of
+
+if TYPE_CHECKING:
+    from paceline.training.drivers.local.server import Server
+
+
+def recover(server: Server) -> None:
+    """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
+    memory, coordinator = server.memory, server.coordinator
+    if server.workers_commit:
+        commit_log.recount(memory)
+        server.events = memory.control[ControlField.EVENTS]
+    coordinator.restore(position_of(memory))
+    tasks: list[Compute] = []
+    waiting: list[tuple[int, int]] = []
+    steps: dict[int, int] = {}
+    for worker in range(server.settings.workers):
+        slot = memory.slot(worker)
+        alive = slot[SlotField.JOINED] if slot[SlotField.JOINED] > slot[SlotField.DEAD] else 0
+        if not alive and slot[SlotField.PUSHED]:
+            server.store.withdraw(worker)
+        first = SlotField.PAYLOAD + PayloadField.READY
+        seen = server.seen[worker] = [slot[first], slot[first + LINE]]  # read once: its worker continues meanwhile
+        kept = set()
+        for incarnation, task in _given(server, worker):
+            if incarnation == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
+                steps[worker] = slot[SlotField.STEPS_SINCE_FETCH]
+                server.recovered[worker] = alive
+            is_ready = not server.workers_commit and seen[task.sequence % 2] == task.sequence
+            if not _is_open(server, task) or not (is_ready or (alive and incarnation == alive)):
+                continue
+            tasks.append(task)
+            server.incarnations[worker] = alive
+            if is_ready:
+                kept.add(task.sequence % 2)
+                waiting.append((worker, task.sequence))
+        for place in {0, 1} - kept:  # nobody will ask for it again
+            slot[SlotField.RELEASED + place] = seen[place]
+            server.worker_bells[worker].notify()
+    coordinator.adopt(tasks, [w for w, incarnation in enumerate(server.incarnations) if incarnation], steps)
+    for worker, sequence in waiting:
+        server.take_payload(worker, sequence)
+
+
+def _given(server: Server, worker: int) -> list[tuple[int, Compute]]:
+    """The tasks in a worker's mailbox, with the incarnation that each was given to."""
+    memory = server.memory
+    last = memory.slot(worker)[SlotField.GIVEN]
+    found = (mailbox.get(memory, worker, s) for s in range(max(last - memory.sizes.ahead, 0) + 1, last + 1))
+    return [one for one in found if one is not None]
+
+
+def _is_open(server: Server, task: Compute) -> bool:
+    """Whether a task is still waited for; others are done, or done anew."""
+    memory = server.memory
+    version = memory.control[ControlField.VERSION]
+    if task.epoch < memory.control[ControlField.EPOCHS_DONE]:
+        return False
+    if batch_status.closed(memory.batch_status, task.epoch, version)[list(task.batches)].any():
+        return False  # the update was committed before the payload was released
+    if task.round is None or not server.workers_commit:
+        return True
+    group = server.settings.strategy.group_of(task.worker, server.settings.workers)
+    return task.round >= memory.groups[group * LINE + GroupField.ROUND]

@@ -1,0 +1,62 @@
+"""What a server or a worker process is started with: one JSON text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from paceline.record import from_json, to_json
+from paceline.strategy.layout import Layout
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
+from paceline.training.drivers.local.shared_memory import Sizes
+from paceline.workload import Workload
+
+
+@dataclass(frozen=True)
+class ProcessSettings:
+    launcher: int
+    """The launcher's process id; without it there is nothing to do."""
+    sizes: Sizes
+    strategy: Strategy
+    layout: Layout
+    workload: Workload
+    workers: int
+    threads: int
+    number: int
+    """Of the worker; for the server the number of workers."""
+    incarnation: int
+    device: str
+    cache: str
+    """Where data sets are; empty: the usual place."""
+    search_path: tuple[str, ...]
+    """Where the launcher found modules, so that the user's own are found again."""
+    on_bad_gradient: str
+    faults: tuple[Fault, ...] = ()
+    measure: str = ""
+    """Where each worker writes what its layer clock finds; empty: there is no clock."""
+    collective: str = "shared"
+    """How the payloads of a group are averaged: from shared memory, or by its members with nccl or gloo."""
+    rendezvous: str = ""
+    """The file by which these find each other."""
+    server_threads: int = 1
+
+    @property
+    def is_server(self) -> bool:
+        return self.number == self.workers
+
+    @property
+    def group(self) -> int:
+        return self.strategy.group_of(self.number, self.workers)
+
+    @property
+    def group_members(self) -> list[int]:
+        return [w for w in range(self.workers) if self.strategy.group_of(w, self.workers) == self.group]
+
+    def text(self) -> str:
+        return json.dumps(to_json(self))
+
+    @staticmethod
+    def of(text: str) -> ProcessSettings:
+        settings: ProcessSettings = from_json(ProcessSettings, json.loads(text), "settings")
+        return settings

@@ -1,0 +1,234 @@
+"""The memory that launcher, server and workers share: what is in it, and where.
+
+It has no name and belongs to whoever has it open, so that nothing is left behind however the processes end.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from paceline.data.ring import anonymous_file
+from paceline.errors import PacelineError
+from paceline.free_memory import free_memory_bytes
+from paceline.training.drivers.local.fields import CONTROL_WORDS, EVENT_WORDS, LINE, SLOT_WORDS, TASK_WORDS
+
+_PAGE = 4096
+STALENESS_BINS = 256
+"""A payload older than that counts as this old."""
+REFUSALS_KEPT = 64
+SPANS_KEPT = 256
+"""Of each process."""
+MESSAGE_BYTES = 2048
+EPOCHS_SCORED = 6
+"""The launcher may still have to read an epoch's scores when workers are four further."""
+SCORES = 7
+"""Write count, epoch, loss sum, samples, correct, correct among the top ones, classified."""
+_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
+
+
+@dataclass(frozen=True)
+class StateTensor:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @staticmethod
+    def of(name: str, tensor: Tensor) -> StateTensor:
+        return StateTensor(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Every process computes the same addresses from them."""
+
+    workers: int
+    groups: int
+    numbers: int
+    """Of the vector of parameters and buffers."""
+    payload: int
+    """Numbers of a payload."""
+    dtype: str
+    state: tuple[StateTensor, ...]
+    """Of the server's optimizer."""
+    corrections: tuple[StateTensor, ...]
+    """What the correction keeps for each group."""
+    batches: int
+    """Of an epoch."""
+    epochs: int
+    longest: int
+    """Batches of a task at most."""
+    snapshots: bool = False
+    """Whether a group's members read a copy of the parameters that was made for their round."""
+    fetched: bool = False
+    """Whether an update looks at the very parameters that a payload was computed on."""
+    events: int = 0
+    """Words for the record of what happened, to replay it."""
+    ahead: int = 2
+    """Tasks that a worker may have in advance."""
+    workers_commit: bool = False
+    """Whether workers make updates by themselves, and the server is told afterwards."""
+
+    @property
+    def header_words(self) -> int:
+        """Rounds committed and correction buffer of each group, staleness histogram, end of the event record."""
+        return 2 * self.groups + STALENESS_BINS + 1
+
+    @property
+    def task_words(self) -> int:
+        return TASK_WORDS + 2 * self.longest
+
+    @property
+    def log_rows(self) -> int:
+        """Each event ends a task that was given, so the server is behind by no more than those."""
+        return self.workers * (self.ahead + 1) + 2
+
+
+class _Allocator:
+    """Hands out one piece of the memory after another."""
+
+    def __init__(self) -> None:
+        self.end = 0
+
+    def take(self, size_bytes: int) -> int:
+        start = self.end
+        self.end = -(-(start + size_bytes) // _PAGE) * _PAGE
+        return start
+
+
+class SharedMemory:
+    """The shared memory as words, arrays and tensors. Without a descriptor it is new, and all zero."""
+
+    def __init__(self, sizes: Sizes, descriptor: int | None = None) -> None:
+        self.sizes = sizes
+        self._bytes: mmap.mmap | None = None
+        size_bytes = self._lay_out(_Allocator())
+        if descriptor is None:
+            check_platform()
+            _check_room(size_bytes, sizes)
+            descriptor = anonymous_file("paceline-parameters", size_bytes)
+        self.descriptor, self.size_bytes = descriptor, size_bytes
+        try:
+            self._bytes = mmap.mmap(descriptor, size_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._lay_out(_Allocator())
+
+    def _lay_out(self, room: _Allocator) -> int:
+        """Twice: for the size, and then for the views."""
+        s = self.sizes
+        self.control = self._words(room, CONTROL_WORDS)
+        self.asleep = self._words(room, LINE * (s.workers + 2))
+        """Whether each worker, the server and the launcher want to be woken."""
+        self.slots = self._words(room, SLOT_WORDS * s.workers)
+        self.groups = self._words(room, LINE * s.groups)
+        self.mailboxes = self._words(room, s.workers * s.ahead * s.task_words)
+        self.fetched_versions = self._integers(room, s.workers, 2, s.longest + 1)
+        """What each payload's fetches found."""
+        self.log = self._words(room, s.log_rows * EVENT_WORDS)
+        self.headers = self._integers(room, 2, s.header_words)
+        self.batch_status = self._integers(room, 2, s.batches)
+        self.totals = self._integers(room, s.epochs, 3)
+        self.refusals = self._integers(room, REFUSALS_KEPT, 4)
+        self.scores = self._floats(room, s.workers, EPOCHS_SCORED, SCORES)
+        self.messages = self._integers(room, s.workers + 1, MESSAGE_BYTES // 8)
+        self.events = self._integers(room, s.events)
+        self.spans = self._integers(room, s.workers + 1, SPANS_KEPT, 3)
+        self.parameters = self._twice(lambda: self._vector(room, s.numbers))
+        self.states = self._twice(lambda: self._tensors(room, s.state))
+        groups = range(s.groups if s.corrections else 0)
+        self.corrections = [self._twice(lambda: self._tensors(room, s.corrections)) for _ in groups]
+        self.epoch_parameters = self._twice(lambda: self._vector(room, s.numbers))
+        self.snapshots = [self._vector(room, s.numbers) for _ in range(s.groups if s.snapshots else 0)]
+        self.payloads = [self._twice(lambda: self._vector(room, s.payload)) for _ in range(s.workers)]
+        self.fetched = [self._twice(lambda: self._vector(room, s.numbers)) for _ in range(s.workers * s.fetched)]
+        return room.end
+
+    @staticmethod
+    def _twice(make: Callable[[], Any]) -> list[Any]:
+        return [make(), make()]
+
+    def _vector(self, room: _Allocator, count: int) -> Tensor:
+        return self._tensor(room, (count,), self.sizes.dtype)
+
+    def _tensors(self, room: _Allocator, described: tuple[StateTensor, ...]) -> dict[str, Tensor]:
+        return {t.name: self._tensor(room, t.shape, t.dtype) for t in described}
+
+    def _words(self, room: _Allocator, count: int) -> memoryview:
+        start = room.take(8 * count)
+        return memoryview(b"") if self._bytes is None else memoryview(self._bytes)[start : start + 8 * count].cast("q")
+
+    def _array(self, room: _Allocator, kind: type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        start, count = room.take(8 * prod(shape)), prod(shape)
+        if self._bytes is None:
+            return np.empty(0, kind)
+        return np.frombuffer(self._bytes, kind, count, start).reshape(shape)
+
+    def _integers(self, room: _Allocator, *shape: int) -> npt.NDArray[Any]:
+        return self._array(room, np.int64, shape)
+
+    def _floats(self, room: _Allocator, *shape: int) -> npt.NDArray[Any]:
+        return self._array(room, np.float64, shape)
+
+    def _tensor(self, room: _Allocator, shape: tuple[int, ...], dtype: str) -> Tensor:
+        kind, count = _DTYPES[dtype], prod(shape)
+        start = room.take(kind.itemsize * count)
+        if self._bytes is None:
+            return torch.empty(0)
+        if not count:
+            return torch.empty(shape, dtype=kind)
+        return torch.frombuffer(self._bytes, dtype=kind, count=count, offset=start).reshape(shape)
+
+    def place(self, sequence: int) -> int:
+        """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""
+        return 0 if self.sizes.workers_commit else sequence % 2
+
+    def slot(self, worker: int) -> memoryview:
+        return self.slots[worker * SLOT_WORDS : (worker + 1) * SLOT_WORDS]
+
+    def report(self, who: int, message: str) -> None:
+        """Leaves a line for the launcher; `who` is a worker, or their number for the server."""
+        text = message.encode()[: MESSAGE_BYTES - 8]
+        place = self.messages[who].view(np.uint8)
+        place[8 : 8 + len(text)] = np.frombuffer(text, np.uint8)
+        self.messages[who, 0] = len(text)
+
+    def reported(self, who: int) -> str:
+        length = int(self.messages[who, 0])
+        return bytes(self.messages[who].view(np.uint8)[8 : 8 + length]).decode(errors="replace")
+
+    def clear_report(self, who: int) -> None:
+        self.messages[who, 0] = 0
+
+    def close(self) -> None:
+        """Gives the memory back; the views must no longer be used."""
+        os.close(self.descriptor)
+
+
+def check_platform() -> None:
+    """Publishing relies on stores becoming visible in their order, which x86-64 guarantees and others do not."""
+    machine = platform.machine()
+    if machine.lower() not in ("x86_64", "amd64"):
+        raise PacelineError(
+            f"local workers need an x86-64 processor, this is {machine}: train in one process, or with --driver virtual"
+        )
+
+
+def _check_room(size_bytes: int, sizes: Sizes) -> None:
+    room = free_memory_bytes()
+    if size_bytes > room:
+        raise PacelineError(
+            f"too little memory to share: {sizes.workers} workers with {sizes.numbers:,} parameters need "
+            f"{size_bytes / 2**30:.2f} GiB, {room / 2**30:.2f} GiB are free; use fewer workers"
+        )

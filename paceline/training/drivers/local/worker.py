@@ -1,0 +1,298 @@
+"""A worker process: takes tasks from its mailbox, fetches parameters, computes, and pushes payloads.
+
+Where workers commit, it makes the update of its payload by itself, while the numbers are still in the cache and nobody
+has to be woken; the server hears of it later. Else the payload waits in its slot for the server.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from paceline.strategy.finite import is_finite
+from paceline.strategy.instructions import Compute
+from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import Result
+from paceline.strategy.updater import Updater
+from paceline.testing.faults import Fault
+from paceline.training.drivers.local import mailbox
+from paceline.training.drivers.local.child import Bells
+from paceline.training.drivers.local.doorbell import Doorbell
+from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.preparation import worker_parts
+from paceline.training.drivers.local.settings import ProcessSettings
+from paceline.training.drivers.local.shared_memory import SharedMemory
+from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
+from paceline.training.drivers.local.store import SharedStore
+from paceline.training.drivers.local.worker_score import WorkerScore
+
+if TYPE_CHECKING:
+    from paceline.training.drivers.local.group_average import GroupAverage
+    from paceline.training.drivers.local.worker_clock import WorkerClock
+
+POLL_INTERVAL_S = 0.5
+SHORT_WAIT_S = 0.02
+SPIN_NS = 100_000
+"""How long a worker looks for its group's commit before it sleeps: waking a process takes about as long."""
+SUPPLY_NS = 10_000_000
+"""Tasks for so long are enough for the server to bring more."""
+
+
+class Worker:
+    def __init__(self, settings: ProcessSettings, memory: SharedMemory, bells: Bells) -> None:
+        self.settings, self.memory, self.number = settings, memory, settings.number
+        self.words, self.group, self.members = memory.slot(self.number), settings.group, settings.group_members
+        self.group_words = memory.groups[self.group * LINE : (self.group + 1) * LINE]
+        self.bell = Doorbell(memory, self.number, bells.workers[self.number], settings.launcher)
+        self.server_bell = Doorbell(memory, settings.workers, bells.server)
+        self.member_bells = [Doorbell(memory, w, bells.workers[w]) for w in self.members if w != self.number]
+        self.beat()
+        self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
+        self.learner = Learner(worker_parts(settings), settings.strategy, settings.workers)
+        self.beat()
+        self.payloads = memory.payloads[self.number]
+        self.commits = memory.sizes.workers_commit
+        self.updater = Updater(settings.strategy, settings.layout, settings.workers)
+        self.store = SharedStore(memory, self.updater, self.spans, self.beat)
+        if self.commits and settings.strategy.groups is None:
+            self.store.payload = torch.zeros(self.learner.payload_size, dtype=self.learner.local.dtype)
+            self.payloads = [self.store.payload]
+        for payload in self.payloads:
+            self.learner.bind(payload)
+        if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
+            self.store.local = self.learner.local
+        self.decoded = torch.empty(settings.layout.parameters, dtype=settings.layout.torch_dtype)
+        self.staging = self._staging()
+        self.average = self._group_average()
+        self.score = WorkerScore(memory, self.number, settings.workload.top)
+        self.fetches, self.place = 0, 0
+        self.held = -1
+        """The version that the learner's parameters are, since this worker committed it."""
+        self.task_ns, self.began_ns, self.wanted = 1_000_000_000, 0, 2
+        """How long a task takes; as long as that is not known the server gives few at a time."""
+        self.faults = [fault for fault in settings.faults if fault.worker == self.number]
+        self.slower_s = 0.0
+        self.clock = self._clock()
+
+    def _clock(self) -> WorkerClock | None:
+        if not self.settings.measure:
+            return None
+        from paceline.training.drivers.local.worker_clock import WorkerClock
+
+        return WorkerClock(self, Path(self.settings.measure))
+
+    def _group_average(self) -> GroupAverage | None:
+        """Where the members of a group average their payloads among themselves, with torch.distributed."""
+        if self.settings.collective == "shared":
+            return None
+        from paceline.training.drivers.local.group_average import GroupAverage
+
+        return GroupAverage(self.settings, self.learner, self.beat)
+
+    def _staging(self) -> Tensor | None:
+        """Where fetched parameters go first; None: straight into the network."""
+        learner = self.learner
+        if self.memory.fetched or (learner.local.device.type == "cpu" and not learner.exchange.fetch_last):
+            return None
+        on_gpu = learner.local.device.type == "cuda"
+        return torch.empty(learner.size, dtype=learner.local.dtype, pin_memory=on_gpu)
+
+    def beat(self) -> None:
+        self.words[SlotField.BEAT] = time.monotonic_ns()
+
+    # The loop
+
+    def work(self) -> None:
+        """Until the launcher ends us."""
+        words = self.words
+        done = words[SlotField.GIVEN]
+        version = self.memory.control[ControlField.VERSION]
+        self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
+        if self.clock is not None:
+            self.clock.begin()
+        words[SlotField.PUSHED] = 0
+        words[SlotField.WANTED] = self.wanted
+        words[SlotField.JOINED] = self.settings.incarnation
+        self.server_bell.notify()
+        tasks: deque[Compute] = deque()
+        while True:
+            if not tasks:
+                tasks.extend(mailbox.next_tasks(self.memory, self.number, self.settings.incarnation, done))
+            task = tasks.popleft() if tasks else self._await_task(done)
+            self._await_turn(task)
+            self.began_ns = time.monotonic_ns()
+            self._carry_out(task)
+            done = task.sequence
+            if self.clock is not None:
+                self.clock.end_task()
+
+    def _await_task(self, done: int) -> Compute:
+        start_ns = time.monotonic_ns()
+        timeout_s = SHORT_WAIT_S
+        while True:
+            self.bell.arm()
+            tasks = mailbox.next_tasks(self.memory, self.number, self.settings.incarnation, done)
+            if tasks:
+                self.bell.disarm()
+                self._waited(start_ns)
+                return tasks[0]
+            if not self.bell.wait(timeout_s):
+                timeout_s = POLL_INTERVAL_S
+                if self.clock is not None:
+                    self.clock.write_if_due()
+                self.score.write()  # there is time for it now; after every short wait it would cost a third of a step
+            self.beat()
+
+    def _await_turn(self, task: Compute) -> None:
+        """Until the slot for the payload is free and, where workers commit, the group's round before is committed."""
+        if self._is_turn(task):
+            return
+        start_ns = time.monotonic_ns()
+        while time.monotonic_ns() - start_ns < SPIN_NS and self.commits:
+            if self._is_turn(task):
+                self._waited(start_ns)
+                return
+        while True:
+            self.bell.arm()
+            if self._is_turn(task):
+                break
+            late = not self.bell.wait(POLL_INTERVAL_S) and self.commits and task.round is not None
+            if late and self.store.commit_round(self.group, self.members):  # whoever should have done it may be dead
+                self._notify_members()
+                self.held = self.store.committed if self.store.local is not None else -1
+            self.beat()
+        self.bell.disarm()
+        self._waited(start_ns)
+
+    def _is_turn(self, task: Compute) -> bool:
+        if self.commits:
+            return task.round is None or self.group_words[GroupField.ROUND] >= task.round
+        words = self.words
+        for place in (0, 1) if not self.settings.strategy.overlap else (task.sequence % 2,):
+            ready = words[SlotField.PAYLOAD + place * LINE + PayloadField.READY]
+            if words[SlotField.RELEASED + place] != ready:
+                return place != task.sequence % 2 and self._is_of_round(ready, task)
+        return True
+
+    def _is_of_round(self, sequence: int, task: Compute) -> bool:
+        """Whether a payload is part of a task's round: that one is another's part, and both are waited for."""
+        found = mailbox.get(self.memory, self.number, sequence) if task.round is not None else None
+        return found is not None and found[1].round == task.round
+
+    def _waited(self, start_ns: int) -> None:
+        now_ns = self.free_ns = time.monotonic_ns()
+        if self.words[SlotField.TASKS] or self.settings.incarnation > 1:  # at first it waits for the others to start
+            self.words[SlotField.WAITING_NS] += now_ns - start_ns
+        self.spans.add(WAIT, start_ns, now_ns)
+
+    # A task
+
+    def _carry_out(self, task: Compute) -> None:
+        place = self.memory.place(task.sequence)
+        if self.faults:
+            self._meet_faults()
+        self.fetches, self.place = 0, place
+        self.task = task
+        if self.memory.fetched and 0 not in task.fetches and not self.commits:  # an earlier task fetched for it
+            mine = self.memory.fetched[self.number]
+            mine[place].copy_(mine[1 - place])
+        slot = self.payloads[place]
+        out = slot if self.average is None else self.average.payload(slot)
+        result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
+        if self.faults:
+            time.sleep(self.slower_s * len(task.batches))
+            self._corrupt(out)
+        self._push(task, result, out)
+
+    def _fetch(self, position: int) -> tuple[int, Tensor]:
+        """The parameters for a position of the task: the round's version, or the newest."""
+        start_ns = time.monotonic_ns()
+        task, learner, store = self.task, self.learner, self.store
+        if self.memory.fetched:
+            into = self.memory.fetched[self.number][self.place]
+        else:
+            into = learner.local if self.staging is None else self.staging
+        in_round = task.round is not None and position < len(task.batches)
+        if self.held == store.version and not self.memory.snapshots:  # this worker made it, in its own parameters
+            found = self.held
+        elif in_round:
+            assert task.round is not None
+            found = store.read_for_round(into, self.group, task.round)
+        else:
+            found = store.read(into)
+        self.memory.fetched_versions[self.number, self.place, self.fetches] = found
+        self.fetches += 1
+        now_ns = self.free_ns = time.monotonic_ns()
+        self.words[SlotField.COMMUNICATION_NS] += now_ns - start_ns
+        self.spans.add(FETCH, start_ns, now_ns)
+        return found, into
+
+    def _push(self, task: Compute, result: Result, out: Tensor) -> None:
+        words, line = self.words, SlotField.PAYLOAD + self.place * LINE
+        finite = is_finite(self.updater.decode(out, self.decoded))
+        averaged = 0
+        if self.average is not None:
+            averaged = self.average.push(task, out, self.payloads[self.place], result.samples, finite)
+            finite = finite and averaged != self.average.FAILED
+        words[line + PayloadField.SAMPLES] = result.samples
+        words[line + PayloadField.PULLED] = result.pulled
+        words[line + PayloadField.FETCHES] = self.fetches
+        words[line + PayloadField.FINITE] = finite
+        words[line + PayloadField.AVERAGED] = averaged
+        now_ns = words[SlotField.BEAT] = time.monotonic_ns()
+        self.spans.add(COMPUTE, self.free_ns, now_ns)
+        self.free_ns = now_ns
+        words[SlotField.TASKS] += 1
+        words[SlotField.STEPS] += len(task.batches)
+        if self.commits:
+            self._commit(task, result.pulled, finite)
+        else:
+            words[line + PayloadField.READY] = task.sequence
+            self.server_bell.notify()
+        self.score.write_if_due()
+
+    def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
+        """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""
+        committed = False
+        if task.round is not None:
+            committed = self.store.push_to_round(task, self.group, self.members)
+            if committed:
+                self._notify_members()
+        elif finite:
+            self.store.commit_own(task, self.group, pulled)
+            committed = True
+        else:
+            self.store.refuse_own(task)
+        self.held = self.store.committed if committed and self.store.local is not None else -1
+        now_ns = self.free_ns = time.monotonic_ns()
+        self.task_ns += (now_ns - self.began_ns - self.task_ns) // 8
+        if task.sequence % 4 == 0:
+            self.wanted = min(max(SUPPLY_NS // max(self.task_ns, 1), 2), self.memory.sizes.ahead)
+            self.words[SlotField.WANTED] = self.wanted
+        if not finite or self.words[SlotField.GIVEN] - task.sequence <= self.wanted // 2:
+            self.server_bell.notify()
+
+    def _notify_members(self) -> None:
+        for bell in self.member_bells:
+            bell.notify()
+
+    # Faults on purpose
+
+    def _meet_faults(self) -> None:
+        version = self.memory.control[ControlField.VERSION]
+        for fault in self.faults:
+            if fault.what == "slow" and version >= fault.at:
+                self.slower_s = fault.seconds
+
+    def _corrupt(self, payload: Tensor) -> None:
+        version = self.memory.control[ControlField.VERSION]
+        due: list[Fault] = [fault for fault in self.faults if fault.what == "corrupt" and version >= fault.at]
+        if due:
+            self.faults.remove(due[0])
+            payload[0] = math.nan

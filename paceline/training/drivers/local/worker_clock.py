@@ -1,0 +1,114 @@
+"""Where a worker's time goes, layer by layer: the clock of one process of a distributed run.
+
+An iteration is a task, with what it waits for, fetches, computes and pushes. What is found is written now and then
+while the worker waits anyway, for a worker may be ended at any moment.
+"""
+
+from __future__ import annotations
+
+import platform
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+
+from paceline import record
+from paceline.measurement.mark_cost import mark_cost_s
+from paceline.measurement.measured_step import read_shapes
+from paceline.measurement.measurement import Measurement
+from paceline.measurement.memory import peak_memory_bytes
+from paceline.measurement.rates import DeviceRates, device_rates
+from paceline.measurement.session import Session
+from paceline.measurement.summary import summarise
+from paceline.measurement.tape import OUTSIDE, Tape, around
+from paceline.step.placement import device_name, dtype_of
+from paceline.strategy.phase_gradient import PhaseGradient
+from paceline.training.drivers.local.worker_measurements import file_of
+
+if TYPE_CHECKING:
+    from paceline.training.drivers.local.worker import Worker
+
+WRITE_EVERY_S = 1.0
+EVERY, WARM_UP = 10, 5  # it looks less when it has enough
+
+
+class WorkerClock:
+    def __init__(self, worker: Worker, directory: Path) -> None:
+        self.worker, self.path = worker, file_of(directory, worker.number)
+        parts = worker.learner.parts
+        self.session = Session(parts.network, mark_cost_s(), every=EVERY, warm_up=WARM_UP)
+        read_shapes(parts, self.session)
+        self.session.extra.append(self._marks)
+        self.session.first_owner = ("idle", "waiting for a task")
+        self._rates: DeviceRates | None = None
+        self._written, self._written_at_s = 0, 0.0
+
+    def begin(self) -> None:
+        self.session.begin()
+
+    def end_task(self) -> None:
+        self.session.end_iteration()
+
+    def _marks(self, tape: Tape) -> ExitStack:
+        stack, worker, learner = ExitStack(), self.worker, self.worker.learner
+
+        def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
+            stack.callback(around(thing, method, tape, (part, row), after))
+
+        mark(worker, "_carry_out", "communicate", after=("communicate", ""))
+        mark(worker, "_fetch", "communicate", after=("communicate", ""))
+        mark(worker, "_commit", "update", after=("communicate", ""))
+        mark(worker, "_await_task", "idle", "waiting for a task", ("communicate", ""))
+        mark(worker, "_await_turn", "idle", "waiting for others", ("communicate", ""))
+        if worker.average is not None:
+            mark(worker.average, "push", "communicate", after=("communicate", ""))
+        mark(learner, "run", "update", after=("communicate", ""))
+        mark(learner.source, "batch", "load")
+        for phase in {id(p): p for p in self._phases()}.values():
+            mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
+            if phase.chain is not None:
+                mark(phase.chain, "gradient", "forward", OUTSIDE, ("update", ""))
+                phase.chain.watch = lambda part, row: tape.mark("edge", (part, row))
+                stack.callback(setattr, phase.chain, "watch", None)
+        return stack
+
+    def _phases(self) -> list[PhaseGradient]:
+        learner = self.worker.learner
+        return [*learner.phases, *(phase for bound in learner._bound.values() for phase in bound)]
+
+    def write_if_due(self) -> None:
+        """While the worker waits. The next iteration's beginning is then lost, not its measurement."""
+        samples = len(self.session.samples)
+        if samples == self._written or perf_counter() - self._written_at_s < WRITE_EVERY_S:
+            return
+        self.session.close()
+        with torch.inference_mode(False):
+            record.save(self._measurement(), self.path)
+        self._written, self._written_at_s = samples, perf_counter()
+        self.session.begin()
+
+    def _measurement(self) -> Measurement:
+        parts = self.worker.learner.parts
+        workload, device, strategy = parts.workload, parts.device, self.worker.settings.strategy
+        self._rates = self._rates or device_rates(device, dtype_of(workload))
+        return summarise(
+            self.session,
+            self._rates,
+            name=workload.network,
+            batch=workload.batch,
+            device=f"worker {self.worker.number} on {device}",
+            device_name=device_name(device),
+            step="flat",
+            peak_memory_bytes=peak_memory_bytes(device),
+            conditions={
+                "data": workload.data,
+                "optimizer": workload.optimizer,
+                "strategy": strategy.name,
+                "workers": str(self.worker.settings.workers),
+                "threads": str(torch.get_num_threads()),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        )

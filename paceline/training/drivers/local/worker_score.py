@@ -1,0 +1,63 @@
+"""A worker's losses and accuracy by epoch, written into shared memory now and then: counting them costs a little."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy.typing as npt
+
+from paceline.step.tally import Score, Tally
+from paceline.training.drivers.local.shared_memory import EPOCHS_SCORED, SharedMemory
+
+PAUSE_S = 0.25
+_ATTEMPTS = 100
+
+
+class WorkerScore:
+    def __init__(self, memory: SharedMemory, worker: int, top: int) -> None:
+        self.rows, self.top = memory.scores[worker], top
+        self.tallies: dict[int, tuple[Tally, Score]] = {}
+        """Of each epoch, with what former incarnations of the worker had counted."""
+        self.changed: set[int] = set()
+        self.current: tuple[int, Tally] | None = None
+        self.written_s = time.monotonic()
+
+    def tally(self, epoch: int) -> Tally:
+        if self.current is None or self.current[0] != epoch:
+            if self.current is not None:
+                self.write()
+            if epoch not in self.tallies:
+                self.tallies[epoch] = Tally(self.top), score_of(self.rows, epoch)
+                self.tallies = {e: t for e, t in self.tallies.items() if e > epoch - EPOCHS_SCORED}
+            self.current = epoch, self.tallies[epoch][0]
+        self.changed.add(epoch)
+        return self.current[1]
+
+    def write_if_due(self) -> None:
+        if time.monotonic() - self.written_s >= PAUSE_S:
+            self.write()
+
+    def write(self) -> None:
+        for epoch in self.changed:
+            tally, before = self.tallies[epoch]
+            score = before + tally.read()
+            row = self.rows[epoch % EPOCHS_SCORED]
+            count = int(row[0]) | 1
+            row[0] = count  # odd: being written
+            row[1:] = epoch + 1, score.loss_sum, score.samples, score.correct, score.correct_top, score.classified
+            row[0] = count + 1
+        self.changed.clear()
+        self.written_s = time.monotonic()
+
+
+def score_of(rows: npt.NDArray[Any], epoch: int) -> Score:
+    """What a worker's rows hold for an epoch: one write of it, never parts of two."""
+    row = rows[epoch % EPOCHS_SCORED]
+    for _ in range(_ATTEMPTS):
+        count, tag, loss_sum, samples, correct, top, classified = row.tolist()
+        if count % 2 == 0 and row[0] == count:
+            if tag != epoch + 1:
+                return Score()
+            return Score(loss_sum, round(samples), round(correct), round(top), round(classified))
+    return Score()  # its writer died while it wrote

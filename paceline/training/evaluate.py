@@ -1,0 +1,112 @@
+"""Accuracy and loss of a network on the test part of a data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from paceline.data.dataset import Dataset
+from paceline.errors import DataError
+from paceline.step.build import load_data, placed_network
+from paceline.step.feeder import Feeder, make_feeder
+from paceline.step.order import Order
+from paceline.step.phase import Batch, LossPhase, Outcome, Phase, phases_of
+from paceline.step.placement import available_cores, choose_device, dtype_of
+from paceline.step.randomness import default_generator, mix
+from paceline.step.step import reported
+from paceline.step.tally import Score, Tally
+from paceline.training.checkpoint import load_checkpoint, load_parameters
+from paceline.training.failures import explained
+from paceline.workload import Workload, with_settings
+
+# Larger batches only cost memory; smaller ones launch more often than needed.
+VALUES_A_BATCH = 1 << 22
+
+_TEST = 0x7E57  # keeps a test's random numbers apart from other uses of the same seed
+
+
+class Evaluator:
+    """Holds the test part where it is used, so that validating after each epoch costs only the forward pass."""
+
+    def __init__(
+        self, workload: Workload, network: nn.Module, phases: list[Phase], dataset: Dataset, device: torch.device
+    ) -> None:
+        self.workload, self.network, self.phases = workload, network, phases
+        self.generator = default_generator(device)
+        samples = len(dataset.test)
+        if not samples:
+            raise DataError(f"{workload.data} has no test samples")
+        values = max(1, torch.Size(dataset.shape).numel())
+        batch = max(1, min(samples, VALUES_A_BATCH // values, 2000))
+        order = Order(samples, batch, workload.seed, shuffle=False)
+        self.feeder: Feeder = make_feeder(
+            dataset, order, device, dtype_of(workload), training=False, readers=available_cores()
+        )
+
+    def score(self) -> Score:
+        tally = Tally(self.workload.top)
+        buffers = [(buffer, buffer.clone()) for buffer in self.network.buffers()]
+        self.network.eval()
+        try:
+            for number, batch in enumerate(self.feeder.batches(0)):
+                outcome = self._outcome(batch, number)
+                tally.add(outcome.loss, outcome.output, batch[1])
+        finally:
+            self.network.train()
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.copy_(value)
+        return tally.read()
+
+    def _outcome(self, batch: Batch, number: int) -> Outcome:
+        """A loss needs only a forward pass; what phases of the user's own report comes with their gradients."""
+        phase = self.phases[0]
+        if isinstance(phase, LossPhase) and not self.workload.phases:
+            with torch.no_grad():
+                loss, output = phase.forward(batch)
+            return Outcome(loss, (), output)
+        self.generator.manual_seed(mix(_TEST, self.workload.seed, number))
+        return reported([phase.gradient(batch, self.generator) for phase in self.phases])
+
+    def close(self) -> None:
+        self.feeder.close()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    run: str
+    workload: Workload
+    data: str
+    samples: int
+    loss: float
+    accuracy: float
+    top_accuracy: float
+
+
+def evaluate(
+    run: str | Path, data: str | None = None, device: str | None = None, cache: Path | None = None
+) -> Evaluation:
+    """How well the saved parameters of a run do on its own test data, or on other data."""
+    path = Path(run)
+    checkpoint = load_checkpoint(path)
+    changes = {"data": data, "device": device}
+    workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
+    place, _ = choose_device(workload.device)
+    dataset = load_data(_any_batch(workload), cache)
+    network = placed_network(workload, dataset, place)
+    load_parameters(network, checkpoint, path)
+    evaluator = Evaluator(workload, network, phases_of(workload, network), dataset, place)
+    try:
+        with explained(workload):
+            score = evaluator.score()
+    finally:
+        evaluator.close()
+    return Evaluation(str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy)
+
+
+def _any_batch(workload: Workload) -> Workload:
+    """Evaluating needs no training batch, so a small data set is no obstacle."""
+    return with_settings(workload, {"batch": 1})

@@ -1,0 +1,105 @@
+"""Finds what a local server's exchange costs on this machine's cores, by training three small networks with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from paceline.cost.exchange import ExchangeCost, crowded, protocol_of
+from paceline.step.placement import available_cores
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.training import trainer
+from paceline.training.run import Run
+from paceline.workload import Workload
+
+STRATEGIES = ("sync", "downpour", "delay-compensated")
+WORKERS = (1, 2, 4)
+SAMPLES = 12_800
+DATA = f"synthetic:1x28x28/10:{SAMPLES}"
+SIZES = ((64, 64), (256, 128), (512, 256))
+"""Hidden layers of the networks: 0.2, 0.9 and 2.1 megabytes of parameters, around what a core's cache holds."""
+EPOCHS = 8
+Setting = tuple[Strategy, int]
+"""A strategy and how many workers."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What a step of a network takes one process alone, and each of several workers together."""
+
+    parameter_bytes: int
+    alone_s: float
+    together_s: dict[Setting, float]
+
+
+def measure_exchange(
+    strategies: Sequence[str | Strategy] = STRATEGIES,
+    workers: Sequence[int] = WORKERS,
+    *,
+    rounds: int = 2,
+    watch: Callable[[float], None] | None = None,
+) -> tuple[ExchangeCost, ...]:
+    """What exchanging costs with each of the strategies and counts; `watch` is told the share that is done."""
+    return exchange_costs(measure_steps(reference_networks(), strategies, workers, rounds=rounds, watch=watch))
+
+
+def reference_networks() -> list[Workload]:
+    """Those that tell what exchanging costs."""
+    return [
+        Workload("dnn", DATA, options={"hidden": list(hidden)}, dropout=0.0, epochs=EPOCHS, threads=1, device="cpu")
+        for hidden in SIZES
+    ]
+
+
+def measure_steps(
+    networks: Sequence[Workload],
+    strategies: Sequence[str | Strategy] = STRATEGIES,
+    workers: Sequence[int] = WORKERS,
+    *,
+    rounds: int,
+    watch: Callable[[float], None] | None = None,
+) -> list[StepTimes]:
+    """`rounds` times everything in turn, so that a slow moment of the machine meets all alike; medians.
+
+    One process alone is timed before each strategy: its memory may happen to lie badly, and then a run is slower.
+    """
+    from paceline.training.drivers.local import launcher
+
+    alone: list[list[float]] = [[] for _ in networks]
+    together: list[dict[Setting, list[float]]] = [{} for _ in networks]
+    parameter_bytes = [0] * len(networks)
+    ways = [find_strategy(strategy) for strategy in strategies]
+    done, jobs = 0, rounds * len(networks) * len(strategies) * len(workers)
+    for _ in range(rounds):
+        for strategy in ways:
+            for place, workload in enumerate(networks):
+                run = trainer.run(workload)
+                parameter_bytes[place] = 4 * run.parameters
+                alone[place].append(_step_s(run))
+                for count in workers:
+                    made = launcher.run(workload, strategy, workers=count)
+                    together[place].setdefault((strategy, count), []).append(_step_s(made, count))
+                    done += 1
+                    if watch is not None:
+                        watch(done / jobs)
+    return [
+        StepTimes(size, median(one), {setting: median(times) for setting, times in several.items()})
+        for size, one, several in zip(parameter_bytes, alone, together, strict=True)
+    ]
+
+
+def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
+    """From what the reference networks took."""
+    cores, costs = available_cores(), []
+    for strategy, workers in references[0].together_s:
+        crowd = crowded(workers, cores)
+        points = [(r.parameter_bytes, r.together_s[strategy, workers] - crowd * r.alone_s) for r in references]
+        costs.append(ExchangeCost.through(protocol_of(strategy), workers, cores, points))
+    return tuple(costs)
+
+
+def _step_s(run: Run, workers: int = 1) -> float:
+    """Of one worker, from the epochs after the first."""
+    return median(run.workload.batch * workers / epoch.samples_per_s for epoch in run.epochs[1:])

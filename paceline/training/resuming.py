@@ -1,0 +1,41 @@
+"""What of a run may differ when it goes on; all else would make it another run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import CheckpointError
+from paceline.step.placement import choose_device
+from paceline.training.checkpoint import Checkpoint
+from paceline.workload import Workload, with_settings
+
+CHANGEABLE = ("epochs", "device", "threads")
+
+VIRTUAL = "virtual"
+"""The step of a checkpoint from a simulated cluster: parameters to look at, but nothing to go on with."""
+
+
+def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Path) -> Workload:
+    """The checkpoint's workload with `changes`, or an error when it could not be the same run."""
+    if checkpoint.step_kind == VIRTUAL:
+        raise CheckpointError(f"{place} is of a virtual run, which does not go on: its seed repeats it, start it again")
+    saved = checkpoint.workload
+    asked = with_settings(saved, changes)
+    for field in dataclasses.fields(Workload):
+        before, after = getattr(saved, field.name), getattr(asked, field.name)
+        if before != after and field.name not in CHANGEABLE:
+            other = "of another network: " if field.name == "network" else "of another run: "
+            raise CheckpointError(f"{place} is {other}its {field.name} is {before!r}, not {after!r}")
+    begun = checkpoint.epoch + (checkpoint.next_step > 0)
+    if asked.epochs < begun:
+        raise CheckpointError(f"{place} is in epoch {begun} already: --epochs {asked.epochs} is less")
+    return asked
+
+
+def resumed_step(checkpoint: Checkpoint, workload: Workload) -> str:
+    """A graph cannot go on without its GPU, but the flat step can take over its state."""
+    if checkpoint.step_kind == "graph" and choose_device(workload.device)[0].type != "cuda":
+        return "flat"
+    return checkpoint.step_kind

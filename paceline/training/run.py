@@ -1,0 +1,76 @@
+"""The record of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paceline.step.choose import StepChoice
+from paceline.strategy.distribution import Distribution
+from paceline.trace import Trace
+from paceline.workload import Workload
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training data. Train figures are those of the steps as they were taken."""
+
+    epoch: int
+    loss: float
+    train_accuracy: float
+    train_top_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    test_top_accuracy: float
+    wall_s: float
+    samples_per_s: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the figures were measured on."""
+
+    device: str
+    device_name: str
+    threads: int
+    cores: int
+    precision: str
+    python: str
+    torch: str
+    paceline: str
+    platform: str
+
+
+@dataclass(frozen=True)
+class Run:
+    workload: Workload
+    conditions: Conditions
+    step: StepChoice
+    parameters: int
+    data: str
+    """How the batches reached the device."""
+    status: str = "running"
+    """running, finished, interrupted, diverged or failed."""
+    error: str = ""
+    """What ended a run that is interrupted, diverged or failed, in one line."""
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the result, and the likely reason; see `paceline.training.outcome`."""
+    wall_s: float = 0.0
+    """All time spent on it, validation and checkpoints too, over all resumptions."""
+    train_s: float = 0.0
+    samples_per_s: float = float("nan")
+    """Training samples a second after the warm-up, validation and checkpoints apart."""
+    updates: int = 0
+    epochs: tuple[Epoch, ...] = ()
+    test_accuracy: float = float("nan")
+    test_top_accuracy: float = float("nan")
+    test_loss: float = float("nan")
+    classes: int = 0
+    """Of the data; 0 where nothing is classified."""
+    chance_accuracy: float = 0.0
+    """Test accuracy of always answering the most frequent class; 0 where nothing is classified."""
+    resumed: int = 0
+    placement: dict[str, int] = field(default_factory=dict)
+    """Operations of one step by device, when asked for."""
+    distribution: Distribution | None = None
+    """Workers, waiting, staleness and faults, when there was more than one process."""
+    trace: Trace = field(default_factory=Trace)

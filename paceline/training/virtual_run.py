@@ -1,0 +1,196 @@
+"""Trains a workload on a virtual cluster in this process: real gradients and validations, simulated time."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+from time import perf_counter
+
+from paceline import data
+from paceline.data.dataset import Dataset
+from paceline.errors import CheckpointError
+from paceline.simulation.simulation import EpochEnd, Simulator
+from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_store import VirtualStore
+from paceline.step.build import assemble
+from paceline.step.choose import StepChoice
+from paceline.step.placement import choose_device
+from paceline.step.tally import Score
+from paceline.step.trial import unused_parameters
+from paceline.strategy.distribution import Distribution
+from paceline.strategy.event_record import EventRecord
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
+from paceline.trace import Recorder, Span
+from paceline.training.checkpoint import Checkpoint
+from paceline.training.conditions import current_conditions
+from paceline.training.directory import RunDirectory
+from paceline.training.distributed_run import DistributedRun, check_not_importing, prepared
+from paceline.training.driver import DistributedOptions, Snapshot
+from paceline.training.evaluate import Evaluator
+from paceline.training.resuming import VIRTUAL
+from paceline.training.run import Epoch, Run
+from paceline.training.watcher import Progress, Watcher, WorkersProgress
+from paceline.workload import Workload
+
+SHOW_EVERY_S = 0.2
+
+
+def run_virtual(
+    workload: Workload,
+    strategy: Strategy | str = "downpour",
+    *,
+    workers: int = 2,
+    cluster: VirtualCluster | None = None,
+    out: str | Path | None = None,
+    cache: Path | None = None,
+    progress: data.Progress | None = None,
+    watcher: Watcher | None = None,
+    on_bad_gradient: str = "stop",
+    record_events: bool = False,
+    validate_every: str = "1epoch",
+    faults: tuple[Fault, ...] = (),
+) -> Run:
+    """Trains `workload` with `workers` simulated workers and returns the record; with `out` it is kept there.
+
+    With `record_events` what happened is kept too, to be replayed.
+    """
+    check_not_importing()
+    options = DistributedOptions(
+        find_strategy(strategy), workers, cache, on_bad_gradient, record_events, 0.0, validate_every, faults
+    )
+    options.check("virtual")
+    cluster = cluster or VirtualCluster()
+    cluster.check(workers, faults)
+    directory = RunDirectory.claim_new(out) if out is not None else None
+    make = functools.partial(VirtualTraining, cluster)
+    with prepared(workload, options, make, directory, progress, watcher) as run:
+        return run.train()
+
+
+class VirtualTraining:
+    """The simulated cluster as a driver of a `DistributedRun`."""
+
+    resumable = False
+
+    def __init__(
+        self, cluster: VirtualCluster, workload: Workload, dataset: Dataset, options: DistributedOptions, _: Recorder
+    ) -> None:
+        strategy, workers = options.strategy, options.workers
+        device, note = choose_device(workload.device)
+        parts = assemble(workload, dataset, device)
+        try:
+            unused_parameters(parts)
+            self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, device)
+            self.store = VirtualStore(parts, strategy, workers, record=options.record_events)
+            self.simulator = Simulator(
+                strategy, workers, cluster, batches=parts.updates_per_epoch, epochs=workload.epochs,
+                seed=workload.seed, gradients=self.store, on_bad_gradient=options.on_bad_gradient,
+                faults=options.faults, epoch_done=self._epoch_done, updated=self._updated, watch=self._watch,
+            )  # fmt: skip
+        except BaseException:
+            parts.feeder.close()
+            raise
+        self.learner, self.notes, self.data = self.store.learner, [note] if note else [], parts.feeder.where
+        self.conditions = current_conditions(device, workload.precision)
+        how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
+        self.step = StepChoice(VIRTUAL, how)
+        self.run_: DistributedRun | None = None
+        self.shown_s = self.epoch_began_s = perf_counter()
+        self.train_s, self.samples = 0.0, 0
+        self.shares_s: list[float] = []
+        """Of the epochs that have ended together and are still to be reported."""
+
+    def run(self, run: DistributedRun) -> None:
+        self.run_ = run
+        try:
+            run.begun()
+            self.shown_s = self.epoch_began_s = perf_counter()
+            self.simulator.run()
+            self.learner.show(self.store.current)
+        finally:
+            self.run_ = None  # no reference cycle keeps the run's memory
+
+    def _watch(self) -> None:
+        """Now and then: shows the progress and checks whether to stop."""
+        now_s, run = perf_counter(), self.run_
+        if now_s - self.shown_s < SHOW_EVERY_S or run is None:
+            return
+        self.shown_s = now_s
+        run.check_stop()
+        coordinator = self.simulator.coordinator
+        epoch, epochs = len(run.run.epochs), run.run.workload.epochs
+        if epoch == epochs:
+            return
+        batches = coordinator.batches
+        score = self.store.score_so_far(epoch)
+        workers = WorkersProgress(
+            coordinator.alive, self.simulator.workers, coordinator.version / max(self.simulator.now_s, 1e-9),
+            coordinator.ledger.summary().mean_staleness,
+        )  # fmt: skip
+        done = batches.closed(epoch) if epoch in batches.done else 0
+        rate = score.samples / max(now_s - self.epoch_began_s, 1e-9)
+        run.progressed(Progress(epoch, epochs, done, batches.per_epoch, score, rate, workers))
+
+    def _updated(self, update: int) -> None:
+        run = self.run_
+        if run is not None and run.validation_is_due(update, self.simulator.now_s):
+            began_s = perf_counter()
+            test = run.validate(self.store.current)
+            batches = self.simulator.coordinator.ledger.applied.total()
+            passes = batches / self.simulator.coordinator.batches.per_epoch
+            run.validated(passes, self.simulator.now_s, update, test)
+            self.epoch_began_s += perf_counter() - began_s  # validation is not training
+
+    def _epoch_done(self, end: EpochEnd) -> None:
+        run = self.run_
+        assert run is not None
+        began_s = perf_counter()
+        if not self.shares_s:  # epochs that end together were trained together
+            together = self.simulator.coordinator.epochs_done - end.epoch
+            self.shares_s = [(began_s - self.epoch_began_s) / together] * together
+        train_s = self.shares_s.pop()
+        self.samples += end.score.samples
+        self.train_s += train_s
+        test = Score()
+        if run.validates(end.epoch):
+            test = run.validate(end.parameters)
+            run.validated(end.epoch + 1, end.seconds, end.updates, test, end.score.loss)
+        run.finished_epoch(
+            Epoch(
+                end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
+                test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
+            ),
+            end.updates,
+        )  # fmt: skip
+        run.save()
+        self.epoch_began_s = perf_counter()
+
+    def distribution(self) -> Distribution:
+        return self.simulator.distribution()
+
+    def trace(self) -> list[Span]:
+        return list(self.simulator.times.trace(self.simulator.now_s).spans)
+
+    def timing(self) -> tuple[float, float]:
+        return self.train_s, self.samples / self.train_s if self.train_s else math.nan
+
+    def snapshot(self) -> Snapshot:
+        """Parameters to look at; a simulation is repeated from its seed, not resumed."""
+        epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
+        return Snapshot(self.store.version, epochs, self.store.current)
+
+    def report_epochs(self, run: DistributedRun, count: int) -> None:
+        """Each is validated when it ends."""
+
+    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
+        raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")
+
+    def events(self) -> EventRecord | None:
+        return self.store.events() if self.store.recording else None
+
+    def close(self) -> None:
+        self.store.close()
+        self.evaluator.close()

@@ -1,0 +1,70 @@
+"""What a run reports while it trains; what the command line draws its progress from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.step.tally import Score
+from paceline.training.run import Epoch, Run
+
+
+@dataclass(frozen=True)
+class WorkersProgress:
+    """How several workers are doing together."""
+
+    alive: int
+    workers: int
+    updates_per_s: float
+    staleness: float
+    """On average."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    score: Score
+    samples_per_s: float
+    workers: WorkersProgress | None = None
+
+
+class Watcher(Protocol):
+    def begun(self, run: Run, notes: list[str]) -> None: ...
+
+    def advanced(self, progress: Progress) -> None: ...
+
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        """`run` is the record so far, with this epoch."""
+
+
+class Silent:
+    def begun(self, run: Run, notes: list[str]) -> None:
+        pass
+
+    def advanced(self, progress: Progress) -> None:
+        pass
+
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        pass
+
+
+class Several:
+    """Tells each of several watchers, in turn."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def begun(self, run: Run, notes: list[str]) -> None:
+        for watcher in self.watchers:
+            watcher.begun(run, notes)
+
+    def advanced(self, progress: Progress) -> None:
+        for watcher in self.watchers:
+            watcher.advanced(progress)
+
+    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
+        for watcher in self.watchers:
+            watcher.finished_epoch(epoch, run)

@@ -1,0 +1,61 @@
+"""A compiled module is one row: marks inside it would break what was compiled, and measure something else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paceline.measurement.layer_clock import LayerClock
+from paceline.measurement.tape import OUTSIDE
+from tests.measurement.slow_layers import hooks_of, iterations
+
+
+class Counting:
+    """A backend that counts how often something is compiled."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph, example_inputs):
+        self.graphs += 1
+        return graph.forward
+
+
+class Part(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x) * 2
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_compiled_part_is_not_taken_apart(in_place):
+    torch._dynamo.reset()
+    backend, part = Counting(), Part()
+    if in_place:
+        part.compile(backend=backend)
+    model = nn.Sequential(nn.Linear(4, 4), part if in_place else torch.compile(part, backend=backend))
+    with LayerClock(model, every=2, warm_up=1) as clock:
+        for x in iterations(clock, 8):
+            model(x).sum().backward()
+    assert backend.graphs == 1 and hooks_of(model) == 0
+    measured = clock.measurement()
+    rows = {"Sequential", "0", OUTSIDE} | (set() if in_place else {"1"})
+    assert {layer.name for layer in measured.layers} == rows
+    if not in_place:
+        (layer,) = [layer for layer in measured.layers if layer.name == "1"]
+        assert layer.parameters == 40 and layer.forward_s.median_s > 0.0 and layer.backward_s.median_s > 0.0
+
+
+def test_a_model_compiled_as_a_whole():
+    torch._dynamo.reset()
+    backend = Counting()
+    model = torch.compile(Part(), backend=backend)
+    with LayerClock(model, every=2, warm_up=1) as clock:
+        for x in iterations(clock, 8):
+            model(x).sum().backward()
+    assert backend.graphs == 1
+    assert {layer.name for layer in clock.measurement().layers} == {"OptimizedModule", OUTSIDE}

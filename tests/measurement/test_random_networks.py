@@ -1,0 +1,103 @@
+"""Whatever the network, the owners of a tape partition it, and every node of the backward pass has its owner."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from paceline.measurement.tape import OUTSIDE
+from tests.measurement.slow_layers import hooks_of, tape_of
+
+WIDTH = 3
+
+
+class Residual(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x) * 1.0
+        y += x
+        return y
+
+
+class Tables(nn.Module):
+    """Its inner module is given a table by keyword, and gives one back."""
+
+    class Inner(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *, table: dict[str, Tensor]) -> dict[str, tuple[Tensor, int]]:
+            return {"out": (self.inner(table["in"]), 1)}
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = self.Inner(inner)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(table={"in": x})["out"][0]
+
+
+class Twice(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.inner(x))
+
+
+def frozen() -> nn.Module:
+    return nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+
+
+LEAVES = st.sampled_from(
+    [
+        lambda: nn.Linear(WIDTH, WIDTH),
+        frozen,
+        nn.ReLU,
+        lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True)),
+        nn.Tanh,
+        nn.Identity,
+        lambda: nn.LayerNorm(WIDTH),
+        nn.Dropout,
+    ]
+).map(lambda make: make())
+
+
+def larger(inner: st.SearchStrategy[nn.Module]) -> st.SearchStrategy[nn.Module]:
+    return st.one_of(
+        inner.map(Residual),
+        inner.map(Tables),
+        inner.map(Twice),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: nn.Sequential(*parts)),
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(body=st.recursive(LEAVES, larger, max_leaves=6), passes=st.integers(1, 2))
+def test_the_owners_partition_the_tape(body, passes):
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), body, nn.Linear(WIDTH, WIDTH))
+
+    def iteration() -> None:
+        for _ in range(passes):
+            model(torch.randn(2, WIDTH)).square().sum().backward()
+
+    tape = tape_of(model, iteration)
+    owners = tape.durations_s({})
+    assert sum(owners.values()) == pytest.approx(tape.wall_s() - tape.own_s(), abs=1e-9)
+    assert min(owners.values()) >= 0.0
+    names = {name or "Sequential" for name, _ in model.named_modules(remove_duplicate=False)}
+    for part, row in owners:
+        assert (part, row) == ("other", "") or row in names | {OUTSIDE}
+    # Only the loss is outside the model: its two nodes and, first of all, the way into the engine.
+    nodes = [owner for kind, owner, *_ in tape.marks if kind == "node"]
+    assert nodes.count(("backward", OUTSIDE)) == 2 * passes
+    assert {"0", "2"} <= {row for _, row in nodes}
+    assert hooks_of(model) == 0

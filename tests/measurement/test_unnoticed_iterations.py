@@ -1,0 +1,60 @@
+"""Where looks are rare, most iterations go by unnoticed: the same training, and every iteration has its number."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from paceline.measurement.look import COLD_AFTER, FULL
+from paceline.measurement.measured_step import MeasuredStep
+from paceline.measurement.session import REACH
+from paceline.step.build import assemble, load_data
+from paceline.step.choose import make_step
+from paceline.step.tally import Tally
+from paceline.workload import resolve
+
+WHOLE = 13  # batches of an epoch, and a smaller one
+EPOCHS = 62
+
+
+def made_step():
+    settings = {"data": f"digits:{16 * WHOLE + 5}", "batch": 16, "device": "cpu", "threads": 1}
+    workload = resolve("mlp", settings)
+    return make_step(assemble(workload, load_data(workload), torch.device("cpu")), "flat")[0]
+
+
+def trained(step, chunk) -> tuple[list[torch.Tensor], list[float]]:
+    losses = []
+    for epoch in range(EPOCHS):
+        tally, left = Tally(1), WHOLE + 1
+        step.begin(epoch)
+        while left:
+            now = min(left, chunk)
+            step.advance(now, tally)
+            left -= now
+        losses.append(tally.read().loss)
+    return [p.detach().clone() for p in step.parts.network.parameters()], losses
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 100])
+def test_it_is_the_same_training_and_every_iteration_is_counted(chunk, monkeypatch):
+    monkeypatch.setattr("paceline.measurement.session.MOST_OVERHEAD", math.inf)
+    plain, losses = trained(made_step(), chunk)
+    step = MeasuredStep(made_step())
+    step.session.every, step.session.warm_up, step.keep_every = FULL, 5, 50
+    parameters, measured_losses = trained(step, chunk)
+    step.close()
+    assert all(torch.equal(a, b) for a, b in zip(plain, parameters, strict=True)) and losses == measured_losses
+    session = step.session
+    assert session.number == WHOLE * EPOCHS
+    looks = range(session.first_sample, session.number, FULL)
+    assert [sample.number for sample in session.samples] == [n + i for n in looks for i in range(8)]
+    noticed = {number for number, _, was in session.walls if not was}
+    assert len(noticed) < 0.2 * session.number
+    for first in looks:
+        assert set(range(first - 3 - REACH, first - 3)) <= noticed
+        assert set(range(first + 8, first + 8 + COLD_AFTER + REACH)) <= noticed
+    scores = step.scores()
+    assert len(scores) > len(looks) and set(scores) <= {number for number, _, _ in session.walls} | set(range(5))

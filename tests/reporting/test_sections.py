@@ -1,0 +1,291 @@
+"""A section is there when there is something to show, and says what follows from the records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from paceline.reporting.answer import answer_of, run_sentence, title_of
+from paceline.reporting.figure import Figure, Listing, Section
+from paceline.reporting.given_rows import Cost, Prediction, Published
+from paceline.reporting.reading import Failed, Records, Skipped
+from paceline.reporting.sections import sections_of
+from paceline.reporting.sections.comparisons import costs, prediction_sentence, predictions, published
+from paceline.reporting.sections.time_parts import time_parts
+from paceline.reporting.sections.timeline import drawn_spans, row_order
+from paceline.reporting.sections.workers import staleness
+from paceline.reporting.shown_run import shown_runs
+from paceline.strategy.ledger import LedgerSummary
+from paceline.trace import Span, Trace
+from paceline.training.run import Conditions
+from tests.a_run import a_run
+from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_trace, a_virtual_run
+
+
+def made(records: Records) -> dict[str, Section]:
+    return {section.id: section for section in sections_of(records, shown_runs(records))}
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    return {b.id: b for section in made(records).values() for b in section.blocks if isinstance(b, Figure)}
+
+
+def rows(section: Section, name: str) -> list[tuple]:
+    (listing,) = [b for b in section.blocks if isinstance(b, Listing) and b.id == name]
+    return list(listing.table.rows)
+
+
+ONE = Records(runs=[("runs/one", a_run())])
+MANY = Records(runs=[(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)])
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (ONE, ["what", "time", "learning", "conditions"]),
+        (MANY, ["what", "learning", "scaling", "workers", "timeline", "runs", "conditions"]),
+        (Records(measurements=[("m", a_measurement())]), ["what", "time", "timeline", "conditions"]),
+        (Records(simulations=[("s", a_simulation())]), ["what", "workers", "timeline"]),
+        (Records(predictions=[Prediction("a", 1.0)]), ["predictions"]),
+        (Records(published=[Published("a", 1.0)]), ["published"]),
+        (Records(costs=[Cost("a", 1.0)]), ["costs"]),
+        (replace(ONE, price=2.0), ["what", "time", "learning", "costs", "conditions"]),
+        (replace(ONE, skipped=[Skipped("a", "b")]), ["what", "time", "learning", "conditions", "skipped"]),
+        (Records(failed=[Failed("a", "b", "c")]), ["what"]),
+    ],
+)
+def test_sections_without_data_are_not_there(records, expected):
+    assert list(made(records)) == expected
+
+
+def test_times_add_up_to_the_wall_clock_and_the_rest_is_shown():
+    assert time_parts(a_run().trace) == {
+        "preparing": 0.5,
+        "writing checkpoints": 0.5,
+        "training": 1.75,  # two seconds, less the checkpoint written meanwhile
+        "validating": 1.0,
+        "not attributed": 0.25,
+    }
+    assert time_parts(Trace()) == {} and time_parts(a_trace()) == {}, "workers' time is not this process's"
+
+
+def test_a_resumed_run_says_which_time_is_shown():
+    note = figures(Records(runs=[("a", a_run(resumed=2))]))["wall-clock"].note
+    assert "since it was last resumed" in note and figures(ONE)["wall-clock"].note == ""
+
+
+def test_layers_and_parts_of_a_measurement():
+    found = figures(Records(measurements=[("m", a_measurement(layers=3))]))
+    (view,) = found["layers"].views
+    assert view.table.values("layer") == ["conv1", "conv2", "conv3"]
+    assert view.table.values("backward") == pytest.approx([2e-4, 4e-4, 6e-4])
+    assert sum(view.table.values("share")) == pytest.approx(100)
+    (row,) = found["parts"].views[0].table.rows
+    assert sum(row[1:-1]) == pytest.approx(row[-1]), "the parts are the iteration"
+    assert found["parts"].views[0].options["parts"] == ["load", "forward", "backward", "update", "other"]
+
+
+def test_a_step_that_runs_as_one_shows_the_layers_of_the_plain_one_apart():
+    m = a_measurement(layers=2)
+    found = figures(Records(measurements=[("m", replace(m, layers=m.layers[:1], apart=m.layers, apart_s=1.0))]))
+    assert [view.name for view in found["layers"].views] == ["alexnet", "alexnet, the plain step"]
+
+
+def test_curves_of_one_run_over_epochs_time_and_updates():
+    both = figures(ONE)
+    found = both["accuracy"]
+    assert [view.name for view in found.views] == ["epochs", "time", "updates"]
+    data = found.views[0].table
+    assert data.values("accuracy") == [12.5, 75.0, 25.0, 81.25] and data.values("time") == [2.5, 4.0] * 2
+    assert both["loss"].views[0].table is data, "a table that two figures share is one"
+
+
+def test_a_run_without_labels_has_losses_alone():
+    epochs = tuple(replace(e, train_accuracy=math.nan, test_accuracy=math.nan) for e in a_run().epochs)
+    records = Records(runs=[("a", a_run(epochs=epochs, test_accuracy=math.nan))])
+    assert "accuracy" not in figures(records) and "loss" in figures(records)
+    assert answer_of(records, shown_runs(records)).sentence.endswith(
+        "lenet5 reaches a test loss of 0.6250; it trained on 1,705 samples a second."
+    )
+
+
+def test_measured_and_simulated_time_are_not_drawn_together():
+    found = figures(Records(runs=[("a", a_run()), ("b", a_virtual_run())]))
+    names = [view.name for view in found["accuracy-time"].views]
+    assert names[:2] == ["test accuracy, measured time", "test accuracy, simulated time"]
+    assert found["accuracy-updates"].views[0].name == "test accuracy"
+
+
+def test_staleness_is_shared_out_and_wide_ranges_are_put_together():
+    def of(counts):
+        d = a_distribution(ledger=LedgerSummary(staleness=counts))
+        return staleness(shown_runs(Records(runs=[("a", replace(a_virtual_run(), distribution=d))])))
+
+    assert of({"0": 5}) is None and of({}) is None
+    assert of({"0": 1, "2": 3}).views[0].table.values("share") == [25, 0, 75]
+    wide = of({"0": 1, "999": 1})
+    assert len(wide.views[0].table.rows) == 50 and wide.views[0].table.values("staleness")[-1] == "980–999"
+    assert sum(wide.views[0].table.values("share")) == pytest.approx(100)
+
+
+def test_workers_and_faults_are_told():
+    section = made(MANY)["workers"]
+    assert "2 faults were met and dealt with." in section.sentences
+    assert rows(section, "faults")[0] == ("2 workers", 1.25, "died", "worker 0", "was ended by SIGKILL")
+    assert rows(section, "batches")[0][:5] == ("2 workers", 90, 0, 0, 1)
+
+
+def test_a_trace_of_few_spans_is_drawn_as_it_is():
+    trace = a_trace(2, 5)
+    assert drawn_spans(trace) == list(trace.spans)
+
+
+def test_of_too_many_spans_each_moment_shows_what_took_most_of_it():
+    spans = []
+    for worker in range(4):
+        for step in range(5_000):
+            spans += [
+                Span(f"worker {worker}", "compute", step, step + 0.9),
+                Span(f"worker {worker}", "fetch", step + 0.9, step + 1.0),
+            ]
+    found = drawn_spans(Trace(tuple(spans)), most=1_000)
+    assert 4 <= len(found) <= 1_000
+    assert {span.who for span in found} == {f"worker {w}" for w in range(4)}
+    assert {span.what for span in found} == {"compute"}
+    assert sum(s.duration_s for s in found) == pytest.approx(4 * 5_000, rel=0.01)
+
+
+def test_what_few_workers_did_is_still_seen_when_drawn_coarsely():
+    idle = [Span("worker 0", "compute", 0.0, 10.0), Span("worker 0", "compute", 90.0, 100.0)]
+    busy = [Span("worker 1", "compute", i / 100, (i + 1) / 100) for i in range(10_000)]
+    found = drawn_spans(Trace((*idle, *busy)), most=200)
+    assert [(s.start_s, s.end_s) for s in found if s.who == "worker 0"] == [
+        (0.0, pytest.approx(10.0)), (pytest.approx(90.0), pytest.approx(100.0)),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_timeline_are_in_a_natural_order():
+    names = ["worker 10", "worker 2", "server shard 1", "server", "main", "worker 0", "cuda"]
+    expected = ["main", "server", "server shard 1", "cuda", "worker 0", "worker 2", "worker 10"]
+    assert sorted(names, key=row_order) == expected
+
+
+def test_spans_that_are_no_spans_are_left_out():
+    trace = Trace((Span("a", "x", 0.0, 1.0), Span("a", "x", math.nan, 1.0), Span("a", "x", 2.0, 1.0)))
+    assert len(drawn_spans(trace)) == 1
+
+
+def test_predictions_stand_beside_what_came():
+    given = [Prediction("a", 11.0, 9.0, 12.0, 10.0), Prediction("b", 9.0, 8.0, 9.5, 10.0), Prediction("c", 1.0)]
+    assert prediction_sentence(given) == (
+        "2 predictions are off by 10.0 % in the median and 10.0 % at most; 1 of 2 intervals hold what was measured."
+    )
+    assert prediction_sentence(given[:1]) == "The prediction is off by 10.0 %, within its interval."
+    assert prediction_sentence(given[1:2]) == "The prediction is off by 10.0 %, beyond its interval."
+    section = predictions(given)
+    assert section.title == "Prediction beside reality"
+    assert rows(section, "prediction-rows")[0] == ("a", "s", 11.0, 9.0, 12.0, 10.0, pytest.approx(10.0))
+    assert rows(section, "prediction-rows")[2][-1] is None
+    assert predictions([Prediction("c", 1.0)]).title == "What is predicted"
+
+
+def test_units_are_not_drawn_together():
+    given = [Published("a", 1.0, 2.0, "s"), Published("b", 90.0, 95.0, "%"), Published("c", 1.0, 1.5, "s")]
+    section = published(given)
+    (figure,) = [block for block in section.blocks if isinstance(block, Figure)]
+    assert [(view.name, len(view.table.rows)) for view in figure.views] == [("s", 2), ("%", 1)]
+    said = "Ours beside 3 published figures, by their units: 1.5 to 2 times (s) and 1.06 times (%)."
+    assert section.sentences == (said,)
+    assert published(given[::2]).sentences == ("Ours are 1.5 to 2 times the 2 published figures.",)
+
+
+def test_a_price_makes_every_run_cost_something():
+    runs = shown_runs(Records(runs=[("a", a_run(wall_s=1800.0)), ("b", a_virtual_run("sync", 2))]))
+    section = costs([], runs, 4.0)
+    (figure,) = section.blocks
+    by_name = dict(zip(figure.views[0].table.values("what"), figure.views[0].table.values("cost"), strict=True))
+    assert by_name["lenet5"] == pytest.approx(2.0), "half an hour of one machine"
+    assert by_name["dnn"] == pytest.approx(4.0 / 3600 * 2 * 33.0), "33 simulated seconds of two"
+    assert costs([], runs, None) is None
+
+
+def test_conditions_that_agree_are_one_set():
+    other = Conditions("cuda:0", "A GPU", 2, 4, "float32", "3.11.0", "2.12.0", "0.1.0", "Linux x86_64")
+    records = Records(
+        runs=[("a", a_run()), ("b", a_run(conditions=other)), ("c", a_run())], measurements=[("m", a_measurement())]
+    )
+    (listing,) = [b for b in made(records)["conditions"].blocks if b.id == "conditions-table"]
+    assert [column.name for column in listing.table.columns] == ["condition", "3 of 4", "1 of 4"]
+    assert ("device name", "A Processor", "A GPU") in listing.table.rows
+
+
+def test_what_was_run_is_said_in_words():
+    assert made(MANY)["what"].sentences == (
+        "2 runs of dnn on digits, trained on a simulated cluster with downpour and 2 and 4 workers; 3 epochs at batch "
+        "32 with sgd.",
+    )
+    broken = Records(runs=[("a", a_run()), ("b", a_run(status="diverged"))])
+    assert "1 of the 2 runs did not come to an end: diverged." in made(broken)["what"].sentences
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "After 2 epochs and 4.5 seconds on A Processor, lenet5 classifies 81.25 % of the test samples correctly; "
+             "it trained on 1,705 samples a second."),
+        ({"wall_s": 600.0}, "After 2 epochs and 10.0 minutes on"),
+        ({"epochs": a_run().epochs[:1]}, "After 1 epoch and "),
+        ({"samples_per_s": math.nan}, "of the test samples correctly."),
+        ({"status": "diverged"}, "lenet5 on digits diverged after 46 updates and 4.5 seconds."),
+        ({"status": "interrupted"}, "lenet5 on digits was interrupted after 46 updates and 4.5 seconds."),
+        ({"status": "running", "updates": 0}, "was still running after 0 updates and"),
+        ({"distribution": a_distribution()}, "After 2 epochs with 2 simulated workers and downpour, lenet5"),
+        ({"distribution": a_distribution(driver="local")}, "on A Processor with 2 workers and downpour, lenet5"),
+    ],
+)  # fmt: skip
+def test_the_answer_of_one_run_is_one_sentence(changes, expected):
+    assert expected in run_sentence(a_run(**changes))
+
+
+@pytest.mark.parametrize(
+    ("records", "expected", "picture"),
+    [
+        (replace(MANY, predictions=[Prediction("a", 11.0, measured=10.0)]), "The prediction is off by 10.0 %.",
+         "predictions"),
+        (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 seconds of simulated "
+         "time: 1.69 times as fast as with 2.", "time-to-accuracy"),
+        (Records(simulations=[("a", a_simulation(2)), ("b", a_simulation(4))]),
+         "With 4 workers, sync trains 1.69 times as fast as with 2 (85 % efficiency), in simulated time.",
+         "throughput"),
+        (Records(runs=[("a", a_run()), ("b", a_run(workload=replace(a_run().workload, seed=1), test_accuracy=0.9))]),
+         "2 repetitions of lenet5 on digits end between 81.25 % and 90.00 % test accuracy.", "accuracy-time"),
+        (Records(measurements=[("m", a_measurement(3))]),
+         "An iteration of alexnet at batch 8 takes 1.84 ms on A Processor: 65 % of it is the backward pass, and conv3 "
+         "alone takes 49 %.", "layers"),
+        (Records(simulations=[("s", a_simulation(50))]),
+         "50 simulated workers with sync make 12.71 steps a second and wait for 15 % of their time.", "timeline"),
+        (Records(published=[Published("epoch", 3.5, 3.6, "s")]), "epoch: 3.600 here, 3.500 published (s).",
+         "published"),
+        (Records(predictions=[Prediction("slow", 9.0), Prediction("fast", 2.0)]),
+         "fast is predicted to be best: 2.000 s.", "predictions"),
+    ],
+)  # fmt: skip
+def test_the_answer_is_what_matters_most_with_its_picture(records, expected, picture):
+    found = answer_of(records, shown_runs(records))
+    assert expected in found.sentence
+    assert next(name for name in found.pictures if name in figures(records)) == picture
+
+
+def test_other_findings_are_said_below():
+    records = replace(ONE, measurements=[("m", a_measurement())], published=[Published("a", 1.0, 2.0)])
+    more = answer_of(records, shown_runs(records)).more
+    assert "trains 1.69 times" in answer_of(MANY, shown_runs(MANY)).more[0], "speed alone comes second"
+    assert more[0].startswith("An iteration of alexnet") and more[1].startswith("a: 2.000 here")
+
+
+def test_the_title_is_what_it_is_about():
+    assert title_of(ONE, shown_runs(ONE)) == "lenet5 on digits"
+    assert title_of(replace(ONE, title="A study"), ()) == "A study"
+    assert title_of(Records(links=[]), ()) == "A report"

@@ -1,0 +1,312 @@
+"""The words in shared memory: a task arrives whole, what was never published never was, a position is read as it is."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from paceline.errors import PacelineError
+from paceline.step.tally import Score
+from paceline.strategy.coordinator import Position
+from paceline.strategy.instructions import Apply, Compute, Contribution
+from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.presets import find_strategy
+from paceline.training.drivers.local import batch_status, commit_log, mailbox, shared_memory
+from paceline.training.drivers.local.doorbell import Doorbell
+from paceline.training.drivers.local.event_log import EventLog, events_of
+from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.position import ledger_of, position_of, put_position
+from paceline.training.drivers.local.shared_memory import EPOCHS_SCORED, SharedMemory, Sizes, StateTensor
+from paceline.training.drivers.local.worker_score import WorkerScore, score_of
+from paceline.training.drivers.local.writer_lock import WriterLock
+from tests.training.drivers.local.small import workload
+
+SIZES = Sizes(
+    workers=3, groups=3, numbers=1000, payload=1000, dtype="float32",
+    state=(StateTensor("velocity", (900,), "float32"), StateTensor("updates", (), "float64")), corrections=(),
+    batches=10, epochs=5, longest=4, fetched=True, events=1000, workers_commit=True,
+)  # fmt: skip
+
+
+@pytest.fixture
+def memory():
+    made = SharedMemory(SIZES)
+    yield made
+    made.close()
+
+
+def task(worker: int, sequence: int, epoch: int = 0, batches: tuple[int, ...] = (0,)) -> Compute:
+    return Compute(worker, sequence, epoch, batches, (0,))
+
+
+def test_all_processes_see_the_same_places(memory):
+    other = SharedMemory(memory.sizes, os.dup(memory.descriptor))
+    memory.payloads[2][1].fill_(3.0)
+    memory.states[1]["updates"].fill_(7.0)
+    memory.slots[SlotField.GIVEN] = 12
+    assert torch.equal(other.payloads[2][1], torch.full((1000,), 3.0))
+    assert other.payloads[2][0].sum() == other.fetched[0][0].sum() == other.parameters[0].sum() == 0
+    assert other.states[1]["updates"].item() == 7
+    assert other.slots[SlotField.GIVEN] == 12
+    other.close()
+
+
+def test_a_message_is_reported_whole_or_cut_but_never_garbled(memory):
+    memory.report(3, "näher " * 1000)
+    assert memory.reported(3).startswith("näher näher")
+    memory.clear_report(3)
+    assert memory.reported(3) == ""
+
+
+def test_too_little_memory_is_reported_beforehand(monkeypatch):
+    monkeypatch.setattr(shared_memory, "free_memory_bytes", lambda: 1 << 16)
+    with pytest.raises(PacelineError, match=r"too little memory to share: 3 workers with 1,000 parameters need"):
+        SharedMemory(SIZES)
+
+
+# Mailboxes and doorbells
+
+
+def test_a_task_arrives_as_it_was_given(memory):
+    tasks = [Compute(1, 7, 2, (3, 1, 9), (0, 2), None), Compute(1, 8, 2, (4,), (0,), 31, 3)]
+    for one in tasks:
+        mailbox.put(memory, one, incarnation=2, steps_since_fetch=5)
+    assert mailbox.next_tasks(memory, 1, 2, 6) == tasks
+    assert mailbox.next_tasks(memory, 1, 2, 7) == tasks[1:]
+    assert mailbox.next_tasks(memory, 1, 2, 8) == []
+    assert mailbox.next_tasks(memory, 1, 3, 6) == [], "they were given to a former incarnation"
+    assert mailbox.next_tasks(memory, 0, 2, 0) == []
+    assert memory.slot(1)[SlotField.STEPS_SINCE_FETCH] == 5
+
+
+def test_a_task_takes_the_place_of_one_that_is_done(memory):
+    for sequence in (1, 2, 3):
+        mailbox.put(memory, task(0, sequence), 1, 0)
+    assert mailbox.get(memory, 0, 1) is None
+    assert [mailbox.get(memory, 0, sequence)[1].sequence for sequence in (2, 3)] == [2, 3]
+
+
+def test_a_sleeper_is_woken_and_who_is_awake_is_not_notified(memory):
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    bell = Doorbell(memory, 0, descriptor)
+    bell.notify()
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(descriptor)
+    bell.arm()
+    woken = []
+    thread = threading.Thread(target=lambda: woken.append(bell.wait(30.0)))
+    thread.start()
+    bell.notify()
+    thread.join(5)
+    assert woken == [True]
+    os.close(descriptor)
+
+
+def test_a_process_whose_launcher_is_gone_ends_when_it_waits():
+    code = (
+        "import os\n"
+        "from tests.training.drivers.local.test_shared_memory import SIZES, SharedMemory, Doorbell\n"
+        "bell = Doorbell(SharedMemory(SIZES), 0, os.eventfd(0), launcher=1 << 22)\n"
+        "bell.wait(0.01)\n"
+        "print('still here')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+
+
+# What became of batches
+
+
+def test_the_status_of_an_unpublished_version_does_not_count(memory):
+    status = memory.batch_status
+    batch_status.mark(memory, 0, (0, 1, 2), batch_status.APPLIED, 1)
+    batch_status.mark(memory, 0, (3,), batch_status.REFUSED, 1)
+    batch_status.mark(memory, 0, (4, 5), batch_status.DROPPED, 2)
+    assert batch_status.counts(status, 0, 1) == (3, 0, 1)
+    assert batch_status.counts(status, 0, 2) == (3, 2, 1)
+    assert np.flatnonzero(batch_status.closed(status, 0, 1)).tolist() == [0, 1, 2, 3]
+    batch_status.forget_after(status, 1)
+    assert batch_status.counts(status, 0, 2) == (3, 0, 1), "another version 2 would otherwise bring them back"
+    assert batch_status.begun(status, 2) == [0]
+
+
+def test_an_epoch_takes_the_place_of_the_one_two_before_it(memory):
+    status = memory.batch_status
+    batch_status.mark(memory, 1, tuple(range(10)), batch_status.APPLIED, 3)
+    batch_status.mark(memory, 3, (0, 1), batch_status.APPLIED, 4)
+    assert batch_status.counts(status, 3, 4) == (2, 0, 0)
+    assert np.flatnonzero(batch_status.closed(status, 1, 4)).tolist() == list(range(2, 10))
+
+
+# The commit log
+
+
+def commit(memory: SharedMemory, one: Compute, pulled: int = 0, *, publish: bool = True) -> None:
+    """As a worker does it, without the parameters."""
+    version = memory.control[ControlField.VERSION] + 1
+    commit_log.prepare(memory, commit_log.COMMITTED, one, pulled, len(one.batches), version)
+    memory.control[ControlField.VERSION] += 1
+    batch_status.mark(memory, one.epoch, one.batches, batch_status.APPLIED, memory.control[ControlField.VERSION])
+    if publish:
+        commit_log.publish(memory)
+
+
+def test_the_commit_log_counts_closed_batches_by_epoch(memory):
+    found = []
+    for sequence, epoch in enumerate([0, 0, 1, 0, 1, 2, 1], 1):
+        found.append(commit_log.closed_batches(memory, epoch))
+        commit(memory, task(0, sequence, epoch, (sequence,)), sequence - 1)
+    assert found == [0, 1, 0, 2, 1, 0, 2]
+    assert commit_log.read(memory, 7) == (commit_log.COMMITTED, 0, 7, 6)
+
+
+def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_finished(memory):
+    commit(memory, task(0, 1))
+    commit(memory, task(1, 1, 0, (1,)), 1, publish=False)
+    assert memory.control[ControlField.EVENTS] == 1
+    for _ in range(2):  # whoever comes next, and then once more
+        with WriterLock(memory):
+            assert memory.control[ControlField.EVENTS] == 2
+    assert commit_log.read(memory, 2) == (commit_log.COMMITTED, 1, 1, 1)
+    assert commit_log.closed_batches(memory, 0) == 2
+
+
+def test_a_row_that_was_only_prepared_is_not_finished(memory):
+    commit(memory, task(0, 1))
+    commit_log.prepare(memory, commit_log.COMMITTED, task(1, 1, 0, (1,)), 1, 1, 2)
+    with WriterLock(memory):
+        assert memory.control[ControlField.EVENTS] == 1
+    commit_log.prepare(memory, commit_log.REFUSED, task(2, 1, 0, (2,)), 0, 1, 1)
+    commit_log.publish(memory)
+    with WriterLock(memory):
+        assert memory.control[ControlField.EVENTS] == 2, "a refusal makes no version"
+    assert commit_log.read(memory, 2)[:3] == (commit_log.REFUSED, 2, 1)
+
+
+def test_a_server_that_starts_recounts_what_is_closed(memory):
+    for sequence, epoch in enumerate([0, 1, 0], 1):
+        commit(memory, task(0, sequence, epoch, (sequence,)))
+    batch_status.mark(memory, 1, (9,), batch_status.REFUSED, 3)  # its worker died before it logged that
+    commit_log.recount(memory)
+    assert [commit_log.closed_batches(memory, epoch) for epoch in (0, 1, 2)] == [2, 2, 0]
+
+
+# Positions
+
+
+def position(**changes) -> Position:
+    ledger = LedgerSummary(
+        updates=21, applied=21, dropped=3, refused=1, returned=4, applied_by_epoch=(8, 9, 4),
+        staleness={"0": 15, "1": 4, "7": 2},
+    )  # fmt: skip
+    values = {
+        "version": 21, "opened": 3, "done": {"1": tuple(range(9)), "2": (0, 2, 3, 5, 6, 7)},
+        "sequences": {"0": 12, "1": 9, "2": 0}, "clocks": {"0": 8, "1": 9, "2": 4}, "ledger": ledger,
+    }  # fmt: skip
+    return Position(**{**values, **changes})
+
+
+@pytest.mark.parametrize("workers_commit", [False, True])
+def test_a_position_that_is_put_is_the_one_that_is_read(workers_commit):
+    made = SharedMemory(Sizes(**{**vars(SIZES), "workers_commit": workers_commit}))
+    put_position(made, position())
+    assert position_of(made) == position()
+    assert made.control[ControlField.EPOCHS_DONE] == made.control[ControlField.EPOCH_KEPT] == 1
+    assert made.totals[0].tolist() == [8, 2, 0], "which epoch's were dropped is not kept, only how many"
+    assert [made.groups[group * LINE + GroupField.ROUND] for group in range(3)] == [8, 9, 4]
+    made.close()
+
+
+def test_a_position_between_two_epochs_has_none_open(memory):
+    ledger = LedgerSummary(20, 20, applied_by_epoch=(10, 10), staleness={"0": 20})
+    at_end = position(version=20, opened=2, done={}, ledger=ledger)
+    put_position(memory, at_end)
+    assert position_of(memory) == at_end
+    assert ledger_of(memory, 20) == ledger
+
+
+# The event log
+
+
+def test_events_are_read_as_they_were_written_and_end_with_the_version(memory):
+    log, header = EventLog(memory), memory.headers[0]
+    first, second = Compute(1, 5, 2, (3, 1), (0, 1)), Compute(0, 9, 2, (7,), (0,))
+    for one, versions in ((first, (11, 12)), (second, (12,))):
+        place = memory.place(one.sequence)
+        memory.slot(one.worker)[SlotField.PAYLOAD + place * LINE + PayloadField.FETCHES] = len(versions)
+        memory.fetched_versions[one.worker, place, : len(versions)] = versions
+        header[-1] = log.task(one, 4, int(header[-1]))
+    order = Apply(13, (Contribution(1, (first, second), 1), Contribution(0, (second,), 0)), 2, 6)
+    header[-1] = log.update(order, int(header[-1]))
+    log.update(order._replace(update=14), int(header[-1]))  # its writer died before it moved the end
+    found = events_of(memory, workload(), find_strategy("downpour"))
+    assert [(t.worker, t.sequence, t.incarnation, t.versions) for t in found.tasks] == [
+        (1, 5, 4, (11, 12)),
+        (0, 9, 4, (12,)),
+    ]
+    assert found.tasks[0].task == first
+    assert [update.update for update in found.updates] == [13]
+    (update,) = found.updates
+    assert [(c.group, c.payloads, c.staleness) for c in update.contributions] == [
+        (1, ((1, 5), (0, 9)), 1),
+        (0, ((0, 9),), 0),
+    ]
+    assert (update.epoch, update.closed) == (2, 6)
+
+
+def test_more_events_than_there_is_room_for_are_an_error_that_says_what_to_do(memory):
+    with pytest.raises(PacelineError, match="train without --record-events"):
+        EventLog(memory).update(Apply(1, (), 0, 0), 997)
+
+
+# Scores
+
+
+def scored(tally, loss: float) -> None:
+    tally.add(torch.tensor(loss), torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+
+
+def test_a_score_is_one_write_never_parts_of_two(memory):
+    score = WorkerScore(memory, 1, top=1)
+    rows = memory.scores[1]
+    scored(score.tally(0), 0.5)
+    assert score_of(rows, 0) == Score(), "it is written now and then"
+    score.write()
+    whole = score_of(rows, 0)
+    assert (whole.samples, whole.correct, whole.loss) == (2, 1, 0.5)
+    count = rows[0][0]
+    assert count % 2 == 0 and count > 0
+    rows[0][0] = count + 1  # a write is under way, and its writer is dead
+    rows[0][2] = math.nan
+    assert score_of(rows, 0) == Score()
+    assert memory.scores[0].sum() == memory.scores[2].sum() == 0
+
+
+def test_a_successor_adds_to_what_was_counted_before_and_ends_a_write_that_was_cut_off(memory):
+    first = WorkerScore(memory, 0, top=1)
+    scored(first.tally(3), 0.5)
+    first.write()
+    second = WorkerScore(memory, 0, top=1)
+    tally = second.tally(3)
+    scored(tally, 1.5)
+    memory.scores[0][3][0] += 1  # somebody was cut off in the middle
+    second.write()
+    found = score_of(memory.scores[0], 3)
+    assert (found.samples, found.loss) == (4, 1.0)
+    assert memory.scores[0][3][0] % 2 == 0
+
+
+def test_an_epoch_s_score_takes_the_place_of_an_old_one(memory):
+    score = WorkerScore(memory, 0, top=1)
+    for epoch in (0, EPOCHS_SCORED):
+        scored(score.tally(epoch), float(epoch))
+        score.write()
+    assert score_of(memory.scores[0], 0) == Score()
+    assert score_of(memory.scores[0], EPOCHS_SCORED).loss == EPOCHS_SCORED

@@ -1,0 +1,185 @@
+"""A run has a directory of its own: never another run's, never one that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline import record
+from paceline.errors import CheckpointError, OutputError
+from paceline.training.directory import RunDirectory, check_new, new_directory, next_directory, resumable_directory
+from paceline.training.directory_lock import DirectoryLock
+
+
+def test_a_new_directory_is_made_with_its_parents_and_left_empty(tmp_path):
+    made = new_directory(tmp_path / "a" / "b")
+    assert made.is_dir() and list(made.iterdir()) == []
+    assert new_directory(made) == made, "an empty one will do"
+
+
+def test_looking_at_a_directory_makes_nothing(tmp_path):
+    check_new(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("name", ["record.json", ".hidden"])
+def test_one_that_holds_something_is_refused(tmp_path, name):
+    (tmp_path / name).write_text("")
+    for check in (check_new, new_directory):
+        with pytest.raises(OutputError, match=f"--out {tmp_path} is not empty.*--resume {tmp_path}"):
+            check(tmp_path)
+
+
+def test_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"--out .*file is a file: choose a directory"):
+        check_new(tmp_path / "file")
+    with pytest.raises(OutputError, match=r"--out .*run cannot be (read|written): Not a directory"):
+        new_directory(tmp_path / "file" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_one_that_cannot_be_written_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="cannot be written: Permission denied"):
+        new_directory(tmp_path / "run")
+
+
+def test_the_next_one_is_the_first_that_is_free(tmp_path):
+    parent = tmp_path / "runs"
+    assert next_directory("demo", parent) == parent / "demo-1"
+    (parent / "demo-3").mkdir()
+    assert next_directory("demo", parent) == parent / "demo-2"
+    assert next_directory("demo", parent) == parent / "demo-4"
+    assert all((parent / f"demo-{number}").is_dir() for number in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("mlp-digits", "mlp-digits-1"),
+        ("mlp-images:/tmp/a b?size=3", "mlp-images-tmp-a-b-size-3-1"),
+        ("../../etc", "..-..-etc-1"),
+        ("///", "run-1"),
+        ("x" * 200, "x" * 60 + "-1"),
+    ],
+)
+def test_a_name_becomes_one_word_inside_the_parent(name, word, tmp_path):
+    found = next_directory(name, tmp_path / "runs")
+    assert found.parent == tmp_path / "runs" and found.name == word
+
+
+def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
+    with pytest.raises(CheckpointError, match=r"--resume .*none: there is no such directory"):
+        resumable_directory(tmp_path / "none")
+    with pytest.raises(CheckpointError, match=r"it has no checkpoint\.pt"):
+        resumable_directory(tmp_path)
+    (tmp_path / "checkpoint.pt").write_text("")
+    assert resumable_directory(tmp_path) == tmp_path
+
+
+def test_a_claimed_directory_is_nobody_elses(tmp_path):
+    with RunDirectory.claim_new(tmp_path / "run") as mine:
+        assert mine.path == tmp_path / "run"
+        with pytest.raises(OutputError, match=rf"--out {mine.path} belongs to a run.*\(process {os.getpid()}\)"):
+            RunDirectory.claim_new(mine.path)
+        (mine.path / "checkpoint.pt").write_text("")
+        with pytest.raises(OutputError, match=rf"--resume {mine.path}: .*\(process {os.getpid()}\)"):
+            RunDirectory.claim_existing(mine.path)
+    with RunDirectory.claim_existing(mine.path):
+        pass
+    assert [path.name for path in mine.path.iterdir()] == ["checkpoint.pt"], "the lock is removed"
+
+
+def test_a_start_that_fails_leaves_nothing_that_it_made(tmp_path):
+    RunDirectory.claim_new(tmp_path / "a" / "b").close()
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "given").mkdir()
+    RunDirectory.claim_new(tmp_path / "given").close()
+    assert list((tmp_path / "given").iterdir()) == [], "a directory that was there stays"
+
+
+def test_a_directory_with_only_a_lock_is_empty(tmp_path):
+    (tmp_path / ".lock").write_text("123456789 elsewhere")
+    check_new(tmp_path)
+    RunDirectory.claim_new(tmp_path).close()
+
+
+def test_one_with_a_result_is_refused_and_not_locked(tmp_path):
+    (tmp_path / "record.json").write_text("")
+    with pytest.raises(OutputError, match="is not empty"):
+        RunDirectory.claim_new(tmp_path)
+    DirectoryLock(tmp_path).close()
+
+
+HOLD = """
+import sys, time
+from paceline.training.directory import RunDirectory
+claimed = RunDirectory.claim_new(sys.argv[1])
+print("claimed", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_kernel_releases_the_lock_of_a_killed_run(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "claimed\n"
+        with pytest.raises(OutputError, match=rf"\(process {holder.pid}\)"):
+            RunDirectory.claim_new(tmp_path / "run")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        RunDirectory.claim_new(tmp_path / "run").close()
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_child_does_not_keep_the_lock_of_its_parent(tmp_path):
+    claimed = RunDirectory.claim_new(tmp_path / "run")
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        claimed.close()
+        RunDirectory.claim_new(tmp_path / "run").close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def simultaneous_starts(place: Path, pairs: int, kind: str) -> None:
+    program = Path(__file__).with_name("simultaneous_starts.py")
+    command = [sys.executable, str(program), str(place), str(pairs), kind]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    assert made.returncode == 0, made.stderr
+    rows = [json.loads(line) for line in made.stdout.splitlines()]
+    assert len(rows) == pairs
+    for row in rows:
+        assert row["told"].count("won") == 1, row
+        [lost] = [told for told in row["told"] if told != "won"]
+        winner = row["pids"][row["told"].index("won")]
+        assert row["directory"] in lost and "\n" not in lost, row
+        assert f"(process {winner})" in lost or "is not empty" in lost, row
+        found = record.load(row["directory"])
+        assert found.status == "finished" and len(found.epochs) == (1 if kind == "new" else 2)
+        assert not (Path(row["directory"]) / ".lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["new", "resume"])
+def test_of_two_runs_started_at_once_exactly_one_wins(tmp_path, kind):
+    simultaneous_starts(tmp_path, 5, kind)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["new", "resume"])
+def test_of_two_runs_started_at_once_exactly_one_wins_fifty_times(tmp_path, kind):
+    simultaneous_starts(tmp_path, 50, kind)

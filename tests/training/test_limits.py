@@ -1,0 +1,90 @@
+"""Sizes that cannot fit are refused with one line before memory is taken."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from paceline import data
+from paceline.errors import DataError, NetworkError, StrategyError, WorkloadError
+from paceline.free_memory import free_memory_bytes
+from paceline.step.build import build_network, load_data
+from paceline.training.limits import check_workers, estimate_bytes
+from paceline.workload import Workload, resolve
+
+GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def soon():
+    start_s = time.monotonic()
+    yield
+    assert time.monotonic() - start_s < 2
+
+
+@pytest.mark.parametrize("driver", ["local", "virtual", "time"])
+def test_absurd_numbers_of_workers_are_refused(driver):
+    with pytest.raises(StrategyError, match=r"1,000,000,000.* workers need at least .* GB .*: use fewer workers"):
+        check_workers(10**9, driver)
+    with pytest.raises(StrategyError, match="over 1,000,000 GB"):
+        check_workers(99999999 * 9999999, driver)
+
+
+def test_what_fits_is_allowed():
+    check_workers(100_000, "time", batches=10_000_000, free_bytes=4 * GB)
+    check_workers(8, "local", parameters=25_000_000, free_bytes=4 * GB)
+    check_workers(1000, "virtual", parameters=60_000, free_bytes=4 * GB)
+
+
+def test_parameters_batches_and_epochs_count():
+    assert estimate_bytes(4, "local", parameters=10**6) - estimate_bytes(4, "local") == 4 * 2 * 4 * 10**6
+    with pytest.raises(StrategyError, match="use fewer workers"):
+        check_workers(1000, "virtual", parameters=10**8, free_bytes=4 * GB)
+    with pytest.raises(StrategyError, match=r"batches and 1 epochs need .*: use fewer steps"):
+        check_workers(10, "time", batches=10**13)
+    with pytest.raises(StrategyError, match="1,000,000,000 epochs"):
+        check_workers(2, "local", batches=10, epochs=10**9, free_bytes=4 * GB)
+
+
+@pytest.mark.parametrize("source", ["synthetic:100000x100000", "synthetic:8/9999999999", "synthetic:8:99999999999"])
+def test_synthetic_data_that_do_not_fit_are_refused(source):
+    with pytest.raises(DataError, match=f"data '{source}' takes .* GB of memory, .* GB are free"):
+        data.load(source)
+
+
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        ("mlp", {"hidden": 10**10}),
+        ("mlp", {"hidden": [10**6, 10**6]}),
+        ("lstm", {"hidden": 10**7}),
+        ("textlstm", {"embedding": 10**11}),
+        ("transformer", {"width": 10**8}),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused(network, options):
+    source = "text:50" if network in ("textlstm", "transformer") else "digits"
+    workload = resolve(network, {"data": source, "batch": 8})
+    workload = Workload(**{**vars(workload), "options": options})
+    dataset = load_data(workload)
+    with pytest.raises(NetworkError, match=rf"{network} is too large: .* GB are free; use smaller layers"):
+        build_network(workload, dataset)
+
+
+@pytest.mark.parametrize("network", ["textlstm", "transformer"])
+def test_a_network_that_is_too_deep_is_refused(network):
+    workload = Workload(network=network, data="text:50", batch=8, options={"depth": 10**9})
+    with pytest.raises(NetworkError, match="depth = 1000000000 is more than 1,000"):
+        build_network(workload, load_data(workload))
+
+
+def test_epochs_and_batches_have_a_largest_value():
+    with pytest.raises(WorkloadError, match=r"epochs=1000000000000 should be at most 1,000,000"):
+        Workload(epochs=10**12)
+    with pytest.raises(WorkloadError, match=r"batch=10000000000 should be at most 2,147,483,647"):
+        Workload(batch=10**10)
+
+
+def test_there_is_some_free_memory():
+    assert free_memory_bytes() > 1 << 20
