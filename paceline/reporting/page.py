@@ -78,7 +78,7 @@ def _without(hero: Figure | None, said: str, sections: list[Section]) -> list[Se
 
 
 def render(page: Page) -> str:
-    assets = files("paceline.report").joinpath("assets")
+    assets = files("paceline.reporting").joinpath("assets")
     scripts = {
         "library": assets.joinpath("echarts", "echarts.min.js").read_text(encoding="utf-8"),
         "own": "\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),

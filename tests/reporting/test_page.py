@@ -137,7 +137,7 @@ def test_it_suits_phones_and_paper():
 def test_the_library_is_there_with_its_licence():
     from importlib.resources import files
 
-    folder = files("paceline.report").joinpath("assets", "echarts")
+    folder = files("paceline.reporting").joinpath("assets", "echarts")
     script = folder.joinpath("echarts.min.js").read_text(encoding="utf-8")
     assert script.startswith("/*! Apache ECharts") and "</script" not in script and len(script) < 700_000
     assert "Apache License" in folder.joinpath("LICENSE-echarts").read_text(encoding="utf-8")
