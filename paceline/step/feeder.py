@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.data.dataset import Arrays, Dataset, Files, Reader, as_is
 from paceline.step.order import Order
 from paceline.step.phase import Batch
-from paceline.step.placement import free_memory_bytes
+from paceline.step.placement import device_free_bytes
 from paceline.step.prefetch import Prefetcher
 
 # Data may take this much of the memory that is free; the rest is for activations.
@@ -162,7 +162,7 @@ def make_feeder(
         return FileFeeder(part, order, prepare, device, training=training, readers=readers)
     x, y = prepare(part.x[:1], part.y[:1])
     prepared_bytes = len(part) * (x.numel() * x.element_size() + y.numel() * y.element_size())
-    room = SHARE_OF_MEMORY * free_memory_bytes(device)
+    room = SHARE_OF_MEMORY * device_free_bytes(device)
     if prepared_bytes <= room / 2:
         return ResidentFeeder(*_prepared(part, prepare, device), order, as_is)
     if part.size_bytes <= room:

@@ -14,7 +14,7 @@ from torch import Tensor
 from paceline.step.feeder import ResidentFeeder, first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.phase import Batch, Outcome
-from paceline.step.placement import free_memory_bytes
+from paceline.step.placement import device_free_bytes
 from paceline.step.snapshot import Snapshot
 from paceline.step.step import Parts, Step, reported
 from paceline.step.tally import Tally
@@ -100,7 +100,7 @@ class GraphStep(FlatStep):
         before = Snapshot(parts.network, self, parts.generator)
         outcome = self._warm_up(example)
         size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if t is not None)
-        room = min(WINDOW_BYTES, free_memory_bytes(parts.device) // 50)
+        room = min(WINDOW_BYTES, device_free_bytes(parts.device) // 50)
         # What streams in comes one by one.
         length = window_length(parts.feeder.order.full_batches, room // size) if self.resident is not None else 1
         self.windows = [Window(self, n, example, outcome) for n in sorted({length, 1}, reverse=True)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import WorkloadError
+from paceline.free_memory import free_memory_bytes
 from paceline.step.arithmetic import flops_of
 from paceline.workload import Workload
 
@@ -64,16 +65,9 @@ def choose_threads(asked: int, network: nn.Module, sample: Tensor, batch: int) -
     return 1 if small else available_cores()
 
 
-def free_memory_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 << 30
+def device_free_bytes(device: torch.device) -> int:
+    """The free memory of a GPU, or of the machine."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else free_memory_bytes()
 
 
 def dtype_of(workload: Workload) -> torch.dtype:

@@ -105,7 +105,7 @@ def custom_correction(function: Any, called: str) -> Correction:
         if not is_finite(made):  # what it was given is finite: other payloads are refused before
             raise Diverged(
                 f"correction {called} made a non-finite gradient from a finite one (staleness {late.staleness}): "
-                "paceline.simulation.contract.check_correction tests it"
+                "paceline.testing.contract.check_correction tests it"
             )
         return made
 

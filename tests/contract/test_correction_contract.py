@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.simulation.contract import check_correction
+from paceline.testing.contract import check_correction
 
 
 @pytest.mark.parametrize("correction", ["constant:0.04", "adaptive:2", "staleness"])

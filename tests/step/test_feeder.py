@@ -53,7 +53,7 @@ def same(a: list[Batch], b: list[Batch]) -> bool:
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
-    monkeypatch.setattr(feeders, "free_memory_bytes", lambda device: size_bytes)
+    monkeypatch.setattr(feeders, "device_free_bytes", lambda device: size_bytes)
 
 
 def read_whole(files: Files, *, training: bool) -> Arrays:
