@@ -1,7 +1,7 @@
 """What a plan promises: its pick is the best, or nearly, of simulating everything; it fits; it comes soon.
 
 Nothing of the search is used to check it. Every candidate that fits is predicted and simulated one by one, time and
-money follow from that by the arithmetic of docs/plan.md, and the best of them stands beside the pick.
+money follow from that by the arithmetic of docs/howto/plan.md, and the best of them stands beside the pick.
 """
 
 from __future__ import annotations

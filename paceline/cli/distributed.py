@@ -27,7 +27,7 @@ class StrategyOptions:
 
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME|module:name", help="sync, downpour, … (see docs/strategies.md), or a custom one."),
+        typer.Option(metavar="NAME|module:name", help="sync, downpour, … or a custom one."),
     ] = None
     workers: Annotated[int | None, typer.Option(help="How many workers; without --strategy synchronous ones.")] = None
     groups: Annotated[str | None, typer.Option(metavar="GxK", help="G synchronous groups of K workers.")] = None

@@ -41,7 +41,7 @@ def load(
     progress: Progress | None = None,
     find: Callable[[str], Any] | None = None,
 ) -> Dataset:
-    """The data set that `source` names, fetched if need be; docs/data.md has the grammar.
+    """The data set that `source` names, fetched if need be; docs/reference/data.md has the grammar.
 
     `find` turns the user's own `module:function` into the function; without it, it is imported.
     """

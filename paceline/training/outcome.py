@@ -26,7 +26,7 @@ FAIR_SAMPLES = 100
 """Of each class, repetitions counted."""
 SOME_STALENESS, HIGH_STALENESS = 1.0, 8.0
 """Mean staleness, in updates: from the first on it may be a reason, from the second on it is the likely one. Sixteen
-asynchronous workers with uncorrected gradients diverge where eight learn, see docs/strategies.md."""
+asynchronous workers with uncorrected gradients diverge where eight learn, see docs/explanation/strategies.md."""
 
 
 def chance_accuracy(dataset: Dataset) -> float:
