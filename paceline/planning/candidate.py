@@ -16,7 +16,7 @@ PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
 MOST_UNDER_WAY = 16
 """Batches of the workload. Where nothing is trained, a plan with more is picked only if no other keeps the wish."""
 MOST_UNCORRECTED = 8
-"""The same where late gradients are not corrected: 16 such workers diverged where 8 learned, see the documentation of strategies."""
+"""The same where late gradients are not corrected: 16 such workers diverged where 8 learned."""
 
 
 @dataclass(frozen=True)
