@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paceline.data.dataset import Arrays, Dataset
     from paceline.errors import PacelineError
-    from paceline.experiment.loading import load
     from paceline.measurement.layer_clock import LayerClock
     from paceline.measurement.measurement import Measurement
+    from paceline.results.loading import load
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
     from paceline.strategy.exchange import Exchange
@@ -46,7 +46,7 @@ _HOMES = {
     "Workload": "paceline.workload",
     "evaluate": "paceline.training.evaluate",
     "find_strategy": "paceline.strategy.presets",
-    "load": "paceline.experiment.loading",
+    "load": "paceline.results.loading",
     "resolve": "paceline.workload",
     "resume": "paceline.training.trainer",
     "run": "paceline.training.trainer",

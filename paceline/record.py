@@ -40,7 +40,7 @@ KINDS = {
     "verification": "paceline.cost.verification:Verification",
     "calibration": "paceline.cost.calibration:Calibration",
     "experiment": "paceline.experiment.experiment:Experiment",
-    "outcome": "paceline.experiment.outcome:RunOutcome",
+    "outcome": "paceline.results.outcome:RunOutcome",
 }
 
 

@@ -17,6 +17,7 @@ FLOORS = (
     "studies",
     "experiment",
     "reporting",
+    "results",
     "planning",
     "testing.contract",
     "training",

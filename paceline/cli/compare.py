@@ -13,7 +13,7 @@ from paceline.errors import InputError, PacelineError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.experiment import Collection, Experiment
+    from paceline.experiment import Experiment, ResultsTable
 
 EXAMPLE = "Example: paceline compare examples/strategies.toml --jobs 2 --out runs/strategies"
 
@@ -98,7 +98,7 @@ def _execute(study: Experiment, console: Console, json: str | None, **options: A
         )
 
 
-def _show(found: Collection, console: Console) -> None:
+def _show(found: ResultsTable, console: Console) -> None:
     from paceline.cli.experiment_tables import published_table, summary_table
 
     if not console.is_terminal:
@@ -140,7 +140,7 @@ def _list(study: Experiment, json: str | None, console: Console) -> None:
     hand_over([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
 
 
-def _content(found: Collection) -> Any:
+def _content(found: ResultsTable) -> Any:
     from paceline.record import to_json
 
     return {

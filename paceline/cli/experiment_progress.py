@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from paceline.cli.download_bar import DownloadBar
 from paceline.cli.progress import duration
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.rows import Row
 from paceline.experiment.watching import Standing
+from paceline.results.run_row import Row
 
 MOST_LETTERS = 60
 """Of what is running: the bar should stay on one line."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
-from paceline.experiment.collecting import Collection
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.rows import Row
+from paceline.results.run_row import Row
+from paceline.results.table import ResultsTable
 
 # Heading, column, factor; the first that are known are shown.
 SHOWN = (
@@ -30,7 +30,7 @@ MOST_COLUMNS = 6
 MOST_ROWS = 60
 
 
-def summary_table(found: Collection) -> Table:
+def summary_table(found: ResultsTable) -> Table:
     """A row a setting: what distinguishes it, and mean ± standard deviation of its repetitions."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in found.varied:
@@ -50,7 +50,7 @@ def summary_table(found: Collection) -> Table:
     return table
 
 
-def _any(found: Collection, column: str) -> bool:
+def _any(found: ResultsTable, column: str) -> bool:
     return any(_number(row.get(column)) for row in found.summary)
 
 
@@ -67,7 +67,7 @@ def _mean(row: Row, column: str, factor: float) -> str:
     return f"{mean:,.{places}f}" + (f" ± {deviation:,.{places}f}" if math.isfinite(deviation) else "")
 
 
-def published_table(found: Collection) -> Table:
+def published_table(found: ResultsTable) -> Table:
     """What others found, and what was found here where it can be compared."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("published", "value", "here", "source"):

@@ -52,8 +52,8 @@ def plan(
     """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
     from paceline.errors import PacelineError
     from paceline.record import dump, save
-    from paceline.reporting.reading import Records
     from paceline.reporting.writing import write_records
+    from paceline.results.records import Records
     from paceline.training.directory import check_new
     from paceline.workload import parse_settings, resolve
 

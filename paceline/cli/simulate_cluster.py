@@ -90,14 +90,14 @@ def _machines(cluster: str) -> Cluster | Machine:
 
 def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
     """Which rows are more than simulated."""
-    from paceline.reporting.words import listed
+    from paceline.results.formatting import listed
 
     numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
     return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:
-    from paceline.reporting.words import brief, count
+    from paceline.results.formatting import brief, count
 
     p = each.prediction
     step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
@@ -113,7 +113,7 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
 def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | None) -> Table:
     from rich.table import Table
 
-    from paceline.reporting.words import brief, number, percent
+    from paceline.results.formatting import brief, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
     columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]

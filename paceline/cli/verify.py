@@ -70,7 +70,7 @@ def _shown(made: Verification) -> list[Comparison]:
 def _table(rows: list[Comparison]) -> Table:
     from rich.table import Table
 
-    from paceline.reporting.words import brief
+    from paceline.results.formatting import brief
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "kind", "predicted", "interval", "measured", "error", "held"):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from paceline.experiment.collecting import Collection, collect
 from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.places import saved_experiment
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.published import Published
 from paceline.experiment.random_search import RandomSearch
 from paceline.experiment.reading import experiment_of, read_experiment
+from paceline.results.comparison_rows import PublishedNumber
+from paceline.results.outcome import RunOutcome
+from paceline.results.table import ResultsTable, collect
 
 __all__ = [
-    "Collection",
     "Experiment",
     "PlannedRun",
-    "Published",
+    "PublishedNumber",
     "RandomSearch",
+    "ResultsTable",
     "RunOutcome",
     "collect",
     "execute",

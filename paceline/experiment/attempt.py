@@ -12,13 +12,13 @@ from pathlib import Path
 from time import monotonic
 
 from paceline import record
-from paceline.experiment import outcome
 from paceline.experiment.boards import board_of
 from paceline.experiment.one_run import Task
-from paceline.experiment.outcome import RunOutcome
 from paceline.experiment.places import move_into_place
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.processes import EndedRun
+from paceline.results import outcome
+from paceline.results.outcome import RunOutcome
 from paceline.training.checkpoint import NAME as CHECKPOINT
 
 LOG = "log.txt"

@@ -13,10 +13,10 @@ LONGEST = 120
 
 
 def board_of(run: PlannedRun, directory: Path) -> Path | None:
-    """`strategy=sync,workers=8-1a2b3c4d5e-1`, which a filter finds by any part; only a training has curves."""
+    """`sync,8-workers-1a2b3c4d5e-1`, which a filter finds by any part; only a training has curves."""
     if run.kind != "train":
         return None
-    words = (run.label or run.workload.network).replace(", ", ",")
+    words = (run.label or run.workload.network).replace(" · ", ",")
     return directory / f"{re.sub(r'[^A-Za-z0-9.,=_+]+', '-', words)[:LONGEST]}-{run.id}"
 
 

@@ -12,15 +12,15 @@ from paceline import data, user_code
 from paceline.errors import InputError, Interrupted, PacelineError, WorkloadError
 from paceline.experiment.attempt import Attempt
 from paceline.experiment.boards import check_boards
-from paceline.experiment.collecting import Collection, collection_of
 from paceline.experiment.estimating import Estimate
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.places import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
 from paceline.experiment.planning import PlannedRun, interleaved
 from paceline.experiment.processes import EndedRun, Lost, Processes
-from paceline.experiment.rows import Row, row_of
 from paceline.experiment.sharing import cores_of_jobs, crowding
 from paceline.experiment.watching import Silent, Standing, Watcher
+from paceline.results.run_row import Row
+from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
 from paceline.training.stopping import StopRequest
 
@@ -45,7 +45,7 @@ def execute(
     text: str = "",
     command: str = COMMAND,
     tensorboard: Path | None = None,
-) -> Collection:
+) -> ResultsTable:
     """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
 
     With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
@@ -110,7 +110,7 @@ class Execution:
         return self.directory / RUNS / run.name
 
     def _row(self, run: PlannedRun) -> Row:
-        return row_of(self._final(run), f"{RUNS}/{run.name}")
+        return read_run(self._final(run), self.directory)
 
     def look_at_what_is_there(self, retry: bool) -> None:
         """Finds the runs that are done. What cannot be read is made again, and so is, if asked, what failed."""
@@ -217,11 +217,11 @@ class Execution:
             left_s=self.estimate.left_s(self.pending, running),
         )
 
-    def write(self) -> Collection:
+    def write(self) -> ResultsTable:
         """The tables of what is done so far."""
         start_s = monotonic()
         directories = {str(row["directory"]): self.directory / row["directory"] for row in self.rows.values()}
-        found = collection_of(self.rows.values(), directories, (), [self.experiment], str(self.directory))
+        found = results_table(self.rows.values(), directories, (), self.experiment, str(self.directory))
         found.write(self.directory)
         self.written_s = monotonic()
         self.writing_s = self.written_s - start_s

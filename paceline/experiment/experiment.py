@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, nearest
 from paceline.experiment.keys import RUN, check_value, flattened, is_of_workload
-from paceline.experiment.published import Published
 from paceline.experiment.random_search import RandomSearch
+from paceline.results.comparison_rows import PublishedNumber
 
 if TYPE_CHECKING:
     from paceline.experiment.planning import PlannedRun
@@ -45,7 +45,7 @@ class Experiment:
     quick: dict[str, Any] = field(default_factory=dict)
     """What is less in a trial of the whole; repetitions and trials too."""
     is_quick: bool = False
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedNumber, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_own()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib
 import inspect
-import json
 import math
 import random
 import re
@@ -22,10 +20,10 @@ from paceline.experiment.distribution import distribution_of
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.keys import RunWords, applicable, is_alone, is_of_workload, why_without_effect
 from paceline.networks.known import KNOWN
+from paceline.results.labels import label_by, setting_id, setting_text, telling_keys
 from paceline.workload import Workload, resolve, with_settings
 
 MOST_RUNS = 100_000
-SHORT = 10
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,12 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
     unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}
     for trial, settings in combinations:  # settings that differ only in what does not apply to them are one
         unlike.setdefault(setting_id(settings), (trial, settings))
-    varied = varied_keys([settings for _, settings in unlike.values()])
+    texts = {setting: _texts(settings) for setting, (_, settings) in unlike.items()}
+    telling = telling_keys(list(texts.values()))
     bases: dict[str, Workload] = {}
     planned: list[PlannedRun] = []
     for setting, (trial, settings) in unlike.items():
-        label = label_of(settings, varied)
+        label = label_by(texts[setting], telling)
         try:
             workload = _workload(settings, bases)
             _check_data(workload.data)
@@ -90,6 +89,10 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
     return planned
 
 
+def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {key: setting_text(value) for key, value in settings.items()}
+
+
 def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
     """Every setting once, then every setting again: a machine that becomes slower does so for all of them."""
     rounds: dict[int, list[PlannedRun]] = {}
@@ -98,39 +101,6 @@ def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
     for repetition, members in rounds.items():
         random.Random(f"{seed}/{repetition}").shuffle(members)
     return [run for _, members in sorted(rounds.items()) for run in members]
-
-
-def setting_id(settings: Mapping[str, Any]) -> str:
-    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
-    digits = hashlib.sha256(text.encode()).hexdigest()
-    # Without a letter, or with an e alone, whoever reads a table would take it for a number.
-    starts = (digits[at : at + SHORT] for at in range(len(digits) - SHORT))
-    return next((start for start in starts if re.search("[a-df]", start)), digits)
-
-
-def varied_keys(all_settings: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Keys by which settings are told apart, in the order in which they were given.
-
-    One that has a single value where it has any, such as a driver beside runs without, is left out if it is not needed.
-    """
-    texts = [{key: json.dumps(value) for key, value in settings.items()} for settings in all_settings]
-    values: dict[str, set[str | None]] = {key: set() for settings in texts for key in settings}
-    for key, found in values.items():
-        found |= {settings.get(key) for settings in texts}
-    varied = [key for key, found in values.items() if len(found) > 1]
-
-    def kinds(keys: list[str]) -> int:
-        return len({tuple(settings.get(key) for key in keys) for settings in texts})
-
-    for key in [key for key in varied if len(values[key] - {None, "null"}) == 1]:
-        without = [other for other in varied if other != key]
-        if kinds(without) == kinds(varied):
-            varied = without
-    return tuple(varied)
-
-
-def label_of(settings: Mapping[str, Any], varied: Iterable[str]) -> str:
-    return ", ".join(f"{key.replace('_', '-')}={settings[key]}" for key in varied if key in settings)
 
 
 def _combinations(experiment: Experiment) -> Iterator[tuple[int | None, dict[str, Any]]]:

@@ -1,37 +1,21 @@
-"""Numbers that others published, to be shown beside one's own."""
+"""Reads the published numbers that an experiment states, from its TOML file or a CSV file beside it."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import InputError, nearest
 from paceline.experiment.keys import flattened
+from paceline.results.comparison_rows import PublishedNumber
 
 KEYS = ("label", "value", "unit", "source", "metric", "where")
 
 
-@dataclass(frozen=True)
-class Published:
-    label: str
-    value: float
-    unit: str = ""
-    source: str = ""
-    metric: str = ""
-    """The column of the results it can be compared with, if there is one."""
-    where: dict[str, Any] = field(default_factory=dict)
-    """The settings it is for."""
-
-    def matches(self, row: Mapping[str, Any]) -> bool:
-        return all(row.get(key) == value for key, value in self.where.items())
-
-
-def read_published(given: Any, folder: Path) -> tuple[Published, ...]:
+def read_published(given: Any, folder: Path) -> tuple[PublishedNumber, ...]:
     """From a list of tables, or from a CSV file beside the experiment."""
     if isinstance(given, dict):
         given = given["file"] if set(given) == {"file"} else [given]
@@ -42,7 +26,7 @@ def read_published(given: Any, folder: Path) -> tuple[Published, ...]:
     return tuple(_published(entry, number) for number, entry in enumerate(given, 1))
 
 
-def _published(entry: Any, number: int) -> Published:
+def _published(entry: Any, number: int) -> PublishedNumber:
     place = f"[[published]] {number}"
     if not isinstance(entry, dict):
         raise InputError(f"{place} is {entry!r:.60}; it should be a table with label, value, unit and source")
@@ -62,7 +46,7 @@ def _published(entry: Any, number: int) -> Published:
     where = entry.get("where", {})
     if not isinstance(where, dict):
         raise InputError(f"{place}: where={where!r:.60} should be a table of settings")
-    return Published(value=float(value), where=flattened(where, f"{place}: where"), **texts)
+    return PublishedNumber(value=float(value), where=flattened(where, f"{place}: where"), **texts)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.rows import Row
+from paceline.results.run_row import Row
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.reporting.given_rows import Cost, Prediction, Published
     from paceline.reporting.writing import Written
+    from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 
 
 def report(
@@ -17,9 +17,9 @@ def report(
     *,
     title: str | None = None,
     figures: str | Path | None = None,
-    predictions: Iterable[Prediction] = (),
-    published: Iterable[Published] = (),
-    costs: Iterable[Cost] = (),
+    predictions: Iterable[PredictionRow] = (),
+    published: Iterable[PublishedRow] = (),
+    costs: Iterable[CostRow] = (),
     price: float | None = None,
 ) -> Written:
     """Writes one self-contained page about everything that is saved under `paths`, directories or files.

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from paceline.planning.plan import Plan
 from paceline.planning.reasons import time_words
 from paceline.reporting.reaching import seconds_all_to, seconds_to, target_accuracy
-from paceline.reporting.reading import Records
 from paceline.reporting.sections.clusters import cluster_sentence
 from paceline.reporting.sections.comparisons import prediction_sentence, published_sentence
 from paceline.reporting.sections.layers import iteration_sentence
 from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
-from paceline.reporting.shown_run import LOCAL, TIMED, ShownRun, groups_of, measurement_names
-from paceline.reporting.words import brief, count, duration, largest, listed, middle, number, percent, times
+from paceline.results.formatting import brief, count, duration, largest, listed, middle, number, percent, times
+from paceline.results.records import Records
+from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
 from paceline.training.run import Run
 
 Tile = tuple[str, str]
@@ -38,7 +38,7 @@ Finding = tuple[str, tuple[str, ...]]
 """A sentence, and the figures that show it."""
 
 
-def answer_of(records: Records, runs: Sequence[ShownRun]) -> Answer:
+def answer_of(records: Records, runs: Sequence[RunResult]) -> Answer:
     """The most important finding, and up to two others."""
     found = list(_findings(records, runs)) or [(f"{count(records.found, 'record')}.", ())]
     sentence, pictures = found[0]
@@ -46,7 +46,7 @@ def answer_of(records: Records, runs: Sequence[ShownRun]) -> Answer:
     return Answer(sentence, pictures, _tiles(records, runs), tuple(said for said, _ in more))
 
 
-def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
+def _findings(records: Records, runs: Sequence[RunResult]) -> Iterator[Finding]:
     if records.findings:  # who made the experiment knows best what it is about
         yield from ((given.sentence, (given.figure,)) for given in records.findings)
         return
@@ -80,7 +80,7 @@ def _findings(records: Records, runs: Sequence[ShownRun]) -> Iterator[Finding]:
             ("predictions",),
         )
     if records.failed:
-        yield f"{count(len(records.failed), 'run')} failed; the first with: {records.failed[0].error}.", ()
+        yield f"{count(len(records.failed), 'run')} failed; the first with: {records.failed[0][1].error}.", ()
 
 
 def run_sentence(run: Run) -> str:
@@ -125,7 +125,7 @@ def _soonest_sentence(lines: Sequence[Line]) -> str:
     return said + (f"; {missed} of {len(levels)} settings do not reach it." if missed else ".")
 
 
-def _best_sentence(runs: Sequence[ShownRun]) -> str:
+def _best_sentence(runs: Sequence[RunResult]) -> str:
     """Of runs that do not differ in their workers."""
     known = [run for run in runs if run.labelled]
     if not known:
@@ -151,7 +151,7 @@ def _best_sentence(runs: Sequence[ShownRun]) -> str:
     return f"{said}."
 
 
-def _simulation_sentence(runs: Sequence[ShownRun]) -> str:
+def _simulation_sentence(runs: Sequence[RunResult]) -> str:
     if len(runs) > 1:
         best = max(runs, key=lambda run: run.samples_per_s if math.isfinite(run.samples_per_s) else 0.0)
         speed = f"{number(best.samples_per_s)} samples a second of simulated time"
@@ -166,7 +166,7 @@ def _simulation_sentence(runs: Sequence[ShownRun]) -> str:
     return f"{said}."
 
 
-def _tiles(records: Records, runs: Sequence[ShownRun]) -> tuple[Tile, ...]:
+def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
     if len(runs) == 1:
         return _tiles_of_one(runs[0])
     if not runs:
@@ -184,7 +184,7 @@ def _tiles(records: Records, runs: Sequence[ShownRun]) -> tuple[Tile, ...]:
     return tuple(found)
 
 
-def _tiles_of_one(run: ShownRun) -> tuple[Tile, ...]:
+def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
     found = []
     if run.labelled and run.run is not None:
         found.append((percent(run.accuracy), "test accuracy"))
@@ -230,7 +230,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
     )
 
 
-def title_of(records: Records, runs: Sequence[ShownRun]) -> str:
+def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     if records.title:
         return records.title
     planned = [plan.workload for _, plan in records.plans]

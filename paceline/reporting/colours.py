@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from paceline.results.run_result import RunResult
+
 LIGHT = {
     "paper": "#ffffff", "panel": "#f4f6f9", "rule": "#dbe1e9", "ink": "#1b2430", "soft": "#556070", "link": "#1a5fd0",
     "quiet": "#c3ccd8",
@@ -48,3 +52,15 @@ def style_of_colours() -> str:
 def colour_of(name: str, place: int) -> str:
     """On white paper."""
     return LIGHT[PARTS.get(name, f"c{place % LINES}")]
+
+
+def group_styles(runs: Sequence[RunResult]) -> dict[str, dict[str, list[int]]]:
+    """A colour and a dash for each group whose name has several parts: there are more colours than dashes."""
+    firsts = list(dict.fromkeys(run.telling[:1] for run in runs))
+    rests = list(dict.fromkeys(run.telling[1:] for run in runs))
+    if len(firsts) < 2 or len(rests) < 2 or max(len(firsts), len(rests)) > 8 or min(len(firsts), len(rests)) > 3:
+        return {}
+    places = {run.group: [rests.index(run.telling[1:]), firsts.index(run.telling[:1])] for run in runs}
+    if len(firsts) > len(rests):
+        places = {group: place[::-1] for group, place in places.items()}
+    return {"styles": places}

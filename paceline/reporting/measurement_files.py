@@ -7,9 +7,9 @@ from pathlib import Path
 from paceline import record
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.chrome_trace import chrome_trace
-from paceline.reporting.csv_text import csv_text
 from paceline.reporting.experiment_table import Experiment, experiment_csv, experiment_of
 from paceline.reporting.measurement_plots import write_plots
+from paceline.results.csv_text import csv_text
 
 
 def write_measurement(m: Measurement, directory: Path, experiment: Experiment | None = None) -> list[Path]:

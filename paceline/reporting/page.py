@@ -18,10 +18,10 @@ from paceline.errors import InputError
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
 from paceline.reporting.figure import Cell, Figure, Listing, Section, Table, value_of
-from paceline.reporting.reading import Records, Skipped, read
 from paceline.reporting.sections import sections_of
-from paceline.reporting.shown_run import shown_runs
-from paceline.reporting.words import UNKNOWN, count, glued, number
+from paceline.results.formatting import UNKNOWN, count, glued, number
+from paceline.results.records import Records, Skipped, find_records
+from paceline.results.run_result import run_results
 from paceline.training.conditions import own_version
 from paceline.training.run import Run
 
@@ -51,13 +51,13 @@ def write_summary(run: Run, directory: Path) -> Path:
 
     records = Records()
     with suppress(InputError):  # nothing was measured, or nothing that can be read
-        records.measurements = read(sorted(directory.glob("measure*"))).measurements
+        records.measurements = find_records(sorted(directory.glob("measure*"))).measurements
     records.add(directory.resolve().name, run)
     return write_records(records, directory / "summary.html").path
 
 
 def page_of(records: Records) -> Page:
-    runs = shown_runs(records)
+    runs = run_results(records)
     answer, sections = answer_of(records, runs), sections_of(records, runs)
     figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
     hero = next((figures[name] for name in answer.pictures if name in figures), None)

@@ -20,7 +20,7 @@ from paceline.cost.verification import (
 from paceline.errors import InputError, RecordError
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.distributed_verification import compare_distribution
-from paceline.reporting.words import listed
+from paceline.results.formatting import listed
 from paceline.training.run import Run
 from paceline.workload import Workload, resolve
 

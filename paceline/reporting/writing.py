@@ -8,9 +8,9 @@ from pathlib import Path
 
 from paceline.errors import InputError, OutputError
 from paceline.record import write_atomically
-from paceline.reporting.given_rows import Cost, Prediction, Published
 from paceline.reporting.page import page_of, render
-from paceline.reporting.reading import Records, Skipped, read
+from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+from paceline.results.records import Records, Skipped, find_records
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ def write_report(
     *,
     title: str | None = None,
     figures: str | Path | None = None,
-    predictions: Iterable[Prediction] = (),
-    published: Iterable[Published] = (),
-    costs: Iterable[Cost] = (),
+    predictions: Iterable[PredictionRow] = (),
+    published: Iterable[PublishedRow] = (),
+    costs: Iterable[CostRow] = (),
     price: float | None = None,
 ) -> Written:
     if price is not None and not price >= 0:
         raise InputError(f"price={price} should be a number of at least 0: what a machine costs an hour")
     path = _file(Path(out))
-    records = read(paths)
+    records = find_records(paths)
     records.add_rows([*predictions, *published, *costs])
     records.title = title or records.title
     records.price = price

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster import price_table
-from paceline.experiment.collecting import Collection
-from paceline.reporting.given_rows import Cost, Finding, GivenTable, Published
-from paceline.reporting.words import listed, percent
+from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow
+from paceline.results.formatting import listed, percent
+from paceline.results.table import ResultsTable
 from paceline.studies.study import Beside
 
 QUICK = (
@@ -36,13 +36,13 @@ GUESSING = math.log(10)
 """The loss of saying that all ten classes are equally likely."""
 
 
-def beside(found: Collection, directory: Path) -> Beside:
+def beside(found: ResultsTable, directory: Path) -> Beside:
     made = Beside()
     for strategy, published in EPOCH_S.items():
         for driver, clock in CLOCKS.items():
             for nodes, theirs in zip(NODES, published, strict=True):
                 ours = _epoch_s(found, strategy, driver, nodes - 1)
-                made.published.append(Published(
+                made.published.append(PublishedRow(
                     f"{NAMES[strategy]}, {nodes} nodes, {clock}", theirs, ours, UNITS[driver], SOURCE, along="nodes",
                     at=nodes, line=NAMES[strategy], our_line=f"{NAMES[strategy]}, {clock}",
                 ))  # fmt: skip
@@ -53,18 +53,18 @@ def beside(found: Collection, directory: Path) -> Beside:
     return made
 
 
-def _growth(found: Collection, strategy: str) -> Published:
+def _growth(found: ResultsTable, strategy: str) -> PublishedRow:
     """Of simulated nodes: processes that share a machine's cores are no nodes."""
     few, most = (_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in (NODES[0], NODES[-1]))
     name = f"{NAMES[strategy]}, {NODES[-1]} nodes instead of {NODES[0]}, {CLOCKS['virtual']}"
-    return Published(name, LONGER[strategy], 100 * (most / few - 1), "% longer an epoch", SOURCE)
+    return PublishedRow(name, LONGER[strategy], 100 * (most / few - 1), "% longer an epoch", SOURCE)
 
 
-def _rows(found: Collection, **where: Any) -> list[dict[str, Any]]:
+def _rows(found: ResultsTable, **where: Any) -> list[dict[str, Any]]:
     return [row for row in found.summary if all(row.get(key) == value for key, value in where.items())]
 
 
-def _epoch_s(found: Collection, strategy: str, driver: str, workers: int) -> float:
+def _epoch_s(found: ResultsTable, strategy: str, driver: str, workers: int) -> float:
     """Of a whole epoch, from the time of a worker's steps; of compensations, the constant one, which is cheaper."""
     where = {"strategy": strategy, "driver": driver, "workers": workers}
     if strategy == "delay-compensated":
@@ -74,7 +74,7 @@ def _epoch_s(found: Collection, strategy: str, driver: str, workers: int) -> flo
     return math.nan
 
 
-def _times_sentence(found: Collection) -> str:
+def _times_sentence(found: ResultsTable) -> str:
     said = []
     for strategy, published in EPOCH_S.items():
         ours = [_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in NODES]
@@ -87,13 +87,13 @@ def _times_sentence(found: Collection) -> str:
     return f"On {listed(NODES)} simulated nodes an epoch takes {' and '.join(said)}."
 
 
-def _of_way(found: Collection, way: str, driver: str) -> list[dict[str, Any]]:
+def _of_way(found: ResultsTable, way: str, driver: str) -> list[dict[str, Any]]:
     """Settings that came to an end, also to a bad one, from few workers to many."""
     rows = [row for row in _rows(found, driver=driver, **WAYS[way]) if row["n"] or row["diverged"]]
     return sorted(rows, key=lambda row: int(row["workers"]))
 
 
-def _accuracy_sentence(found: Collection) -> str:
+def _accuracy_sentence(found: ResultsTable) -> str:
     """What is left of the accuracy with the most workers."""
     ends = {way: (rows[0], rows[-1]) for way in WAYS if (rows := _of_way(found, way, "virtual"))}
     if not ends:
@@ -103,7 +103,7 @@ def _accuracy_sentence(found: Collection) -> str:
     return f"With {most['workers']} workers instead of {few['workers']}, test accuracy is: {'; '.join(said)}."
 
 
-def _end(found: Collection, row: dict[str, Any]) -> str:
+def _end(found: ResultsTable, row: dict[str, Any]) -> str:
     accuracy = percent(float(row["test_accuracy_mean"]), 1) if row["n"] else "none"
     diverged, runs = _diverged(found, row["setting"]), row["n"] + row["diverged"]
     if not diverged:
@@ -111,13 +111,13 @@ def _end(found: Collection, row: dict[str, Any]) -> str:
     return f"{accuracy} ({'diverged' if diverged == runs else f'{diverged} of {runs} diverged'})"
 
 
-def _diverged(found: Collection, setting: str) -> int:
+def _diverged(found: ResultsTable, setting: str) -> int:
     """Runs that stopped because their numbers grew beyond bounds, or that end worse than guessing would."""
     mine = [row for row in found.rows if row["setting"] == setting]
     return sum(row["status"] == "diverged" or (row.get("test_loss") or 0.0) > GUESSING for row in mine)
 
 
-def _by_workers(found: Collection) -> GivenTable:
+def _by_workers(found: ResultsTable) -> ExtraTable:
     """What becomes of training with more and more workers, those that diverged counted."""
     header = (
         "training", "time", "workers", "runs", "diverged", "accuracy, %", "least, %", "test loss", "updates late",
@@ -132,7 +132,7 @@ def _by_workers(found: Collection) -> GivenTable:
         for driver, clock in CLOCKS.items()
         for row in _of_way(found, way, driver)
     ]  # fmt: skip
-    return GivenTable("Accuracy and divergence by workers", header, tuple(rows))
+    return ExtraTable("Accuracy and divergence by workers", header, tuple(rows))
 
 
 def _figure(row: dict[str, Any], column: str, factor: float = 1.0) -> str:
@@ -141,20 +141,20 @@ def _figure(row: dict[str, Any], column: str, factor: float = 1.0) -> str:
     return f"{value:.4g}" if math.isfinite(value) else ""
 
 
-def _costs() -> list[Cost]:
+def _costs() -> list[CostRow]:
     """What a training would cost at the study's speed is told with it."""
     training_s = EPOCHS * EPOCH_S["downpour"][0]
     rows = []
     for row in price_table():
         cents = 100 * row.per_year / (365 * 24 * 3600) * training_s
-        rows.append(Cost(
+        rows.append(CostRow(
             f"{row.instances} × {row.machine.name}", row.per_year, "US$ a year",
             f"as in August 2017; {EPOCHS} epochs of {EPOCH_S['downpour'][0]} s cost {cents:.2g} cents",
         ))  # fmt: skip
     return rows
 
 
-def _prices() -> GivenTable:
+def _prices() -> ExtraTable:
     header = ("machines", "vCPUs", "memory, GiB", "GPU memory, GiB", "published, US$ a year", "worked out, US$ a year")
     rows = tuple(
         (
@@ -163,4 +163,4 @@ def _prices() -> GivenTable:
         )
         for row in price_table()
     )  # fmt: skip
-    return GivenTable("Prices of August 2017", header, rows)
+    return ExtraTable("Prices of August 2017", header, rows)

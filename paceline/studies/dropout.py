@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from paceline.experiment.collecting import Collection
-from paceline.reporting.given_rows import Finding
-from paceline.reporting.words import listed, percent
+from paceline.results.comparison_rows import Finding
+from paceline.results.formatting import listed, percent
+from paceline.results.table import ResultsTable
 from paceline.studies.study import Beside
 
 QUICK = (
@@ -16,7 +16,7 @@ QUICK = (
 )
 
 
-def beside(found: Collection, directory: Path) -> Beside:
+def beside(found: ResultsTable, directory: Path) -> Beside:
     time, accuracy = [], []
     for network in dict.fromkeys(row["network"] for row in found.summary):
         rows = sorted((row for row in found.summary if row["network"] == network), key=lambda row: row["dropout"])

@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 
 from paceline.cost.two_parameter import PUBLISHED, Samples, TwoParameters, solve
-from paceline.experiment.collecting import Collection
 from paceline.experiment.experiment import Experiment
-from paceline.reporting.given_rows import Finding, GivenTable, Published
-from paceline.reporting.reading import read
 from paceline.reporting.sections.batch_model import fitted_lines
-from paceline.reporting.shown_run import shown_runs
-from paceline.reporting.words import duration, listed, percent
+from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.formatting import duration, listed, percent
+from paceline.results.records import find_records
+from paceline.results.run_result import run_results
+from paceline.results.table import ResultsTable
 from paceline.step.build import assemble, load_data
 from paceline.studies.study import Beside
 from paceline.training.placement_log import count_operations
@@ -56,8 +56,8 @@ def _without_device(block: dict[str, list[object]]) -> dict[str, list[object]]:
     return {key: values for key, values in block.items() if key != "device"}
 
 
-def beside(found: Collection, directory: Path) -> Beside:
-    lines = [f for f in fitted_lines(shown_runs(read([directory]))) if f.line.first.workers == TOWERS]
+def beside(found: ResultsTable, directory: Path) -> Beside:
+    lines = [f for f in fitted_lines(run_results(find_records([directory]))) if f.line.first.workers == TOWERS]
     ours = {f.line.first.settings["network"]: f for f in lines}
     models = {name: TwoParameters(f.model.batch_s, f.model.sample_s, WHOLE) for name, f in ours.items()}
     made = Beside(published=[row for name in PUBLISHED for row in _published(name, models.get(name))])
@@ -72,12 +72,12 @@ def _exact() -> TwoParameters:
     return solve(first, second, WHOLE)
 
 
-def _published(network: str, model: TwoParameters | None) -> list[Published]:
+def _published(network: str, model: TwoParameters | None) -> list[PublishedRow]:
     """Every figure that was printed, those that follow exactly from what was observed, and ours beside each."""
     rows = []
     for what, batch, theirs, how in [*_printed(network), *(_solved() if network == "mlp" else [])]:
         ours = math.nan if model is None else _value(model, what, batch)
-        row = Published(f"{network}, {_name(what, batch)}, {how}", theirs, ours, WHAT[what][1], SOURCE)
+        row = PublishedRow(f"{network}, {_name(what, batch)}, {how}", theirs, ours, WHAT[what][1], SOURCE)
         if what == "time":
             line, our_line = f"{network}, two GPUs, {how}", f"{network}, two towers here"
             row = replace(row, along="batch size", at=batch, line=line, our_line=our_line)
@@ -123,7 +123,7 @@ def _value(model: TwoParameters, what: str, batch: int) -> float:
     return 1e3 * model.batch_s if what == "t_g" else 1e6 * model.sample_s
 
 
-def _findings(found: Collection, models: dict[str, TwoParameters]) -> list[tuple[str, str]]:
+def _findings(found: ResultsTable, models: dict[str, TwoParameters]) -> list[tuple[str, str]]:
     said = []
     for network in [name for name in PUBLISHED if name in models]:
         model, printed = models[network], PUBLISHED[network]
@@ -153,7 +153,7 @@ def _nothing_found(network: str) -> str:
     )
 
 
-def _accuracies(found: Collection) -> str:
+def _accuracies(found: ResultsTable) -> str:
     """Whether larger batches learn less, and whether one tower is what one process is."""
     told = {
         (row["network"], row.get("strategy"), row["workers"], row["batch"]): row.get("test_accuracy_mean")
@@ -177,7 +177,7 @@ def _accuracies(found: Collection) -> str:
     return f"{said}."
 
 
-def _table(models: dict[str, TwoParameters]) -> GivenTable:
+def _table(models: dict[str, TwoParameters]) -> ExtraTable:
     """The model of two devices: as printed, solved exactly where two times were observed, and ours."""
     columns: dict[str, dict[tuple[str, int], float]] = {}
     for network in PUBLISHED:
@@ -189,10 +189,10 @@ def _table(models: dict[str, TwoParameters]) -> GivenTable:
     rows = tuple(
         (f"{_name(*row)}, {WHAT[row[0]][1]}", *(_said(column.get(row)) for column in columns.values())) for row in ROWS
     )
-    return GivenTable("The communication model", ("of two devices", *columns), rows)
+    return ExtraTable("The communication model", ("of two devices", *columns), rows)
 
 
-def _operations() -> GivenTable:
+def _operations() -> ExtraTable:
     """Where the LSTM's operations ran; there of the whole graph, here of one step."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     workload = Workload(network="lstm", data="synthetic:1x28x28/10:100", batch=100)
@@ -204,7 +204,7 @@ def _operations() -> GivenTable:
     rows = [(f"{place}, published", f"{many}", "") for place, many in OPERATIONS.items()]
     rows += [(f"{place}, here", "", f"{many}") for place, many in sorted(ours.items())]
     header = ("device", "operations of the graph", "operations of a step")
-    return GivenTable("Operations of lstm by device", header, tuple(rows))
+    return ExtraTable("Operations of lstm by device", header, tuple(rows))
 
 
 def _said(value: float | None) -> str:

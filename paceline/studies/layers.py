@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from paceline.experiment.collecting import Collection
 from paceline.experiment.experiment import Experiment
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.given_rows import Finding, GivenTable, Published
-from paceline.reporting.reading import read
 from paceline.reporting.sections.looking import looking_sentence
-from paceline.reporting.shown_run import measurement_names, shown_runs
-from paceline.reporting.words import middle
+from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.formatting import middle
+from paceline.results.records import find_records
+from paceline.results.run_result import measurement_names, run_results
+from paceline.results.table import ResultsTable
 from paceline.studies.study import Beside
 
 QUICK = (
@@ -50,9 +50,9 @@ def quickly(experiment: Experiment) -> Experiment:
     return replace(experiment, grid=grid, workload={**experiment.workload, "epochs": 1}, is_quick=True)
 
 
-def beside(found: Collection, directory: Path) -> Beside:
-    records = read([directory])
-    measured, runs = measurement_names(records), shown_runs(records)
+def beside(found: ResultsTable, directory: Path) -> Beside:
+    records = find_records([directory])
+    measured, runs = measurement_names(records), run_results(records)
     made = Beside()
     if not measured:
         return made
@@ -73,23 +73,23 @@ def _of(measured: list[tuple[str, Measurement]], name: str) -> list[Measurement]
     return mine
 
 
-def _longer(measured: list[tuple[str, Measurement]]) -> list[Published]:
+def _longer(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
     unit = "% longer with measuring"
     return [
-        Published(
+        PublishedRow(
             f"{name}: time that measuring adds", theirs, 100 * _middle_of(_of(measured, name), "overhead"), unit, SOURCE
         )
         for name, theirs in LONGER.items()
     ]
 
 
-def _missed(measured: list[tuple[str, Measurement]]) -> list[Published]:
+def _missed(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
     rows = []
     for name, ends in MISSED.items():
         missed = [100 * abs(1 - m.accounted) for m in _of(measured, name)]
         for which, theirs, ours in zip(("least", "greatest"), ends, (min, max), strict=True):
             value = ours(missed) if missed else math.nan
-            rows.append(Published(f"{name}: {which} missed", theirs, value, "% of an iteration missed", SOURCE))
+            rows.append(PublishedRow(f"{name}: {which} missed", theirs, value, "% of an iteration missed", SOURCE))
     return rows
 
 
@@ -113,7 +113,7 @@ def _dominating(measured: list[tuple[str, Measurement]]) -> str:
     )
 
 
-def _layers(measured: list[tuple[str, Measurement]]) -> GivenTable:
+def _layers(measured: list[tuple[str, Measurement]]) -> ExtraTable:
     """Medians over the repetitions, of layers that have parameters."""
     by_setting: dict[tuple[str, int], list[Measurement]] = {}
     for _, m in measured:
@@ -129,4 +129,4 @@ def _layers(measured: list[tuple[str, Measurement]]) -> GivenTable:
             ]
             rows.append((network, str(batch), layer.name, *(f"{1e3 * seconds:.4g}" for seconds in times)))
     header = ("network", "batch", "layer", "forward, ms", "backward, ms", "update, ms")
-    return GivenTable("Layers with parameters medians of the repetitions", header, tuple(rows))
+    return ExtraTable("Layers with parameters medians of the repetitions", header, tuple(rows))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from paceline import data
 from paceline.errors import InputError
-from paceline.experiment.collecting import Collection
 from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.places import saved_experiment
 from paceline.experiment.watching import Watcher
 from paceline.reporting import report
 from paceline.reporting.writing import Written
+from paceline.results.table import ResultsTable
 from paceline.studies import Beside, Study, find_study
 from paceline.studies.study import FOLDER, NAMES
 
@@ -24,7 +24,7 @@ COMMAND = "paceline reproduce"
 class Reproduced:
     study: Study
     directory: Path
-    found: Collection
+    found: ResultsTable
     beside: Beside
     written: Written
 

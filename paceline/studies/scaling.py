@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from paceline.experiment.collecting import Collection
-from paceline.reporting.given_rows import Finding, Published
 from paceline.reporting.reaching import target_loss
-from paceline.reporting.reading import read
 from paceline.reporting.sections.doubling import UNIT, an_epoch, savings, to_loss
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
-from paceline.reporting.shown_run import shown_runs
-from paceline.reporting.words import duration, listed, middle, percent
+from paceline.results.comparison_rows import Finding, PublishedRow
+from paceline.results.formatting import duration, listed, middle, percent
+from paceline.results.records import find_records
+from paceline.results.run_result import run_results
+from paceline.results.table import ResultsTable
 from paceline.studies.study import Beside
 
 QUICK = "This is the quick version: 6,400 images instead of 50,000, once instead of three times."
@@ -22,15 +22,15 @@ FEW = 4
 """Devices, as one machine has them: what the frameworks were compared with."""
 
 
-def beside(found: Collection, directory: Path) -> Beside:
-    runs = shown_runs(read([directory]))
+def beside(found: ResultsTable, directory: Path) -> Beside:
+    runs = run_results(find_records([directory]))
     lines = {line.name: line for line in scaling_lines(runs)}
     ours = math.nan
     if sync := lines.get("sync"):
         ours = 100 * middle(share for n, share in savings(sync, an_epoch) if n <= FEW)
     made = Beside()
     made.published = [
-        Published(f"doubling the devices with {name}", saved, ours, UNIT, SOURCE, line=name)
+        PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, SOURCE, line=name)
         for name, saved in SAVED.items()
     ]
     loss = target_loss([run for line in lines.values() for level in line.levels for run in level.runs])

@@ -13,12 +13,12 @@ from typing import Any
 
 from paceline import data
 from paceline.errors import InputError, nearest
-from paceline.experiment.collecting import Collection
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import experiment_of
 from paceline.record import write_atomically
-from paceline.reporting.csv_text import csv_text
-from paceline.reporting.given_rows import FILES, TABLE, Cost, Finding, GivenTable, Prediction, Published
+from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PredictionRow, PublishedRow
+from paceline.results.csv_text import csv_text
+from paceline.results.table import ResultsTable
 
 NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "dropout", "text")
 """In the order in which they are listed; each has a file NAME.toml and a module NAME.py here."""
@@ -32,15 +32,15 @@ class Beside:
     """Rows, sentences and tables that a report shows beside the runs."""
 
     findings: list[Finding] = field(default_factory=list)
-    published: list[Published] = field(default_factory=list)
-    predictions: list[Prediction] = field(default_factory=list)
-    costs: list[Cost] = field(default_factory=list)
-    tables: list[GivenTable] = field(default_factory=list)
+    published: list[PublishedRow] = field(default_factory=list)
+    predictions: list[PredictionRow] = field(default_factory=list)
+    costs: list[CostRow] = field(default_factory=list)
+    tables: list[ExtraTable] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """As files that a report finds, also one that is made later."""
         kinds: dict[type, list[Any]] = {
-            Finding: self.findings, Published: self.published, Prediction: self.predictions, Cost: self.costs,
+            Finding: self.findings, PublishedRow: self.published, PredictionRow: self.predictions, CostRow: self.costs,
         }  # fmt: skip
         for name, kind in FILES.items():
             columns = [f.name for f in fields(kind)]
@@ -77,7 +77,7 @@ class Study:
         made = adapt(make(whole))
         return _with_data_at_hand(replace(made, notes=(*made.notes, self._module.QUICK)), cache)
 
-    def beside(self, found: Collection, directory: Path) -> Beside:
+    def beside(self, found: ResultsTable, directory: Path) -> Beside:
         beside: Beside = self._module.beside(found, directory)
         return beside
 

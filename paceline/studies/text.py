@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from paceline.errors import PacelineError
-from paceline.experiment.collecting import Collection
-from paceline.reporting.given_rows import Finding, GivenTable
-from paceline.reporting.words import percent
+from paceline.results.comparison_rows import ExtraTable, Finding
+from paceline.results.formatting import percent
+from paceline.results.table import ResultsTable
 from paceline.step.build import load_data, placed_network
 from paceline.studies.study import Beside
 from paceline.training.checkpoint import load_checkpoint, load_parameters
@@ -20,7 +20,7 @@ PROMPT = "The "
 CHARACTERS = 160
 
 
-def beside(found: Collection, directory: Path) -> Beside:
+def beside(found: ResultsTable, directory: Path) -> Beside:
     rows = [row for row in found.rows if row["status"] == "finished"]
     made = Beside()
     if not rows:
@@ -41,11 +41,11 @@ def beside(found: Collection, directory: Path) -> Beside:
         )
         for row in rows
     )  # fmt: skip
-    made.tables = [GivenTable("Perplexity", header, told)]
+    made.tables = [ExtraTable("Perplexity", header, told)]
     written = [(str(row["options.hidden"]), written_by(found.directories[row["directory"]])) for row in rows]
     written = [(hidden, text) for hidden, text in written if text]
     if written:
-        made.tables.append(GivenTable("What it writes", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
+        made.tables.append(ExtraTable("What it writes", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
     return made
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from paceline.experiment.collecting import Collection
-from paceline.reporting.given_rows import Finding, GivenTable, Published
-from paceline.reporting.words import count, duration, listed
+from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.formatting import count, duration, listed
+from paceline.results.table import ResultsTable
 from paceline.step.placement import available_cores, processor_name
 from paceline.studies.study import Beside
 
@@ -22,13 +22,13 @@ SECONDS = {
 OURS = "Paceline here"
 
 
-def beside(found: Collection, directory: Path) -> Beside:
+def beside(found: ResultsTable, directory: Path) -> Beside:
     ours = {
         row["threads"]: float(row.get("iteration_s_mean", math.nan)) for row in found.summary if row.get("n")
     }  # fmt: skip
     made = Beside()
     made.published = [
-        Published(
+        PublishedRow(
             f"{name}, {count(threads, 'thread')}", theirs, ours.get(threads, math.nan), "s a batch of 64",
             SOURCE, along="threads", at=threads, line=name, our_line=OURS,
         )
@@ -57,7 +57,7 @@ def _gain(seconds: tuple[float, ...]) -> float:
     return seconds[0] / min(s for s in seconds if math.isfinite(s))
 
 
-def _speed_ups(ours: dict[int, float]) -> GivenTable:
+def _speed_ups(ours: dict[int, float]) -> ExtraTable:
     rows = [
         (name, *(f"{seconds[0] / s:.2f}" if math.isfinite(s) else "" for s in seconds))
         for name, seconds in SECONDS.items()
@@ -65,4 +65,4 @@ def _speed_ups(ours: dict[int, float]) -> GivenTable:
     mine = [ours.get(threads, math.nan) for threads in THREADS]
     rows.append((OURS, *(f"{mine[0] / s:.2f}" if math.isfinite(s) else "" for s in mine)))
     header = ("times as fast as on one thread", *(count(t, "thread") for t in THREADS))
-    return GivenTable("Gained by threads", header, tuple(rows))
+    return ExtraTable("Gained by threads", header, tuple(rows))

@@ -9,13 +9,13 @@ import torch
 
 from paceline import record
 from paceline.cost.shared_bus import SharedBus
-from paceline.experiment.collecting import Collection
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.measurement.links import LinkMeasurement, measure_links
-from paceline.reporting.given_rows import Finding, GivenTable, Prediction, Published
-from paceline.reporting.reading import read
 from paceline.reporting.sections.feeding import WAYS, expected_s, feeding_sentence
-from paceline.reporting.words import listed, middle, percent
+from paceline.results.comparison_rows import ExtraTable, Finding, PredictionRow, PublishedRow
+from paceline.results.formatting import listed, middle, percent
+from paceline.results.records import find_records
+from paceline.results.table import ResultsTable
 from paceline.studies.study import FOLDER, Beside
 
 QUICK = (
@@ -29,8 +29,8 @@ COMPUTE_S = 0.5
 LINKS = "links.json"
 
 
-def beside(found: Collection, directory: Path) -> Beside:
-    fed = [made for _, made in read([directory]).feedings]
+def beside(found: ResultsTable, directory: Path) -> Beside:
+    fed = [made for _, made in find_records([directory]).feedings]
     on_bus = [made for made in fed if made.what == STAND_INS]
     made = Beside(published=_published(on_bus), predictions=_predictions(on_bus))
     if on_bus:
@@ -54,7 +54,7 @@ def _links(directory: Path) -> LinkMeasurement:
     return measured
 
 
-def _published(on_bus: list[Feeding]) -> list[Published]:
+def _published(on_bus: list[Feeding]) -> list[PublishedRow]:
     """Theirs; ours by the same arithmetic, and as it was measured with four devices that ask for each batch."""
     four = [made for made in on_bus if made.devices == BUS.devices and not made.ahead]
     scale = PUBLISHED_REFRESH_S / four[0].refresh_s if four else math.nan
@@ -74,18 +74,20 @@ def _published(on_bus: list[Feeding]) -> list[Published]:
         ("useful share, four devices", 65.62, useful, "%"),
     ]
     return [
-        Published(f"{name}, {how}", theirs, ours, unit, SOURCE)
+        PublishedRow(f"{name}, {how}", theirs, ours, unit, SOURCE)
         for how, rows in (("by arithmetic", arithmetic), ("measured", measured))
         for name, theirs, ours, unit in rows
     ]
 
 
-def _predictions(on_bus: list[Feeding]) -> list[Prediction]:
+def _predictions(on_bus: list[Feeding]) -> list[PredictionRow]:
     rows = []
     for devices, ahead in sorted({(made.devices, made.ahead) for made in on_bus}):
         same = [made for made in on_bus if (made.devices, made.ahead) == (devices, ahead)]
         name = f"iteration of {devices} device{'s' * (devices != 1)}, {WAYS[ahead]}"
-        rows.append(Prediction(name, expected_s(same[0]), measured=middle(made.iteration_s.median_s for made in same)))
+        rows.append(
+            PredictionRow(name, expected_s(same[0]), measured=middle(made.iteration_s.median_s for made in same))
+        )
     return rows
 
 
@@ -106,11 +108,11 @@ def _images(fed: list[Feeding]) -> str:
     return f"Where they are decoded ahead, {listed(said)}." if said else ""
 
 
-def _refreshing(links: LinkMeasurement) -> GivenTable:
+def _refreshing(links: LinkMeasurement) -> ExtraTable:
     """What the guide's 8 GB would take over each link, here and elsewhere."""
     rows = [("PCIe 4.0 x16, published", "31.5", f"{BUS.refresh_s:.3f}")]
     rows += [("one SSD, published", "3.5", f"{8 / 3.5:.3f}"), ("five SSDs in RAID 0, published", "17", f"{8 / 17:.3f}")]
     rows += [
         (f"{speed.link}, here", f"{speed.bandwidth / 1e9:.3g}", f"{8e9 / speed.bandwidth:.3f}") for speed in links.links
     ]
-    return GivenTable("Refreshing 8 GB", ("link", "GB/s", "seconds"), tuple(rows))
+    return ExtraTable("Refreshing 8 GB", ("link", "GB/s", "seconds"), tuple(rows))

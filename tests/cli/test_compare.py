@@ -48,7 +48,7 @@ def test_an_experiment_is_executed_collected_and_left_alone_when_it_is_done(pace
     lines = result.out.splitlines()
     assert lines[0] == "4 runs, in study"
     assert [line.split()[0] for line in lines[1:5]] == ["1/4", "2/4", "3/4", "4/4"]
-    assert "lr=0.01 #1  accuracy" in result.out and "a rate of 0.01" in result.out
+    assert "lr 0.01 #1  accuracy" in result.out and "a rate of 0.01" in result.out
     assert lines[-2:] == [
         "experiment: study   tables: study/results.csv, study/summary.csv",
         "page: study/report.html",
@@ -124,7 +124,7 @@ def test_failed_runs_are_an_exit_code_and_a_line(paceline, tmp_path):
         ("[grid\nbatch", "study.toml is not valid TOML"),
         ("[workload]\nnetwork = 'mpl'", "study.toml: no network 'mpl': did you mean mlp?"),
         ("[workload]\nnetwork = 'nowhere:build'", "study.toml: no module 'nowhere'"),
-        ("[strategy]\nstrategy = 'mixed'\n[grid]\nworkers = [2, 3]", "study.toml: workers=3: 2 groups do not divide 3"),
+        ("[strategy]\nstrategy = 'mixed'\n[grid]\nworkers = [2, 3]", "study.toml: 3 workers: 2 groups do not divide 3"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(paceline, tmp_path, text, words):
@@ -145,9 +145,9 @@ def test_a_mistake_in_the_file_is_one_line(paceline, tmp_path, text, words):
         (["study.toml", "--out", "."], "--out . is not empty"),
         (["--resume", "none"], "--resume none: there is no such directory"),
         (["--resume", "."], "--resume .: there is no experiment in it"),
-        (["--collect"], "name a directory to collect from"),
+        (["--collect"], "name at least one directory"),
         (["--collect", "none"], "none: there is no such file or directory"),
-        (["--collect", "."], ". holds no run"),
+        (["--collect", "."], "no records in ."),
         (["--collect", ".", "--quick"], "--collect only reads what is there"),
         (["--collect", ".", "--out", "study.toml"], "--out study.toml is a file"),
     ],

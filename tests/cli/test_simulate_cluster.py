@@ -10,8 +10,8 @@ import pytest
 import paceline as package
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
-from paceline.reporting.reading import read
 from paceline.reporting.sections.clusters import cluster_sentence, clusters
+from paceline.results.records import find_records
 from paceline.simulation import scaling
 from paceline.workload import Workload
 from tests.reporting.trace_reading import read_rows
@@ -132,7 +132,7 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
     assert paceline(*words).code == 0
     result = paceline("report", "s", "--out", "s.html")
     assert result.code == 0 and "1 simulation" in result.out
-    records = read([tmp_path / "s"])
+    records = find_records([tmp_path / "s"])
     (_, made), *others = records.clusters
     assert not others and not records.skipped
     (section,) = clusters(records.clusters)

@@ -97,7 +97,7 @@ def test_every_run_of_an_experiment_is_one_for_tensorboard(paceline, tmp_path):
     assert result.code == 0, result.err
     boards = sorted((tmp_path / "board").iterdir())
     names = [path.name for path in boards]
-    assert [name.rpartition("-")[0].rpartition("-")[0] for name in names] == ["lr=0.1", "lr=0.1", "lr=0.3", "lr=0.3"]
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in names] == ["lr-0.1", "lr-0.1", "lr-0.3", "lr-0.3"]
     assert [name[-2:] for name in names] == ["-1", "-2", "-1", "-2"]
     groups = []
     for board in boards:

@@ -17,7 +17,7 @@ from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError
 from paceline.reporting import distributed_verification, verification
-from paceline.reporting.reading import read
+from paceline.results.records import find_records
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
 from tests.a_run import a_run
@@ -99,7 +99,7 @@ def test_a_report_shows_a_verification_once(paceline, tmp_path):
     record.save(a_prediction(), place / "prediction.json")
     assert paceline("verify", place, "--json", "v.json").code == 0
     found = record.load(tmp_path / "v.json")
-    records = read([place, tmp_path / "v.json"])
+    records = find_records([place, tmp_path / "v.json"])
     names = [row.name for row in records.all_predictions]
     assert not records.skipped and names.count("an iteration of alexnet at batch 8 on A Processor") == 1
     where = "of alexnet at batch 8 on A Processor"

@@ -53,9 +53,9 @@ def test_an_id_is_the_same_in_another_process_and_beside_other_runs():
 
 def test_a_setting_is_told_by_what_distinguishes_it():
     labels = [run.label for run in virtual(repetitions=1).runs()]
-    assert labels[0] == "strategy=sync, workers=1"
+    assert labels[0] == "sync · 1 worker"
     alone = replace(virtual(repetitions=1), grid=(*virtual().grid, {"strategy": ["none"]}))
-    assert [run.label for run in alone.runs()] == [*labels, "strategy=none"]
+    assert [run.label for run in alone.runs()] == [*labels, "one process"]
 
 
 def test_what_does_not_apply_to_a_run_is_left_out_of_it():
@@ -207,7 +207,7 @@ def test_a_mistake_is_found_as_soon_as_the_experiment_is_made(changes, words):
         ({"workload": {"options": {"hiden": 3}}}, "options.hiden is unknown to mlp: did you mean hidden?"),
         ({"strategy": {"push_every": 2}}, "push-every has no effect on any run: it needs workers or a strategy"),
         ({"strategy": {"strategy": "sync", "compute-time": "1"}}, 'compute-time has no effect on any run'),
-        ({"strategy": {"strategy": "mixed"}, "grid": ({"workers": [2, 3]},)}, "workers=3: 2 groups do not divide 3"),
+        ({"strategy": {"strategy": "mixed"}, "grid": ({"workers": [2, 3]},)}, "3 workers: 2 groups do not divide 3"),
         ({"run": {"steps": 3}}, 'steps has no effect on any run: it is for kind = "simulate"'),
         ({"run": {"kind": "simulate"}}, 'kind = "simulate" needs a strategy'),
         ({"grid": ({"lr": [0.1] * 400, "batch": [8] * 400},)}, "160,000 runs are more than 100,000"),

@@ -8,7 +8,7 @@ import pytest
 
 from paceline import record
 from paceline.errors import InputError
-from paceline.experiment import Experiment, Published, RandomSearch, read_experiment
+from paceline.experiment import Experiment, PublishedNumber, RandomSearch, read_experiment
 from paceline.experiment.experiment import changed
 
 WHOLE = """
@@ -84,7 +84,7 @@ def test_every_part_of_a_file_arrives(tmp_path):
         grid=({"strategy": ["downpour"], "workers": [1, 2]}, {"strategy": ["none"]}),
         random=RandomSearch(4, 1, {"lr": {"log-uniform": [0.001, 0.1]}, "options.depth": {"integer": [1, 3]}}),
         quick={"epochs": 1, "trials": 2},
-        published=(Published("an epoch", 3.0, "s", "someone", "epoch_s", {"fetch_every": 2}),),
+        published=(PublishedNumber("an epoch", 3.0, "s", "someone", "epoch_s", {"fetch_every": 2}),),
     )
 
 
@@ -101,7 +101,10 @@ def test_an_experiment_is_a_record_like_any_other(tmp_path):
 def test_published_numbers_may_be_in_a_file_beside_it(tmp_path):
     (tmp_path / "numbers.csv").write_text("label,value,unit,source,workers\nfour nodes,3.52,s,a study,3\nall,1,,,\n")
     found = read_experiment(written(tmp_path, "published = 'numbers.csv'"))
-    assert found.published == (Published("four nodes", 3.52, "s", "a study", "", {"workers": 3}), Published("all", 1.0))
+    assert found.published == (
+        PublishedNumber("four nodes", 3.52, "s", "a study", "", {"workers": 3}),
+        PublishedNumber("all", 1.0),
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 
 from paceline import record
 from paceline.errors import InputError
-from paceline.experiment import Collection, Experiment, execute, read_experiment
+from paceline.experiment import Experiment, ResultsTable, execute, read_experiment
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reporting import report
-from paceline.reporting.given_rows import Cost, Finding, GivenTable, Prediction, Published
 from paceline.reporting.page import page_of
-from paceline.reporting.reading import read
+from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PredictionRow, PublishedRow
+from paceline.results.records import find_records
 from paceline.studies import Beside, find_study, known_studies, study
 from paceline.studies.study import FOLDER, NAMES
 from tests.reporting.examples import a_measurement
@@ -58,7 +58,7 @@ def tiny(name: str) -> Experiment:
     return replace(made, grid=tuple(grid), workload=workload, run=run, repetitions=1, notes=made.notes)
 
 
-def executed(name: str, directory: Path) -> tuple[Collection, Beside]:
+def executed(name: str, directory: Path) -> tuple[ResultsTable, Beside]:
     found = execute(tiny(name), out=directory)
     assert {row["status"] for row in found.rows} == {"finished"}, [row["error"] for row in found.rows]
     beside = find_study(name).beside(found, directory)
@@ -97,20 +97,20 @@ def test_a_study_that_does_not_exist_is_named_with_its_nearest():
 def test_what_stands_beside_is_found_again_by_a_report(tmp_path):
     made = Beside(
         findings=[Finding("It is so.", "published-lines")],
-        published=[Published("a, 4 threads", 0.5, 0.25, "s", "x", along="threads", at=4.0, line="a", our_line="b")],
-        predictions=[Prediction("p", 1.0, measured=1.1)],
-        costs=[Cost("c", 2.0)],
-        tables=[GivenTable("Some table", ("what", "how many"), (("a", "1"), ("b", "2.5")))],
+        published=[PublishedRow("a, 4 threads", 0.5, 0.25, "s", "x", along="threads", at=4.0, line="a", our_line="b")],
+        predictions=[PredictionRow("p", 1.0, measured=1.1)],
+        costs=[CostRow("c", 2.0)],
+        tables=[ExtraTable("Some table", ("what", "how many"), (("a", "1"), ("b", "2.5")))],
     )
     made.write(tmp_path)
-    found = read([tmp_path])
+    found = find_records([tmp_path])
     assert (found.findings, found.published, found.costs) == (made.findings, made.published, made.costs)
     assert found.predictions[0].measured == 1.1 and found.tables == made.tables and not found.skipped
     page = page_of(found)
     assert page.answer.sentence == "It is so." and page.hero is not None and page.hero.id == "published-lines"
     (bad,) = [tmp_path / "bad.table.csv"]
     bad.write_text("a,b\n1\n")
-    assert "should have 2 cells" in read([tmp_path]).skipped[0].reason
+    assert "should have 2 cells" in find_records([tmp_path]).skipped[0].reason
 
 
 def published(beside: Beside, unit: str) -> dict[str, float]:
@@ -145,7 +145,7 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     assert any(place.endswith(", here") and int(many) > 20 for place, many in operations.items())
     ours = [row.ours for row in beside.published if row.name.startswith("mlp")]
     assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
-    figures = {figure.id: figure for figure in page_of(read([tmp_path / "e"])).figures}
+    figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "e"])).figures}
     assert {
         "batch-model-times",
         "batch-model-shares",
@@ -173,7 +173,7 @@ def test_downpour_has_epochs_by_nodes_accuracy_and_costs(tmp_path):
     assert all(0 < float(row[5]) <= 100 for row in by_workers)
     assert [round(cost.amount, 2) for cost in beside.costs[:2]] == [1272.17, 12244.24] and len(beside.costs) == 6
     assert "instead of" in beside.findings[1].sentence and len(found.rows) == 9
-    sections = {section.id for section in page_of(read([tmp_path / "d"])).sections}
+    sections = {section.id for section in page_of(find_records([tmp_path / "d"])).sections}
     assert {"about", "published", "scaling", "costs", "tables"} <= sections
 
 
@@ -188,7 +188,7 @@ def test_what_diverges_is_counted_and_said():
     ]
     told = [{"setting": "3", "status": "finished", "test_loss": 0.3}, {"setting": "32", "status": "diverged"}]
     told += [{"setting": "32", "status": "diverged", "test_loss": None}]
-    found = Collection("downpour", "", tuple(told), (), tuple(rows), (), {}, 0)
+    found = ResultsTable("downpour", "", tuple(told), (), tuple(rows), (), {}, 0)
     beside = find_study("downpour").beside(found, Path())
     assert beside.tables[0].rows == (
         ("Downpour", "simulated", "3", "2", "0", "90", "88", "0.3", ""),
@@ -206,7 +206,7 @@ def test_scaling_shows_what_doubling_saves(tmp_path):
     _, beside = executed("scaling", tmp_path / "s")
     assert [row.published for row in beside.published] == [35.0, 28.0, 10.0]
     assert all(0 < row.ours < 50 for row in beside.published)
-    figures = {figure.id: figure for figure in page_of(read([tmp_path / "s"])).figures}
+    figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "s"])).figures}
     lines = set(figures["doubling"].views[0].table.values("runs"))
     assert {"sync", "downpour", "mixed", "Caffe, published"} <= lines
     assert "time-to-loss" in figures
@@ -216,7 +216,7 @@ def test_scaling_shows_what_doubling_saves(tmp_path):
 def test_layers_compares_training_with_and_without_measuring(tmp_path):
     _, beside = executed("layers", tmp_path / "l")
     assert "lenet5 at batch 5" in beside.findings[1].sentence
-    figures = {figure.id: figure for figure in page_of(read([tmp_path / "l"])).figures}
+    figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "l"])).figures}
     assert {"with-and-without", "layers", "layers-by-iteration"} <= figures.keys()
     assert not list((tmp_path / "l").rglob("checkpoint.pt"))
 
@@ -230,7 +230,7 @@ def test_layers_puts_what_was_published_beside_what_was_measured_here(tmp_path, 
     for number, (name, batch, overhead, accounted) in enumerate(measured):
         made = a_measurement(name=name, batch=batch, overhead=overhead, accounted=accounted)
         record.save(made, tmp_path / str(number) / "measurement.json")
-    beside = find_study("layers").beside(Collection("layers", "", (), (), (), (), {}, 0), tmp_path)
+    beside = find_study("layers").beside(ResultsTable("layers", "", (), (), (), (), {}, 0), tmp_path)
     assert {row.name: (row.published, pytest.approx(row.ours)) for row in beside.published} == {
         "alexnet: time that measuring adds": (245.0, 2.0),
         "vgg11: time that measuring adds": (235.0, 50.0),
@@ -249,7 +249,7 @@ def test_threads_and_what_was_published_for_them(tmp_path):
     assert len(beside.published) == 11 and all(row.ours > 0 for row in beside.published if row.at <= 2)
     caffe = [row.published for row in beside.published if row.line == "Caffe"]
     assert caffe == [1.324, 0.790, 0.578, 15.444]
-    figures = {figure.id: figure for figure in page_of(read([tmp_path / "t"])).figures}
+    figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "t"])).figures}
     assert {"published-lines", "by-threads"} <= figures.keys()
 
 
@@ -263,7 +263,7 @@ def test_transfer_arithmetic_is_what_devices_that_are_fed_take(tmp_path, monkeyp
         assert ours == pytest.approx(theirs, rel=1e-3)
     assert len(beside.predictions) == 8 and all(row.error > -0.9 for row in beside.predictions)
     assert beside.tables[0].rows[-1] == ("disk to host, here", "2", "4.000")
-    assert "feeding-bus" in {figure.id for figure in page_of(read([tmp_path / "b"])).figures}
+    assert "feeding-bus" in {figure.id for figure in page_of(find_records([tmp_path / "b"])).figures}
 
 
 @pytest.mark.slow

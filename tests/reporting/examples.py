@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline import record
 from paceline.measurement.measurement import LayerTime, Measurement, Spread
+from paceline.results.outcome import RunOutcome
 from paceline.simulation.links import MessageSizes
 from paceline.simulation.time_record import TimeRecord, time_record
 from paceline.strategy.distribution import Distribution, FaultRecord, ValidationPoint, WorkerRecord
@@ -94,6 +95,12 @@ def a_simulation(workers: int = 50) -> TimeRecord:
     return time_record(
         workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0), found, a_trace(workers, 10), 0.05
     )
+
+
+def an_outcome(label: str = "a", error: str = "", status: str = "failed") -> RunOutcome:
+    """Of a run of an experiment."""
+    settings = {"kind": "train", "network": "mlp"}
+    return RunOutcome("0a1b2c3d4e-1", 0, 1, "0a1b2c3d4e", 1, None, settings, Workload("mlp"), 1, label, status, error)
 
 
 def save_run(run: Run, directory: Path) -> Path:

@@ -14,9 +14,9 @@ import pytest
 
 from paceline import record
 from paceline.reporting import report
-from paceline.reporting.given_rows import Prediction, Published
 from paceline.reporting.page import page_of, render
-from paceline.reporting.reading import Records
+from paceline.results.comparison_rows import PredictionRow, PublishedRow
+from paceline.results.records import Records
 from paceline.trace import Span, Trace
 from tests.reporting.browser import Tab
 from tests.reporting.examples import EVIL, a_measurement, a_virtual_run, broken_records, many_runs
@@ -33,8 +33,8 @@ def study(tmp_path_factory) -> Path:
     many_runs(place / "runs", ["downpour", "sync"], [2, 4, 8], seeds=2)
     record.save(a_measurement(), place / "measure" / "measurement.json")
     broken_records(place / "broken")
-    predictions = [Prediction("one epoch", 11.0, 9.0, 12.0, 10.0), Prediction("an iteration", 0.5, 0.4, 0.6)]
-    published = [Published("epoch", 3.5, 3.6, "s", "a study"), Published("accuracy", 97.0, 98.0, "%", "a study")]
+    predictions = [PredictionRow("one epoch", 11.0, 9.0, 12.0, 10.0), PredictionRow("an iteration", 0.5, 0.4, 0.6)]
+    published = [PublishedRow("epoch", 3.5, 3.6, "s", "a study"), PublishedRow("accuracy", 97.0, 98.0, "%", "a study")]
     return report([place], place / "page.html", predictions=predictions, published=published, price=2.0).path
 
 
@@ -263,7 +263,7 @@ def test_nothing_is_wider_than_the_screen(open_page, study, width, dark):
 def test_names_of_bars_are_told_apart_on_a_phone(open_page, tmp_path):
     """They differ in their last words, and stand in several lines that do not run into each other."""
     names = [f"communication of the small network at batch {batch}" for batch in (100, 500, 2000)]
-    given = Records(published=[Published(name, 2.0, 1.0, "s") for name in names])
+    given = Records(published=[PublishedRow(name, 2.0, 1.0, "s") for name in names])
     page = tmp_path / "page.html"
     page.write_text(render(page_of(given)), encoding="utf-8")
     tab = open_page(page, width=360, height=780)

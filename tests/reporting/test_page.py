@@ -17,15 +17,23 @@ from paceline import record
 from paceline.errors import InputError
 from paceline.measurement.measurement import Measurement
 from paceline.reporting import report
-from paceline.reporting.given_rows import Cost, Prediction, Published
 from paceline.reporting.page import page_of, render, write_summary
-from paceline.reporting.reading import Failed, Records, Skipped
+from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+from paceline.results.records import Records, Skipped
 from paceline.strategy.distribution import FaultRecord
 from paceline.trace import Span, Trace
 from paceline.training.run import Epoch, Run
 from paceline.workload import Workload
 from tests.a_run import a_run
-from tests.reporting.examples import EVIL, a_distribution, a_measurement, a_virtual_run, broken_records, save_run
+from tests.reporting.examples import (
+    EVIL,
+    a_distribution,
+    a_measurement,
+    a_virtual_run,
+    an_outcome,
+    broken_records,
+    save_run,
+)
 
 
 class Page(HTMLParser):
@@ -171,10 +179,10 @@ def evil_records() -> Records:
     return Records(
         runs=[(EVIL, evil_run()), ("b", a_virtual_run())],
         measurements=[(EVIL, evil_measurement())],
-        predictions=[Prediction(EVIL, 1.0, 0.5, 2.0, 1.1, EVIL)],
-        published=[Published(EVIL, 1.0, 2.0, EVIL, EVIL)],
-        costs=[Cost(EVIL, 1.0, EVIL, EVIL)],
-        failed=[Failed(EVIL, EVIL, EVIL)],
+        predictions=[PredictionRow(EVIL, 1.0, 0.5, 2.0, 1.1, EVIL)],
+        published=[PublishedRow(EVIL, 1.0, 2.0, EVIL, EVIL)],
+        costs=[CostRow(EVIL, 1.0, EVIL, EVIL)],
+        outcomes=[(EVIL, an_outcome(EVIL, EVIL))],
         skipped=[Skipped(EVIL, EVIL)],
         title=EVIL,
     )
@@ -235,7 +243,11 @@ def test_the_same_records_make_the_same_page(tmp_path):
 
 def test_the_function_tells_what_it_wrote(tmp_path):
     save_run(a_run(), tmp_path / "runs")
-    given = {"predictions": [Prediction("a", 1.0)], "published": [Published("b", 1.0)], "costs": [Cost("c", 1.0)]}
+    given = {
+        "predictions": [PredictionRow("a", 1.0)],
+        "published": [PublishedRow("b", 1.0)],
+        "costs": [CostRow("c", 1.0)],
+    }
     written = report([tmp_path / "runs"], tmp_path, title="All of it", price=1.0, **given)
     assert written.path == tmp_path / "report.html" and written.size_bytes == written.path.stat().st_size
     assert written.counts == {"runs": 1, "predictions": 1, "published figures": 1, "costs": 1}

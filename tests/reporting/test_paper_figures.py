@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from paceline.errors import OutputError
-from paceline.reporting.given_rows import Prediction, Published
 from paceline.reporting.page import page_of
 from paceline.reporting.paper_figures import write_figures
-from paceline.reporting.reading import Records
+from paceline.results.comparison_rows import PredictionRow, PublishedRow
+from paceline.results.records import Records
 from tests.reporting.examples import EVIL, a_measurement, a_virtual_run
 from tests.reporting.test_page import evil_records
 
@@ -20,8 +20,8 @@ def test_every_figure_is_there_as_png_and_svg(tmp_path):
     records = Records(
         runs=[(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)],
         measurements=[("m", a_measurement())],
-        predictions=[Prediction("a $x$", 1.0, 0.5, 2.0, 1.1), Prediction("b", 2.0)],
-        published=[Published("a", 1.0, 2.0, "s"), Published("b", 1.0, 2.0, "%")],
+        predictions=[PredictionRow("a $x$", 1.0, 0.5, 2.0, 1.1), PredictionRow("b", 2.0)],
+        published=[PublishedRow("a", 1.0, 2.0, "s"), PublishedRow("b", 1.0, 2.0, "%")],
         price=1.0,
     )
     page = page_of(records)

@@ -17,8 +17,8 @@ from paceline.reporting.answer import answer_of, title_of
 from paceline.reporting.figure import Figure, Listing
 from paceline.reporting.page import page_of, render
 from paceline.reporting.paper_figures import write_figures
-from paceline.reporting.reading import Records, read
 from paceline.reporting.sections.plans import PICK, plan_sentence, plans
+from paceline.results.records import Records, find_records
 from tests.a_run import a_run
 from tests.planning.invented import WORKLOAD, invented_cluster, invented_predictions
 from tests.reporting.examples import EVIL
@@ -74,7 +74,7 @@ def test_a_plan_beside_the_run_that_came_of_it(plan):
 
 
 def test_a_directory_of_a_plan_is_read(plan, page):
-    records = read([page.parent])
+    records = find_records([page.parent])
     assert [found.pick for _, found in records.plans] == [plan.pick]
 
 

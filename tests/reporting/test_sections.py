@@ -9,23 +9,23 @@ import pytest
 
 from paceline.reporting.answer import answer_of, run_sentence, title_of
 from paceline.reporting.figure import Figure, Listing, Section
-from paceline.reporting.given_rows import Cost, Prediction, Published
-from paceline.reporting.reading import Failed, Records, Skipped
 from paceline.reporting.sections import sections_of
 from paceline.reporting.sections.comparisons import costs, prediction_sentence, predictions, published
 from paceline.reporting.sections.time_parts import time_parts
 from paceline.reporting.sections.timeline import drawn_spans, row_order
 from paceline.reporting.sections.workers import staleness
-from paceline.reporting.shown_run import shown_runs
+from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+from paceline.results.records import Records, Skipped
+from paceline.results.run_result import run_results
 from paceline.strategy.ledger import LedgerSummary
 from paceline.trace import Span, Trace
 from paceline.training.run import Conditions
 from tests.a_run import a_run
-from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_trace, a_virtual_run
+from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_trace, a_virtual_run, an_outcome
 
 
 def made(records: Records) -> dict[str, Section]:
-    return {section.id: section for section in sections_of(records, shown_runs(records))}
+    return {section.id: section for section in sections_of(records, run_results(records))}
 
 
 def figures(records: Records) -> dict[str, Figure]:
@@ -48,12 +48,12 @@ MANY = Records(runs=[(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)])
         (MANY, ["what", "learning", "scaling", "workers", "timeline", "runs", "conditions"]),
         (Records(measurements=[("m", a_measurement())]), ["what", "time", "timeline", "conditions"]),
         (Records(simulations=[("s", a_simulation())]), ["what", "workers", "timeline"]),
-        (Records(predictions=[Prediction("a", 1.0)]), ["predictions"]),
-        (Records(published=[Published("a", 1.0)]), ["published"]),
-        (Records(costs=[Cost("a", 1.0)]), ["costs"]),
+        (Records(predictions=[PredictionRow("a", 1.0)]), ["predictions"]),
+        (Records(published=[PublishedRow("a", 1.0)]), ["published"]),
+        (Records(costs=[CostRow("a", 1.0)]), ["costs"]),
         (replace(ONE, price=2.0), ["what", "time", "learning", "costs", "conditions"]),
         (replace(ONE, skipped=[Skipped("a", "b")]), ["what", "time", "learning", "conditions", "skipped"]),
-        (Records(failed=[Failed("a", "b", "c")]), ["what"]),
+        (Records(outcomes=[("c", an_outcome("a", "b"))]), ["what"]),
     ],
 )
 def test_sections_without_data_are_not_there(records, expected):
@@ -106,7 +106,7 @@ def test_a_run_without_labels_has_losses_alone():
     epochs = tuple(replace(e, train_accuracy=math.nan, test_accuracy=math.nan) for e in a_run().epochs)
     records = Records(runs=[("a", a_run(epochs=epochs, test_accuracy=math.nan))])
     assert "accuracy" not in figures(records) and "loss" in figures(records)
-    assert answer_of(records, shown_runs(records)).sentence.endswith(
+    assert answer_of(records, run_results(records)).sentence.endswith(
         "lenet5 reaches a test loss of 0.6250; it trained on 1,705 samples a second."
     )
 
@@ -121,7 +121,7 @@ def test_measured_and_simulated_time_are_not_drawn_together():
 def test_staleness_is_shared_out_and_wide_ranges_are_put_together():
     def of(counts):
         d = a_distribution(ledger=LedgerSummary(staleness=counts))
-        return staleness(shown_runs(Records(runs=[("a", replace(a_virtual_run(), distribution=d))])))
+        return staleness(run_results(Records(runs=[("a", replace(a_virtual_run(), distribution=d))])))
 
     assert of({"0": 5}) is None and of({}) is None
     assert of({"0": 1, "2": 3}).views[0].table.values("share") == [25, 0, 75]
@@ -178,7 +178,11 @@ def test_spans_that_are_no_spans_are_left_out():
 
 
 def test_predictions_stand_beside_what_came():
-    given = [Prediction("a", 11.0, 9.0, 12.0, 10.0), Prediction("b", 9.0, 8.0, 9.5, 10.0), Prediction("c", 1.0)]
+    given = [
+        PredictionRow("a", 11.0, 9.0, 12.0, 10.0),
+        PredictionRow("b", 9.0, 8.0, 9.5, 10.0),
+        PredictionRow("c", 1.0),
+    ]
     assert prediction_sentence(given) == (
         "2 predictions are off by 10.0 % in the median and 10.0 % at most; 1 of 2 intervals hold what was measured."
     )
@@ -188,11 +192,11 @@ def test_predictions_stand_beside_what_came():
     assert section.title == "Prediction beside reality"
     assert rows(section, "prediction-rows")[0] == ("a", "s", 11.0, 9.0, 12.0, 10.0, pytest.approx(10.0))
     assert rows(section, "prediction-rows")[2][-1] is None
-    assert predictions([Prediction("c", 1.0)]).title == "What is predicted"
+    assert predictions([PredictionRow("c", 1.0)]).title == "What is predicted"
 
 
 def test_units_are_not_drawn_together():
-    given = [Published("a", 1.0, 2.0, "s"), Published("b", 90.0, 95.0, "%"), Published("c", 1.0, 1.5, "s")]
+    given = [PublishedRow("a", 1.0, 2.0, "s"), PublishedRow("b", 90.0, 95.0, "%"), PublishedRow("c", 1.0, 1.5, "s")]
     section = published(given)
     (figure,) = [block for block in section.blocks if isinstance(block, Figure)]
     assert [(view.name, len(view.table.rows)) for view in figure.views] == [("s", 2), ("%", 1)]
@@ -202,7 +206,7 @@ def test_units_are_not_drawn_together():
 
 
 def test_a_price_makes_every_run_cost_something():
-    runs = shown_runs(Records(runs=[("a", a_run(wall_s=1800.0)), ("b", a_virtual_run("sync", 2))]))
+    runs = run_results(Records(runs=[("a", a_run(wall_s=1800.0)), ("b", a_virtual_run("sync", 2))]))
     section = costs([], runs, 4.0)
     (figure,) = section.blocks
     by_name = dict(zip(figure.views[0].table.values("what"), figure.views[0].table.values("cost"), strict=True))
@@ -252,7 +256,7 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
 @pytest.mark.parametrize(
     ("records", "expected", "picture"),
     [
-        (replace(MANY, predictions=[Prediction("a", 11.0, measured=10.0)]), "The prediction is off by 10.0 %.",
+        (replace(MANY, predictions=[PredictionRow("a", 11.0, measured=10.0)]), "The prediction is off by 10.0 %.",
          "predictions"),
         (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 seconds of simulated "
          "time: 1.69 times as fast as with 2.", "time-to-accuracy"),
@@ -266,26 +270,26 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
          "alone takes 49 %.", "layers"),
         (Records(simulations=[("s", a_simulation(50))]),
          "50 simulated workers with sync make 12.71 steps a second and wait for 15 % of their time.", "timeline"),
-        (Records(published=[Published("epoch", 3.5, 3.6, "s")]), "epoch: 3.600 here, 3.500 published (s).",
+        (Records(published=[PublishedRow("epoch", 3.5, 3.6, "s")]), "epoch: 3.600 here, 3.500 published (s).",
          "published"),
-        (Records(predictions=[Prediction("slow", 9.0), Prediction("fast", 2.0)]),
+        (Records(predictions=[PredictionRow("slow", 9.0), PredictionRow("fast", 2.0)]),
          "fast is predicted to be best: 2.000 s.", "predictions"),
     ],
 )  # fmt: skip
 def test_the_answer_is_what_matters_most_with_its_picture(records, expected, picture):
-    found = answer_of(records, shown_runs(records))
+    found = answer_of(records, run_results(records))
     assert expected in found.sentence
     assert next(name for name in found.pictures if name in figures(records)) == picture
 
 
 def test_other_findings_are_said_below():
-    records = replace(ONE, measurements=[("m", a_measurement())], published=[Published("a", 1.0, 2.0)])
-    more = answer_of(records, shown_runs(records)).more
-    assert "trains 1.69 times" in answer_of(MANY, shown_runs(MANY)).more[0], "speed alone comes second"
+    records = replace(ONE, measurements=[("m", a_measurement())], published=[PublishedRow("a", 1.0, 2.0)])
+    more = answer_of(records, run_results(records)).more
+    assert "trains 1.69 times" in answer_of(MANY, run_results(MANY)).more[0], "speed alone comes second"
     assert more[0].startswith("An iteration of alexnet") and more[1].startswith("a: 2.000 here")
 
 
 def test_the_title_is_what_it_is_about():
-    assert title_of(ONE, shown_runs(ONE)) == "lenet5 on digits"
+    assert title_of(ONE, run_results(ONE)) == "lenet5 on digits"
     assert title_of(replace(ONE, title="A study"), ()) == "A study"
     assert title_of(Records(links=[]), ()) == "A report"

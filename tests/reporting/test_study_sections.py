@@ -9,14 +9,14 @@ import pytest
 from paceline.measurement.feeding import IMAGES, STAND_INS, Feeding
 from paceline.measurement.measurement import LayerSample, Spread
 from paceline.reporting.figure import value_of
-from paceline.reporting.given_rows import GivenTable, Published
 from paceline.reporting.reaching import seconds_to_loss, target_loss
-from paceline.reporting.reading import Records
 from paceline.reporting.sections.batch_model import fitted_lines
 from paceline.reporting.sections.doubling import UNIT, an_epoch, savings
 from paceline.reporting.sections.feeding import expected_s
 from paceline.reporting.sections.scaling_lines import scaling_lines
-from paceline.reporting.shown_run import MEASURED, shown_runs
+from paceline.results.comparison_rows import ExtraTable, PublishedRow
+from paceline.results.records import Records
+from paceline.results.run_result import MEASURED, run_results
 from paceline.strategy.distribution import WorkerRecord
 from paceline.strategy.presets import find_strategy
 from paceline.trace import Span, Trace
@@ -57,7 +57,7 @@ def test_accuracy_and_time_against_a_setting_that_differs():
 
 def test_the_model_of_batches_is_found_again():
     found = records(*(with_batch(batch) for batch in (100, 500, 1000, 2000)))
-    (fitted,) = fitted_lines(shown_runs(found))
+    (fitted,) = fitted_lines(run_results(found))
     assert (fitted.model.batch_s, fitted.model.sample_s) == pytest.approx((BATCH_S, SAMPLE_S))
     assert fitted.model.communication_share(100) == pytest.approx(2 / 3)
     section = made(found)["batch-model"]
@@ -89,40 +89,40 @@ def test_every_tower_has_a_line():
 def test_rates_that_follow_from_the_workers_make_one_line():
     runs = [a_virtual_run("sync", workers) for workers in (1, 2, 4)]
     runs = [replace(run, workload=replace(run.workload, lr=0.1 * 2**place)) for place, run in enumerate(runs)]
-    (line,) = scaling_lines(shown_runs(records(*runs)))
+    (line,) = scaling_lines(run_results(records(*runs)))
     assert [level.workers for level in line.levels] == [1, 2, 4] and line.name == "sync"
     assert [n for n, _ in savings(line, an_epoch)] == [2, 4]
     two_rates = [replace(run, workload=replace(run.workload, lr=0.5)) for run in runs]
-    (line,) = scaling_lines(shown_runs(records(*runs, *two_rates)))
+    (line,) = scaling_lines(run_results(records(*runs, *two_rates)))
     told = {run.settings["lr"] for level in line.levels for run in level.runs}
     assert told == {"0.5"}, "not where there are several rates for a number of workers"
 
 
 def test_doubling_is_drawn_beside_what_others_published():
     runs = [a_virtual_run("sync", workers) for workers in (1, 2, 4, 8)]
-    found = records(*runs, published=[Published("Caffe", 28.0, unit=UNIT, line="Caffe")])
+    found = records(*runs, published=[PublishedRow("Caffe", 28.0, unit=UNIT, line="Caffe")])
     table = figures(found)["doubling"].views[0].table
     assert set(table.values("runs")) == {"sync", "Caffe, published"}
     assert table.values("saved")[-2:] == [28.0, 28.0] and table.values("workers")[-2:] == [2, 8]
 
 
 def test_time_to_a_loss_lies_between_the_tests():
-    (run,) = shown_runs(records(a_virtual_run("sync", 1)))
+    (run,) = run_results(records(a_virtual_run("sync", 1)))
     first, second = run.curve[:2]
     between = (first.test_loss + second.test_loss) / 2
     assert seconds_to_loss(run, between) == pytest.approx((first.seconds + second.seconds) / 2)
     assert seconds_to_loss(run, 100.0) == first.seconds and seconds_to_loss(run, 0.0) != seconds_to_loss(run, 0.0)
-    diverged = replace(run, loss=50.0)
+    diverged = replace(run, row={**run.row, "test_loss": 50.0})
     assert target_loss([run, run, diverged]) == pytest.approx(run.loss, rel=0.1)
 
 
 def test_published_figures_along_an_axis_are_lines():
     points = [
-        Published(f"{name}, {t} threads", s, 0.5 / t, "s", "x", along="threads", at=t, line=name, our_line="ours")
+        PublishedRow(f"{name}, {t} threads", s, 0.5 / t, "s", "x", along="threads", at=t, line=name, our_line="ours")
         for name in ("a", "b")
         for t, s in ((2, 0.6), (1, 1.0))
     ]
-    figure = figures(Records(published=[*points, Published("c", 1.0, 2.0, "%")]))["published-lines"]
+    figure = figures(Records(published=[*points, PublishedRow("c", 1.0, 2.0, "%")]))["published-lines"]
     (view,) = figure.views
     assert view.table.values("line") == ["a, published", "b, published"] * 2 + ["ours", "ours"]
     assert view.table.values("threads") == [1, 1, 2, 2, 1, 2], "in the order of the axis"
@@ -150,7 +150,7 @@ def test_training_with_and_without_measuring():
     sample = tuple(LayerSample(n, "conv1", 0.1, 0.2, 0.0) for n in range(3))
     m = a_measurement(accounted=0.97, samples=sample)
     found = Records(runs=[("a", without), ("b", with_clock)], measurements=[("b/measure", m)])
-    assert [run.settings[MEASURED] for run in shown_runs(found)] == ["no", "yes"]
+    assert [run.settings[MEASURED] for run in run_results(found)] == ["False", "True"]
     section = made(found)["looking"]
     ((name, batch, repetitions, without_s, with_s, more, *_),) = rows(section, "looking-rows")
     assert (name, batch, repetitions, without_s, with_s) == ("alexnet", 8, 1, 3.0, 3.3)
@@ -164,7 +164,7 @@ def test_training_with_and_without_measuring():
     other = Records(runs=[("a", elsewhere), ("b", with_clock)], measurements=[("b/measure", m)])
     assert "looking" not in made(other)  # not the same training
     alone = Records(runs=[("b", with_clock)], measurements=[("b/measure", m)])
-    assert "looking" not in made(alone) and MEASURED not in shown_runs(alone)[0].settings
+    assert "looking" not in made(alone)
 
 
 def test_every_layer_is_drawn_by_iteration_some_at_a_time():
@@ -188,14 +188,14 @@ def test_iterations_against_threads():
 
 
 def test_notes_and_tables_are_shown_as_they_are():
-    table = GivenTable("Some table", ("what", "how many"), (("a", "1"), ("b", "")))
+    table = ExtraTable("Some table", ("what", "how many"), (("a", "1"), ("b", "")))
     found = made(Records(notes=["First.", "Second."], tables=[table]))
     assert found["about"].sentences == ("First.",) and found["about"].points == ("Second.",)
     assert rows(found["tables"], "given-0") == [("a", 1), ("b", None)]
 
 
 def test_digits_of_a_given_table_are_kept_and_stand_on_the_right():
-    given = GivenTable("Digits", ("what", "exactly", "US$", "mixed"), (("t", "0.00014737", "27,156.53", "1"),) * 2)
+    given = ExtraTable("Digits", ("what", "exactly", "US$", "mixed"), (("t", "0.00014737", "27,156.53", "1"),) * 2)
     given = replace(given, rows=(*given.rows, ("u", "", "8", "x")))
     (listing,) = made(Records(tables=[given]))["tables"].blocks
     assert listing.table.rows[0] == ("t", "0.00014737", "27,156.53", "1")
@@ -204,5 +204,5 @@ def test_digits_of_a_given_table_are_kept_and_stand_on_the_right():
 
 
 def test_a_run_beside_others_with_a_strategy_is_called_one_process():
-    named = [run.group for run in shown_runs(records(a_run(), a_run(distribution=a_distribution("sync", 2))))]
+    named = [run.group for run in run_results(records(a_run(), a_run(distribution=a_distribution("sync", 2))))]
     assert named == ["one process", "sync"] and find_strategy("sync").groups == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from paceline.reporting.figure import Listing, Section, table
-from paceline.reporting.reading import Records
 from paceline.reporting.sections.about import about, given_tables
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
@@ -19,11 +18,12 @@ from paceline.reporting.sections.scaling import scaling
 from paceline.reporting.sections.setting import conditions, what_was_run
 from paceline.reporting.sections.timeline import timeline
 from paceline.reporting.sections.workers import workers
-from paceline.reporting.shown_run import ShownRun, measurement_names
-from paceline.reporting.words import count
+from paceline.results.formatting import count
+from paceline.results.records import Records
+from paceline.results.run_result import RunResult, measurement_names
 
 
-def sections_of(records: Records, runs: tuple[ShownRun, ...]) -> list[Section]:
+def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
         about(records.notes),

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.reporting.figure import Cell, Listing, Section, Table, table
-from paceline.reporting.given_rows import GivenTable
-from paceline.reporting.words import as_number, number
+from paceline.results.comparison_rows import ExtraTable
+from paceline.results.formatting import as_number, number
 
 
 def about(notes: Sequence[str]) -> Section | None:
     return Section("about", "About this study", tuple(notes[:1]), tuple(notes[1:])) if notes else None
 
 
-def given_tables(tables: Sequence[GivenTable]) -> Section | None:
+def given_tables(tables: Sequence[ExtraTable]) -> Section | None:
     if not tables:
         return None
     blocks = tuple(Listing(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
     return Section("tables", "Tables beside it", blocks=blocks)
 
 
-def _table(given: GivenTable) -> Table:
+def _table(given: ExtraTable) -> Table:
     columns = [_column([row[place] for row in given.rows]) for place in range(len(given.header))]
     return table(given.header, list(zip(*columns, strict=True)))
 

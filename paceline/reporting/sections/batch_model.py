@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from paceline.cost.two_parameter import Observation, Samples, TwoParameters, fit
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.reporting.sections.by_setting import Line, epoch_s, lines_against
-from paceline.reporting.shown_run import ShownRun
-from paceline.reporting.words import duration, percent
+from paceline.results.formatting import duration, percent
+from paceline.results.run_result import RunResult
 
 BATCH = "batch"
 
@@ -28,7 +28,7 @@ class FittedLine:
         return self.line.name or self.line.first.settings["network"]
 
 
-def fitted_lines(runs: Sequence[ShownRun]) -> list[FittedLine]:
+def fitted_lines(runs: Sequence[RunResult]) -> list[FittedLine]:
     """Of trainings on a real clock, finished, with at least three batch sizes."""
     usable = [run for run in runs if not run.virtual and run.status == "finished" and run.curve and run.seconds > 0]
     found = []
@@ -40,13 +40,13 @@ def fitted_lines(runs: Sequence[ShownRun]) -> list[FittedLine]:
     return found
 
 
-def samples_an_epoch(run: ShownRun) -> int:
+def samples_an_epoch(run: RunResult) -> int:
     """Those that were trained on; of one process as many as its batches hold, the last of which may not be full."""
     told = sum(w.samples for w in run.distribution.by_worker) if run.distribution is not None else 0
     return round((told or run.updates * int(run.settings[BATCH])) / len(run.curve))
 
 
-def batch_model(runs: Sequence[ShownRun]) -> Section | None:
+def batch_model(runs: Sequence[RunResult]) -> Section | None:
     fitted = fitted_lines(runs)
     if not fitted:
         return None

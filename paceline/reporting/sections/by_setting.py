@@ -9,8 +9,9 @@ from typing import Any
 
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, Table, View, table
-from paceline.reporting.shown_run import LOCAL, ONE_PROCESS, REPETITION, ShownRun, differing, name_by, telling_keys
-from paceline.reporting.words import as_number, count, duration, middle, percent
+from paceline.results.formatting import as_number, count, duration, middle, percent
+from paceline.results.labels import REPETITION, differing, telling_keys
+from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
 
 FOLLOWING = ("threads", "step", "processor", REPETITION)
 """What is chosen by the program, as it suits the setting."""
@@ -25,9 +26,9 @@ class Level:
     """All repetitions with one value."""
 
     at: float
-    runs: tuple[ShownRun, ...]
+    runs: tuple[RunResult, ...]
 
-    def middle(self, of: Callable[[ShownRun], float]) -> float:
+    def middle(self, of: Callable[[RunResult], float]) -> float:
         return middle(of(run) for run in self.runs)
 
 
@@ -39,14 +40,14 @@ class Line:
     levels: tuple[Level, ...]
 
     @property
-    def first(self) -> ShownRun:
+    def first(self) -> RunResult:
         return self.levels[0].runs[0]
 
 
-def numeric_settings(runs: Sequence[ShownRun]) -> list[str]:
+def numeric_settings(runs: Sequence[RunResult]) -> list[str]:
     """Settings, numbers wherever they are known, that have at least three values; not how many workers there are."""
     found = []
-    for key in differing(runs):
+    for key in differing([run.settings for run in runs]):
         values = {as_number(run.settings[key]) for run in runs if run.settings.get(key) not in (None, "default")}
         numbers = all(not isinstance(value, str) for value in values) and len(values) >= LEAST_VALUES
         if numbers and key not in (*FOLLOWING, *OF_WORKERS, *NOT_ASKED):
@@ -54,23 +55,23 @@ def numeric_settings(runs: Sequence[ShownRun]) -> list[str]:
     return found
 
 
-def lines_against(runs: Sequence[ShownRun], key: str) -> list[Line]:
+def lines_against(runs: Sequence[RunResult], key: str) -> list[Line]:
     usable = [run for run in runs if run.settings.get(key) not in (None, "default")]
-    others = [k for k in differing(usable) if k not in (key, *FOLLOWING)]
-    members: dict[tuple[str | None, ...], dict[float, list[ShownRun]]] = {}
+    others = [k for k in differing([run.settings for run in usable]) if k not in (key, *FOLLOWING)]
+    members: dict[tuple[str | None, ...], dict[float, list[RunResult]]] = {}
     for run in usable:
         levels = members.setdefault(tuple(run.settings.get(k) for k in others), {})
         levels.setdefault(float(run.settings[key]), []).append(run)
     found = [levels for levels in members.values() if len(levels) >= LEAST_VALUES]
     firsts = [next(iter(levels.values()))[0] for levels in found]
-    telling = telling_keys(firsts, (key, *FOLLOWING))
+    telling = telling_keys([run.settings for run in firsts], (key, *FOLLOWING))
     return [
-        Line(name_by(first, telling), tuple(Level(at, tuple(levels[at])) for at in sorted(levels)))
+        Line(group_name(first, telling), tuple(Level(at, tuple(levels[at])) for at in sorted(levels)))
         for first, levels in zip(firsts, found, strict=True)
     ]
 
 
-def by_setting(runs: Sequence[ShownRun], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
+def by_setting(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
     figures: list[Figure] = []
     sentences: list[str] = []
     for key in numeric_settings(runs)[:MOST_KEYS]:
@@ -93,12 +94,12 @@ def _word(key: str) -> str:
 def _figures(lines: Sequence[Line], key: str) -> list[Figure]:
     """How accurate, and how long it took."""
     word = _word(key)
-    learnt: list[tuple[str, str, Callable[[ShownRun], float]]] = [
+    learnt: list[tuple[str, str, Callable[[RunResult], float]]] = [
         ("test accuracy", "%", lambda run: 100 * run.accuracy),
         ("training accuracy", "%", lambda run: 100 * run.curve[-1].train_accuracy if run.curve else math.nan),
         ("test loss", "", lambda run: run.loss),
     ]
-    taken: list[tuple[str, str, Callable[[ShownRun], float]]] = [
+    taken: list[tuple[str, str, Callable[[RunResult], float]]] = [
         ("time of an epoch", "s", epoch_s),
         ("time of the whole training", "s", lambda run: run.seconds),
         ("samples a second", "", lambda run: run.samples_per_s),
@@ -112,7 +113,7 @@ def _figures(lines: Sequence[Line], key: str) -> list[Figure]:
     return made
 
 
-def epoch_s(run: ShownRun) -> float:
+def epoch_s(run: RunResult) -> float:
     """Of training alone, on the driver's own clock: the median, where each epoch was timed by itself."""
     if run.run is None or not run.curve:
         return math.nan
@@ -125,7 +126,7 @@ def epoch_s(run: ShownRun) -> float:
 
 
 def _view(
-    lines: Sequence[Line], word: str, told: str, unit: str, of: Callable[[ShownRun], float]
+    lines: Sequence[Line], word: str, told: str, unit: str, of: Callable[[RunResult], float]
 ) -> View | None:  # fmt: skip
     columns = ("runs", Column(word), Column(told, unit), Column("least", unit), Column("greatest", unit), "repetitions")
     rows = []

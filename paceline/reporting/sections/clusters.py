@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.reporting.words import brief, count, listed, number, percent
+from paceline.results.formatting import brief, count, listed, number, percent
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
 

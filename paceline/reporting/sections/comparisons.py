@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.reporting.given_rows import Cost, Prediction, Published
-from paceline.reporting.shown_run import ShownRun
-from paceline.reporting.words import count, listed, middle, number, percent
+from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+from paceline.results.formatting import count, listed, middle, number, percent
+from paceline.results.run_result import RunResult
 
 Row = TypeVar("Row")
 MANY_ROWS = 30
@@ -22,7 +22,7 @@ def _by(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     return found
 
 
-def predictions(rows: Sequence[Prediction]) -> Section | None:
+def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     if not rows:
         return None
     known = [row for row in rows if math.isfinite(row.error)]
@@ -58,7 +58,7 @@ def predictions(rows: Sequence[Prediction]) -> Section | None:
     )
 
 
-def prediction_sentence(rows: Sequence[Prediction]) -> str:
+def prediction_sentence(rows: Sequence[PredictionRow]) -> str:
     known = [row for row in rows if math.isfinite(row.error)]
     if not known:
         return f"{count(len(rows), 'figure')} predicted, none of them measured yet."
@@ -74,7 +74,7 @@ def prediction_sentence(rows: Sequence[Prediction]) -> str:
     return f"{said}."
 
 
-def published(rows: Sequence[Published]) -> Section | None:
+def published(rows: Sequence[PublishedRow]) -> Section | None:
     if not rows:
         return None
     views = []
@@ -96,7 +96,7 @@ def published(rows: Sequence[Published]) -> Section | None:
     return Section("published", "Beside published figures", (says,), blocks=blocks)
 
 
-def published_lines(rows: Sequence[Published]) -> Figure | None:
+def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
     """Figures that lie along an axis, as seconds against threads: what was published is dashed."""
     views = []
     for (along, unit), some in _along(rows).items():
@@ -119,19 +119,19 @@ def published_lines(rows: Sequence[Published]) -> Figure | None:
     return Figure("published-lines", title, "lines", tuple(views), published_sentence(rows), wide=True)
 
 
-def _along(rows: Sequence[Published]) -> dict[tuple[str, str], list[Published]]:
-    found: dict[tuple[str, str], list[Published]] = {}
+def _along(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], list[PublishedRow]]:
+    found: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:
         if row.along and math.isfinite(row.at):
             found.setdefault((row.along, row.unit), []).append(row)
     return found
 
 
-def _first(rows: Sequence[Published]) -> str:
+def _first(rows: Sequence[PublishedRow]) -> str:
     return next(row.along for row in rows if row.along)
 
 
-def published_sentence(rows: Sequence[Published]) -> str:
+def published_sentence(rows: Sequence[PublishedRow]) -> str:
     ratios = [row.ratio for row in rows if math.isfinite(row.ratio)]
     if not ratios:
         return f"{count(len(rows), 'published figure')}, none of ours beside {'it' if len(rows) == 1 else 'them'} yet."
@@ -155,7 +155,7 @@ def _unit(unit: str) -> str:
     return f" ({unit})" if unit else ""
 
 
-def costs(rows: Sequence[Cost], runs: Sequence[ShownRun], price: float | None) -> Section | None:
+def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | None) -> Section | None:
     if price is not None:
         rows = [*rows, *_of_runs(runs, price)]
     if not rows:
@@ -186,8 +186,8 @@ def _money(amount: float, currency: str) -> str:
     return f"{symbol} {said} {span}".rstrip()
 
 
-def _of_runs(runs: Sequence[ShownRun], price: float) -> list[Cost]:
+def _of_runs(runs: Sequence[RunResult], price: float) -> list[CostRow]:
     return [
-        Cost(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="the run")
+        CostRow(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="the run")
         for run in runs
     ]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from paceline.reporting.figure import Cell, Column, Figure, View, table
-from paceline.reporting.given_rows import Published
 from paceline.reporting.reaching import seconds_all_to_loss
 from paceline.reporting.sections.scaling_lines import Level, Line
-from paceline.reporting.words import middle, percent
+from paceline.results.comparison_rows import PublishedRow
+from paceline.results.formatting import middle, percent
 
 UNIT = "% of the time, saved by doubling"
 """Published figures in this unit are drawn here, too."""
@@ -33,7 +33,7 @@ def to_loss(loss: float) -> Seconds:
     return lambda level: middle(seconds_all_to_loss(level.runs, loss))
 
 
-def doubling(lines: Sequence[Line], loss: float, published: Iterable[Published]) -> Figure | None:
+def doubling(lines: Sequence[Line], loss: float, published: Iterable[PublishedRow]) -> Figure | None:
     views = []
     for name, seconds in (("an epoch", an_epoch), (f"to a test loss of {loss:.2g}", to_loss(loss))):
         ours = [(line.name, n, 100 * share) for line in lines for n, share in savings(line, seconds)]

@@ -8,8 +8,8 @@ from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
 from paceline.reporting.sections.time_parts import wall_clock_figure
-from paceline.reporting.shown_run import ShownRun
-from paceline.reporting.words import count, duration, percent
+from paceline.results.formatting import count, duration, percent
+from paceline.results.run_result import RunResult
 
 MOST_MEASUREMENTS = 24
 MOST_LAYERS = 30
@@ -17,7 +17,7 @@ MOST_LINES = 16
 """At a time: eight colours, whole and dashed."""
 
 
-def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> Section | None:
+def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
     shown = measured[:MOST_MEASUREMENTS]
     made = (parts_figure(shown), layers_figure(shown), by_iteration(shown), wall_clock_figure(runs))
     figures = [figure for figure in made if figure is not None]

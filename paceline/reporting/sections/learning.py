@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
+from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Column, Figure, Listing, Section, Table, View, table
 from paceline.reporting.sections.worker_accuracy import worker_accuracy
-from paceline.reporting.shown_run import CurvePoint, ShownRun, groups_of, styles
-from paceline.reporting.words import UNKNOWN, count, largest, middle, percent
+from paceline.results.formatting import UNKNOWN, count, largest, middle, percent
+from paceline.results.run_result import CurvePoint, RunResult, groups_of
 from paceline.training.run import Run
 
 SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch")
@@ -17,7 +18,7 @@ MANY_LINES = 12
 ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
 
 
-def learning(runs: Sequence[ShownRun]) -> Section | None:
+def learning(runs: Sequence[RunResult]) -> Section | None:
     curves = [run for run in runs if run.curve]
     if not curves:
         return None
@@ -52,7 +53,7 @@ def _epochs(run: Run) -> Listing:
     return Listing("epochs", "Every epoch", table(columns, rows), folded=len(rows) > 12)
 
 
-def _sentence(runs: Sequence[ShownRun]) -> str:
+def _sentence(runs: Sequence[RunResult]) -> str:
     known = [run for run in runs if run.labelled]
     if not known:
         return f"The test loss ended between {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
@@ -70,7 +71,7 @@ def _low_high(values: list[float], say: Callable[[float], str]) -> str:
     return f"{say(min(finite))} and {say(max(finite))}" if finite else UNKNOWN
 
 
-def _of_one(run: ShownRun) -> list[Figure]:
+def _of_one(run: RunResult) -> list[Figure]:
     def rows(name: str, of: Callable[[CurvePoint], tuple[float, float]]) -> list[tuple[str, float, float, int, float]]:
         found = [(name, p.seconds, p.updates, p.epoch, *of(p)) for p in run.curve]
         return [(*head, 100 * accuracy, loss) for *head, accuracy, loss in found]  # type: ignore[misc]
@@ -95,7 +96,7 @@ def _of_one(run: ShownRun) -> list[Figure]:
     return figures
 
 
-def _says(run: ShownRun, what: str) -> str:
+def _says(run: RunResult, what: str) -> str:
     first, last = run.curve[0], run.curve[-1]
     if what == "accuracy":
         said = f"Test accuracy went from {percent(first.test_accuracy)} to {percent(last.test_accuracy)}"
@@ -108,7 +109,7 @@ def _drawable(data: Table, x: str, y: str) -> bool:
     return any(a is not None and b is not None for a, b in zip(data.values(x), data.values(y), strict=True))
 
 
-def _of_several(runs: Sequence[ShownRun]) -> list[Figure]:
+def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
     clocks = {False: "measured time", True: "simulated time"}
     there = [virtual for virtual in clocks if any(run.virtual == virtual for run in runs)]
     by_clock = {clocks[v]: [run for run in runs if run.virtual == v] for v in there}
@@ -126,7 +127,7 @@ def _of_several(runs: Sequence[ShownRun]) -> list[Figure]:
     ]
 
 
-def _views(runs: Mapping[str, Sequence[ShownRun]], x: str) -> list[View]:
+def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
     """Every measure of every kind of runs; where many lines would be repetitions, their medians come first."""
     found = []
     several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
@@ -135,12 +136,12 @@ def _views(runs: Mapping[str, Sequence[ShownRun]], x: str) -> list[View]:
     for y in ("test accuracy", "test loss", "training loss"):
         for kind, which, some, data in tables:
             if _drawable(data, x, y):
-                options = {"line": "run", "group": "group", "x": x, "y": y, **styles(some)}
+                options = {"line": "run", "group": "group", "x": x, "y": y, **group_styles(some)}
                 found.append(View(", ".join(word for word in (y, which, kind) if word), data, options))
     return found
 
 
-def _medians(runs: Sequence[ShownRun]) -> Table:
+def _medians(runs: Sequence[RunResult]) -> Table:
     """Of all repetitions, epoch by epoch."""
     named = []
     for group, members in groups_of(runs).items():
@@ -152,11 +153,15 @@ def _medians(runs: Sequence[ShownRun]) -> Table:
             CurvePoint(epoch, *(middle(getattr(p, f.name) for p in points) for f in fields(CurvePoint)[1:]))
             for epoch, points in sorted(by_epoch.items())
         )
-        named.append(replace(members[0], label=group, curve=points))
-    return _table(named)
+        named.append((group, group, points))
+    return _curve_table(named)
 
 
-def _table(runs: Sequence[ShownRun]) -> Table:
+def _table(runs: Sequence[RunResult]) -> Table:
+    return _curve_table([(run.label, run.group, run.curve) for run in runs])
+
+
+def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Table:
     columns = (
         "run", "group", EPOCH, SECONDS, UPDATES, Column("training loss"), Column("test loss"),
         Column("training accuracy", "%"), Column("test accuracy", "%"),
@@ -165,10 +170,10 @@ def _table(runs: Sequence[ShownRun]) -> Table:
         columns,
         [
             (
-                run.label, run.group, p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss,
+                label, group, p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss,
                 100 * p.train_accuracy, 100 * p.test_accuracy,
             )
-            for run in runs
-            for p in run.curve
+            for label, group, curve in curves
+            for p in curve
         ],
     )  # fmt: skip

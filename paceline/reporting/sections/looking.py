@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.reporting.shown_run import MEASURED, ShownRun
-from paceline.reporting.words import count, middle, percent
+from paceline.results.formatting import count, middle, percent
+from paceline.results.run_result import MEASURED, RunResult
 
 Setting = tuple[str, int]
 """A network and its batch size."""
 
 
-def looking(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> Section | None:
+def looking(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
     """Where something was measured more than once, or trained with and without being measured."""
     by_setting: dict[Setting, list[Measurement]] = {}
     for _, m in measured:
@@ -52,18 +52,18 @@ def looking(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun
     return Section("looking", "What measuring costs", (says,), blocks=(figure, listing))
 
 
-def _pairs(runs: Sequence[ShownRun], setting: Setting) -> list[tuple[float, float]]:
+def _pairs(runs: Sequence[RunResult], setting: Setting) -> list[tuple[float, float]]:
     """Seconds of training without and with measuring, of runs that are the same otherwise."""
-    seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"no": {}, "yes": {}}
+    seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"False": {}, "True": {}}
     for run in runs:
         same = (run.settings["network"], run.settings["batch"]) == (setting[0], str(setting[1]))
         if same and MEASURED in run.settings and run.seconds > 0:
             others = tuple(sorted((key, value) for key, value in run.settings.items() if key != MEASURED))
             seconds[run.settings[MEASURED]][others] = run.seconds
-    return [(without, seconds["yes"][key]) for key, without in seconds["no"].items() if key in seconds["yes"]]
+    return [(without, seconds["True"][key]) for key, without in seconds["False"].items() if key in seconds["True"]]
 
 
-def looking_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[ShownRun]) -> str:
+def looking_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> str:
     settings = list(dict.fromkeys((m.name, m.batch) for _, m in measured))
     more = [
         middle(b / a - 1 for a, b in found) for setting in settings if (found := _pairs(runs, setting))

@@ -8,7 +8,7 @@ from paceline.planning.places import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import headline, time_words
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, Table, View, table
-from paceline.reporting.words import count, number
+from paceline.results.formatting import count, number
 
 LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches under way"), (16.0, "up to 16 batches under way"))
 FARTHER = "more batches under way"

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 
 from paceline.reporting.figure import Cell, Column, Listing, Section, table
 from paceline.reporting.reaching import seconds_to, target_accuracy
-from paceline.reporting.shown_run import ShownRun, differing
-from paceline.reporting.words import as_number, count
+from paceline.results.formatting import as_number, count
+from paceline.results.labels import differing
+from paceline.results.run_result import RunResult
 
 NOT_A_COLUMN = ("workers", "Paceline")
 MOST_SETTINGS = 6
 
 
-def run_table(runs: Sequence[ShownRun]) -> Section | None:
+def run_table(runs: Sequence[RunResult]) -> Section | None:
     if len(runs) < 2:  # everything about a single one is said above
         return None
-    keys = [key for key in differing(runs) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
+    keys = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
     target = target_accuracy(runs)
     columns: list[tuple[Column, list[Cell]]] = [
         (Column("run"), [run.label for run in runs]),
@@ -46,7 +47,7 @@ def _is_told(cell: Cell) -> bool:
     return cell not in (None, "") and not (isinstance(cell, float) and math.isnan(cell))
 
 
-def _staleness(run: ShownRun) -> float | None:
+def _staleness(run: RunResult) -> float | None:
     if run.distribution is None or not run.distribution.ledger.staleness:
         return None
     return run.distribution.ledger.mean_staleness

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
-from paceline.reporting.given_rows import Published
 from paceline.reporting.reaching import seconds_all_to, seconds_all_to_loss, target_accuracy, target_loss
 from paceline.reporting.sections.doubling import doubling
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
-from paceline.reporting.shown_run import ShownRun
-from paceline.reporting.words import count, duration, listed, middle, percent, times
+from paceline.results.comparison_rows import PublishedRow
+from paceline.results.formatting import count, duration, listed, middle, percent, times
+from paceline.results.run_result import RunResult
 
 Made = tuple[str, str, dict[str, str], dict[str, Any], str]
 """A figure: id, title, columns by the names of its views, options, what it says."""
 
 
-def scaling(runs: Sequence[ShownRun], published: Sequence[Published] = ()) -> Section | None:
+def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -> Section | None:
     lines = scaling_lines(runs)
     if not lines:
         return None

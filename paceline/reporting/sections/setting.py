@@ -7,9 +7,10 @@ from dataclasses import fields
 
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Listing, Section, table
-from paceline.reporting.reading import Records
-from paceline.reporting.shown_run import LOCAL, ONE_PROCESS, SIMULATED, TIMED, ShownRun, differing, values_of
-from paceline.reporting.words import count, listed, number
+from paceline.results.formatting import count, listed, number
+from paceline.results.labels import differing
+from paceline.results.records import Records
+from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, RunResult, values_of
 
 MOST_SETS = 6
 MOST_STEPS = 30
@@ -17,7 +18,7 @@ MOST_WARNINGS = 10
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 
 
-def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
+def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
     sentences = [*_of_runs(runs), *_of_measurements(records.measurements)]
     if records.failed:
         sentences.append(f"{count(len(records.failed), 'run')} failed.")
@@ -25,7 +26,7 @@ def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
         return None
     blocks: list[Listing] = []
     if runs:
-        unequal = [key for key in differing(runs) if key not in NOT_A_SETTING]
+        unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
         shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
         if unequal:
             rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
@@ -41,18 +42,18 @@ def what_was_run(records: Records, runs: Sequence[ShownRun]) -> Section | None:
         blocks.append(Listing("evaluations", "Evaluations", table(columns, rows_of)))
     if records.failed:
         columns_of = ("run", "error", "place")
-        failed = [(f.label, f.error, f.place) for f in records.failed]
+        failed = [(f.label, f.error, place) for place, f in records.failed]
         blocks.append(Listing("failed", "Runs that failed", table(columns_of, failed)))
     return Section("what", "What was run", tuple(sentences), blocks=tuple(blocks))
 
 
-def _values(runs: Sequence[ShownRun], key: str) -> str:
+def _values(runs: Sequence[RunResult], key: str) -> str:
     """A setting of a strategy is one of those runs only that have it, and told only where it is not the usual one."""
     said = listed(values_of(runs, key), 20)
     return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
 
 
-def _of_runs(runs: Sequence[ShownRun]) -> Iterable[str]:
+def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
     for driver, words in (
         (ONE_PROCESS, "trained in one process"),
         (LOCAL, "trained by several processes of one machine"),
@@ -78,7 +79,7 @@ def _of_runs(runs: Sequence[ShownRun]) -> Iterable[str]:
         if len(seeds) > 1:
             said += f"; {len(seeds)} seeds"
         yield f"{said}."
-    unfinished = [run for run in runs if run.status not in ("finished", "simulated")]
+    unfinished = [run for run in runs if run.status not in ("finished",)]
     if unfinished:
         kinds = listed(sorted({run.status for run in unfinished}))
         yield f"{len(unfinished)} of the {count(len(runs), 'run')} did not come to an end: {kinds}."
@@ -102,7 +103,7 @@ def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
         yield f"{count(len(found), 'measurement')}, of {listed(names)}."
 
 
-def conditions(records: Records, runs: Sequence[ShownRun]) -> Section | None:
+def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
     """One column for each set of conditions that was met."""
     sets: dict[tuple[tuple[str, str], ...], int] = {}
     for run in runs:
@@ -146,7 +147,7 @@ def _count(sets: dict[tuple[tuple[str, str], ...], int], found: dict[str, str]) 
     sets[tuple(found.items())] = 1
 
 
-def _steps(records: Records, runs: Sequence[ShownRun]) -> list[tuple[str, str, str, int]]:
+def _steps(records: Records, runs: Sequence[RunResult]) -> list[tuple[str, str, str, int]]:
     found: dict[tuple[str, str, str], int] = {}
     for run in runs:
         if run.run is not None:

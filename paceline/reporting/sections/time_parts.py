@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.reporting.figure import Cell, Column, Figure, View, table
-from paceline.reporting.shown_run import ShownRun
-from paceline.reporting.words import percent
+from paceline.results.formatting import percent
+from paceline.results.run_result import RunResult
 from paceline.trace import Trace
 
 NAMES = {
@@ -33,7 +33,7 @@ def time_parts(trace: Trace) -> dict[str, float]:
     return {**{NAMES.get(what, what): value for what, value in seconds.items()}, REST: max(0.0, rest)}
 
 
-def wall_clock_figure(runs: Sequence[ShownRun]) -> Figure | None:
+def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
     found = [(run, parts) for run in runs if (parts := time_parts(run.trace))]
     if not found:
         return None

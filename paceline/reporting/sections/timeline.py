@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, Table, View, table
-from paceline.reporting.shown_run import ShownRun, groups_of
-from paceline.reporting.words import count, duration
+from paceline.results.formatting import count, duration
+from paceline.results.run_result import RunResult, groups_of
 from paceline.trace import Span, Trace
 
 MOST_SPANS = 20_000
 MOST_VIEWS = 8
 
 
-def timeline(runs: Sequence[ShownRun], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
+def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
     of_workers = [run for run in runs if any(span.who != "main" for span in run.trace.spans)]
     if len(of_workers) > MOST_VIEWS:  # one of each kind tells more than all repetitions of one
         of_workers = [group[0] for group in groups_of(of_workers).values()]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from paceline.reporting.figure import Cell, Column, Figure, View, table
-from paceline.reporting.shown_run import REPETITION, ShownRun, differing, name_by, telling_keys
-from paceline.reporting.words import count
+from paceline.results.formatting import count
+from paceline.results.labels import REPETITION, differing, telling_keys
+from paceline.results.run_result import RunResult, group_name
 from paceline.workload import Workload
 
 MOST_WORKERS = 8
@@ -18,17 +19,17 @@ OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
-def worker_accuracy(runs: Sequence[ShownRun]) -> Figure | None:
+def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
     """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
     told = [run for run in runs if _lines(run)]
     if not any(run.workers > 1 for run in told):
         return None
-    unequal = differing(told)
-    keys = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WORKLOAD))
-    ways = telling_keys(told, tuple(key for key in unequal if key not in OF_A_WAY))
-    members: dict[str, dict[str, ShownRun]] = {}
+    unequal = differing([run.settings for run in told])
+    keys = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WORKLOAD))
+    ways = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WAY))
+    members: dict[str, dict[str, RunResult]] = {}
     for run in told:
-        members.setdefault(name_by(run, keys) if keys else "", {}).setdefault(name_by(run, ways), run)
+        members.setdefault(group_name(run, keys) if keys else "", {}).setdefault(group_name(run, ways), run)
     rows: dict[str, list[tuple[Cell, ...]]] = {}
     for view, by_way in members.items():
         drawn = 0
@@ -50,7 +51,7 @@ def worker_accuracy(runs: Sequence[ShownRun]) -> Figure | None:
     )
 
 
-def _lines(run: ShownRun) -> list[tuple[str, Sequence[float]]]:
+def _lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
     """Names and accuracies: of one process, or of each worker."""
     d = run.distribution
     if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
@@ -62,7 +63,7 @@ def _lines(run: ShownRun) -> list[tuple[str, Sequence[float]]]:
     return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]
 
 
-def _apart(runs: Sequence[ShownRun]) -> str:
+def _apart(runs: Sequence[RunResult]) -> str:
     """How far the workers of one run are from each other at its end."""
     ends = [[values[-1] for _, values in _lines(run)] for run in runs if run.workers > 1]
     apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.reporting.shown_run import ShownRun, groups_of, styles
-from paceline.reporting.words import count, middle, number, percent
+from paceline.results.formatting import count, middle, number, percent
+from paceline.results.run_result import RunResult, groups_of
 from paceline.strategy.distribution import Distribution
 
 DOING = ("computing", "communicating", "waiting")
@@ -18,7 +19,7 @@ MOST_BINS = 50
 MOST_ROWS = 200
 
 
-def workers(runs: Sequence[ShownRun]) -> Section | None:
+def workers(runs: Sequence[RunResult]) -> Section | None:
     found = [(run, run.distribution) for run in runs if run.distribution is not None]
     if not found:
         return None
@@ -28,7 +29,7 @@ def workers(runs: Sequence[ShownRun]) -> Section | None:
     return Section("workers", "What the workers did", tuple(_sentences(found)), blocks=tuple(blocks))
 
 
-def _sentences(found: Sequence[tuple[ShownRun, Distribution]]) -> Iterable[str]:
+def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]:
     waiting = [(d.waiting_share, run) for run, d in found if math.isfinite(d.waiting_share)]
     if len(waiting) == 1:
         yield f"The workers waited for {percent(waiting[0][0], 1)} of their time."
@@ -58,7 +59,7 @@ def _seconds(d: Distribution) -> tuple[float, float, float]:
     )
 
 
-def _shares(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
+def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
     """Of several runs, a bar each: repetitions are one."""
     rows: list[tuple[Cell, ...]] = []
     for group, members in groups_of(run for run, _ in found).items():
@@ -75,7 +76,7 @@ def _shares(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
     return Figure("shares", "The workers' time", "stack", (view,), says, note, wide=True)
 
 
-def _by_worker(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
+def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
     views = []
     told = sorted(((run, d) for run, d in found if d.by_worker), key=lambda entry: -entry[0].workers)
     if len(told) > MOST_VIEWS:
@@ -103,7 +104,7 @@ def _by_worker(found: Sequence[tuple[ShownRun, Distribution]]) -> Figure | None:
     return Figure("by-worker", "Every worker", "stack", tuple(views), says, choice="run", wide=True)
 
 
-def staleness(runs: Sequence[ShownRun]) -> Figure | None:
+def staleness(runs: Sequence[RunResult]) -> Figure | None:
     """How many payloads were how late. Synchronous runs alone have nothing to show."""
     counts: dict[str, Counter[int]] = {}
     for group, members in groups_of(run for run in runs if run.distribution is not None).items():
@@ -129,7 +130,9 @@ def staleness(runs: Sequence[ShownRun]) -> Figure | None:
         view = View("", data, {"category": "staleness", "values": ["share"], "upright": True})
         kind = "bars"
     else:
-        view = View("", data, {"line": "runs", "group": "runs", "x": "updates late", "y": "share", **styles(runs)})
+        view = View(
+            "", data, {"line": "runs", "group": "runs", "x": "updates late", "y": "share", **group_styles(runs)}
+        )
         kind = "lines"
     late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
     mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
@@ -138,7 +141,7 @@ def staleness(runs: Sequence[ShownRun]) -> Figure | None:
     return Figure("staleness", "How stale the payloads were", kind, (view,), says, note, wide=True)
 
 
-def _batches(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing:
+def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> Listing:
     columns = (
         "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "per second"),
         Column("mean staleness"), Column("waiting", "%"), Column("server busy", "s"), "faults",
@@ -153,7 +156,7 @@ def _batches(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing:
     return Listing("batches", "What became of the batches", table(columns, rows), folded=len(rows) > 3)
 
 
-def _faults(found: Sequence[tuple[ShownRun, Distribution]]) -> Listing | None:
+def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> Listing | None:
     rows = [
         (run.label, f.at_s, f.what, "" if f.worker is None else f"worker {f.worker}", f.note)
         for run, d in found

@@ -7,11 +7,9 @@ from typing import Any
 
 from paceline import record
 from paceline.errors import RecordError
-from paceline.experiment import outcome
-from paceline.experiment.collecting import collect
-from paceline.experiment.places import EXPERIMENT
-from paceline.experiment.rows import MEASUREMENT, RECORD
-from paceline.reporting.reading import looks_like_a_record
+from paceline.results import outcome
+from paceline.results.records import EXPERIMENT, MEASUREMENT, RECORD, looks_like_a_record
+from paceline.results.table import collect
 
 FILES = (RECORD, MEASUREMENT, outcome.FILE)
 """What a directory is about, the most telling first; others may lie beside it."""

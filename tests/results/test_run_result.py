@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.reporting.colours import group_styles
 from paceline.reporting.reaching import seconds_all_to, seconds_to, target_accuracy
-from paceline.reporting.reading import Records
 from paceline.reporting.sections.scaling import scaling, scaling_lines, scaling_sentence
-from paceline.reporting.shown_run import ShownRun, measurement_names, shown_runs, styles
+from paceline.results.records import Records
+from paceline.results.run_result import RunResult, measurement_names, run_results
 from paceline.training.run import Run
 from tests.a_run import a_run
 from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_virtual_run
 
 
-def shown(*runs: Run) -> tuple[ShownRun, ...]:
-    return shown_runs(Records(runs=[(f"runs/{i}", run) for i, run in enumerate(runs)]))
+def shown(*runs: Run) -> tuple[RunResult, ...]:
+    return run_results(Records(runs=[(f"runs/{i}", run) for i, run in enumerate(runs)]))
 
 
 def labels(*runs: Run) -> list[str]:
@@ -53,8 +54,8 @@ def test_seeds_are_repetitions():
 
 def test_colours_and_dashes_tell_two_settings_apart():
     runs = shown(*(a_virtual_run(s, w) for s in ("sync", "downpour") for w in (2, 4, 8)))
-    assert styles(runs)["styles"]["sync · 4 workers"] == [1, 1]
-    assert styles(shown(a_virtual_run("sync", 2), a_virtual_run("sync", 4))) == {}
+    assert group_styles(runs)["styles"]["sync · 4 workers"] == [1, 1]
+    assert group_styles(shown(a_virtual_run("sync", 2), a_virtual_run("sync", 4))) == {}
 
 
 def test_measurements_have_names_as_short_as_tells_them_apart():
@@ -118,7 +119,7 @@ def test_the_time_to_an_accuracy_that_half_of_the_runs_reach():
 
 def test_a_simulation_of_time_stands_beside_runs():
     records = Records(runs=[("a", a_virtual_run("sync", 2))], simulations=[("b", a_simulation(50))])
-    assert {run.driver for run in shown_runs(records)} == {"simulated", "time alone"}
+    assert {run.driver for run in run_results(records)} == {"simulated", "simulated time only"}
 
 
 def test_updates_of_a_run_that_was_interrupted_are_not_made_up():

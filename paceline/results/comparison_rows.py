@@ -6,7 +6,8 @@ import csv
 import dataclasses
 import math
 import typing
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from paceline.errors import RecordError
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictionRow:
     """What was expected, the interval it was expected in, and what came; a plan has only the former."""
 
     name: str
@@ -38,7 +39,24 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
+    """A number that an experiment states for comparison, and the settings it is for."""
+
+    label: str
+    value: float
+    unit: str = ""
+    source: str = ""
+    metric: str = ""
+    """The column of the results it can be compared with, if there is one."""
+    where: dict[str, Any] = field(default_factory=dict)
+    """The settings it is for."""
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        return all(row.get(key) == value for key, value in self.where.items())
+
+
+@dataclass(frozen=True)
+class PublishedRow:
     """A figure that someone published, and ours."""
 
     name: str
@@ -60,7 +78,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostRow:
     name: str
     amount: float
     currency: str = "US$"
@@ -77,7 +95,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class GivenTable:
+class ExtraTable:
     """A table to be read as it is, from a file whose name ends in .table.csv and begins with its title."""
 
     title: str
@@ -85,10 +103,10 @@ class GivenTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-Row = Prediction | Published | Cost | Finding
+Row = PredictionRow | PublishedRow | CostRow | Finding
 
 FILES: dict[str, type[Row]] = {
-    "predictions.csv": Prediction, "published.csv": Published, "costs.csv": Cost, "findings.csv": Finding,
+    "predictions.csv": PredictionRow, "published.csv": PublishedRow, "costs.csv": CostRow, "findings.csv": Finding,
 }  # fmt: skip
 TABLE = ".table.csv"
 
@@ -124,7 +142,7 @@ def _row(kind: type[Row], hints: dict[str, Any], given: dict[str, str], where: s
         raise RecordError(f"{where} is not whole") from None
 
 
-def read_table(path: Path) -> GivenTable:
+def read_table(path: Path) -> ExtraTable:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header, *rows = [tuple(row) for row in csv.reader(file) if row]
@@ -134,4 +152,4 @@ def read_table(path: Path) -> GivenTable:
         raise RecordError(f"{path.name} is empty: its first line should name the columns") from None
     if uneven := next((row for row in rows if len(row) != len(header)), None):
         raise RecordError(f"{path.name}: {','.join(uneven)!r:.60} should have {len(header)} cells, as the first line")
-    return GivenTable(path.name.removesuffix(TABLE).replace("-", " "), header, tuple(rows))
+    return ExtraTable(path.name.removesuffix(TABLE).replace("-", " "), header, tuple(rows))

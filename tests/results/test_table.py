@@ -11,8 +11,9 @@ import pytest
 import paceline
 from paceline import record
 from paceline.errors import InputError, RecordError
-from paceline.experiment import Published, collect
-from paceline.experiment.collecting import spread
+from paceline.experiment import PublishedNumber, collect
+from paceline.measurement.links import LinkMeasurement
+from paceline.results.table import spread
 from tests.a_run import a_run
 from tests.experiment.studies import table
 
@@ -40,7 +41,7 @@ def test_runs_that_belong_to_no_experiment_are_grouped_by_their_settings(runs):
 def test_a_run_a_folder_and_a_file_can_be_named(runs):
     record.save(a_run(), runs / "elsewhere.json")
     found = collect(runs / "run-0", runs, runs / "elsewhere.json")
-    assert len(found.rows) == 5
+    assert len(found.rows) == 4, "what is named twice counts once"
 
 
 def test_what_is_damaged_is_skipped_named_and_counted(runs):
@@ -49,7 +50,7 @@ def test_what_is_damaged_is_skipped_named_and_counted(runs):
     (runs / "run-3" / "record.json").write_text("[1, 2]")
     found = collect(runs)
     assert [Path(row["directory"]).name for row in found.rows] == ["run-0", "run-2"]
-    assert [Path(skipped.place).name for skipped in found.skipped] == ["run-1", "run-3"]
+    assert [Path(skipped.place).parent.name for skipped in found.skipped] == ["run-1", "run-3"]
     assert "cut short" in found.skipped[0].reason and "no schema" in found.skipped[1].reason
 
 
@@ -70,11 +71,14 @@ def test_an_unfinished_run_is_no_result(runs):
 
 
 def test_nothing_to_collect_is_an_error(tmp_path):
+    with pytest.raises(RecordError, match="no records in"):
+        collect(tmp_path)
+    record.save(LinkMeasurement((), {}), tmp_path / "links.json")
     with pytest.raises(InputError, match="holds no run"):
         collect(tmp_path)
     with pytest.raises(InputError, match="there is no such file or directory"):
         collect(tmp_path / "none")
-    with pytest.raises(InputError, match="name a directory"):
+    with pytest.raises(InputError, match="name at least one directory"):
         collect()
 
 
@@ -96,9 +100,9 @@ def test_the_spread_of_nothing_and_of_one():
 
 def test_published_numbers_find_the_settings_they_are_for(runs):
     found = collect(runs)
-    assert found.of(Published("a", 0.6, metric="test_accuracy", where={"lr": 0.5})) == [pytest.approx(0.7)]
-    assert len(found.of(Published("both", 0.6, metric="test_accuracy"))) == 2
-    assert found.of(Published("none", 0.6)) == found.of(Published("x", 1.0, metric="virtual_s")) == []
+    assert found.of(PublishedNumber("a", 0.6, metric="test_accuracy", where={"lr": 0.5})) == [pytest.approx(0.7)]
+    assert len(found.of(PublishedNumber("both", 0.6, metric="test_accuracy"))) == 2
+    assert found.of(PublishedNumber("none", 0.6)) == found.of(PublishedNumber("x", 1.0, metric="virtual_s")) == []
 
 
 def test_load_tells_a_directory_by_what_is_in_it(runs):

@@ -1,4 +1,4 @@
-"""What a record says in figures, by the names of columns."""
+"""The metrics of a record, by the names of their columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from paceline.strategy.distribution import Distribution
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 
-Figures = dict[str, Any]
+Metrics = dict[str, Any]
 
 # In the order of their columns.
-FIGURES = (
+METRICS = (
     "test_accuracy", "test_top_accuracy", "test_loss", "train_accuracy", "train_loss",
     "epochs_done", "updates", "wall_s", "train_s", "epoch_s", "samples_per_s", "updates_per_s", "steps_per_s",
     "virtual_s", "mean_staleness", "staleness_p99", "waiting_share", "communicating_share", "server_share", "applied",
@@ -26,8 +26,8 @@ FIGURES = (
 )  # fmt: skip
 
 
-def figures_of(record: Any) -> Figures:
-    """Of any record that has some."""
+def metrics_of(record: Any) -> Metrics:
+    """Empty for a record without any."""
     if isinstance(record, Run):
         return _run(record)
     if isinstance(record, Measurement):
@@ -45,9 +45,9 @@ def figures_of(record: Any) -> Figures:
     return {}
 
 
-def _run(run: Run) -> Figures:
+def _run(run: Run) -> Metrics:
     last = run.epochs[-1] if run.epochs else None
-    found: Figures = {
+    found: Metrics = {
         "test_accuracy": run.test_accuracy,
         "test_top_accuracy": run.test_top_accuracy,
         "test_loss": run.test_loss,
@@ -67,9 +67,9 @@ def _run(run: Run) -> Figures:
     return found
 
 
-def _distribution(found: Distribution) -> Figures:
+def _distribution(found: Distribution) -> Metrics:
     ledger = found.ledger
-    figures: Figures = {
+    metrics: Metrics = {
         "updates_per_s": found.updates_per_s,
         "steps_per_s": found.steps_per_s,
         "mean_staleness": ledger.mean_staleness,
@@ -83,11 +83,11 @@ def _distribution(found: Distribution) -> Figures:
         "server_share": found.server_s / found.seconds if found.seconds else math.nan,
     }
     if found.driver == "virtual":
-        figures["virtual_s"] = found.seconds
-    return figures
+        metrics["virtual_s"] = found.seconds
+    return metrics
 
 
-def _simulation(record: TimeRecord) -> Figures:
+def _simulation(record: TimeRecord) -> Metrics:
     return {
         **_distribution(record.distribution),
         "communicating_share": record.communicating_share,
@@ -98,7 +98,7 @@ def _simulation(record: TimeRecord) -> Figures:
     }
 
 
-def _feeding(made: Feeding) -> Figures:
+def _feeding(made: Feeding) -> Metrics:
     return {
         "iteration_s": made.iteration_s.median_s,
         "iteration_p10_s": made.iteration_s.p10_s,
@@ -107,7 +107,7 @@ def _feeding(made: Feeding) -> Figures:
     }
 
 
-def _measurement(m: Measurement) -> Figures:
+def _measurement(m: Measurement) -> Metrics:
     return {
         **{f"{part}_s": seconds for part, seconds in m.parts_s.items()},
         "iteration_s": m.iteration_s.median_s,

@@ -7,33 +7,39 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from paceline import record
-from paceline.cost.verification import described
+from paceline.cost.prediction import Prediction
+from paceline.cost.verification import Verification, described
 from paceline.errors import InputError, PacelineError, RecordError
 from paceline.measurement.feeding import Feeding
 from paceline.measurement.links import LinkMeasurement
 from paceline.measurement.measurement import Measurement
 from paceline.planning.plan import Plan
-from paceline.reporting.given_rows import (
+from paceline.results import outcome
+from paceline.results.comparison_rows import (
     FILES,
     TABLE,
-    Cost,
+    CostRow,
+    ExtraTable,
     Finding,
-    GivenTable,
-    Prediction,
-    Published,
+    PredictionRow,
+    PublishedNumber,
+    PublishedRow,
     Row,
     read_rows,
     read_table,
 )
+from paceline.results.csv_text import read_csv
+from paceline.results.outcome import RunOutcome
 from paceline.simulation.scaling import Scaling
 from paceline.simulation.time_record import TimeRecord
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 
-OWN_NAMES = ("record.json", "measurement.json")
+RECORD, MEASUREMENT, RESULTS = "record.json", "measurement.json", "results.csv"
+OWN_NAMES = (RECORD, MEASUREMENT, outcome.FILE)
 NOT_SHOWN = ("trace.json", "events.json")
 EXPERIMENT, NOT_COUNTED = "experiment.json", ("working", "damaged")
 """Folders of an experiment in which nothing is a result."""
@@ -47,24 +53,18 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A run of an experiment that came to nothing."""
+@runtime_checkable
+class ExperimentRecord(Protocol):
+    """What the table of results and a page need of an experiment."""
 
-    label: str
-    error: str
-    place: str
-
-
-class ExpectedIteration(Protocol):
-    """What a record that predicts an iteration has."""
-
-    name: str
-    batch: int
-    device: str
-    iteration_s: float
-    low_s: float
-    high_s: float
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def published(self) -> tuple[PublishedNumber, ...]: ...
 
 
 @dataclass
@@ -79,17 +79,23 @@ class Records:
     feedings: list[tuple[str, Feeding]] = field(default_factory=list)
     plans: list[tuple[str, Plan]] = field(default_factory=list)
     clusters: list[tuple[str, Scaling]] = field(default_factory=list)
-    predictions: list[Prediction] = field(default_factory=list)
-    published: list[Published] = field(default_factory=list)
-    costs: list[Cost] = field(default_factory=list)
+    predictions: list[PredictionRow] = field(default_factory=list)
+    published: list[PublishedRow] = field(default_factory=list)
+    costs: list[CostRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    tables: list[GivenTable] = field(default_factory=list)
+    tables: list[ExtraTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What the author of an experiment wants to be known of it."""
-    expected: list[ExpectedIteration] = field(default_factory=list)
+    expected: list[Prediction] = field(default_factory=list)
     """Predictions of an iteration, to be compared with measurements of the same."""
-    failed: list[Failed] = field(default_factory=list)
+    experiments: list[tuple[str, ExperimentRecord]] = field(default_factory=list)
+    outcomes: list[tuple[str, RunOutcome]] = field(default_factory=list)
+    """What became of the runs of experiments."""
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """Runs of which only the row of a results.csv is there."""
     skipped: list[Skipped] = field(default_factory=list)
+    directories: dict[str, Path] = field(default_factory=dict)
+    """Where on this machine each place is."""
     title: str = ""
     price: float | None = None
     """Of a machine an hour."""
@@ -97,66 +103,76 @@ class Records:
     @property
     def found(self) -> int:
         """How many records, and rows beside them."""
-        records = len(self.runs) + len(self.simulations) + len(self.measurements) + len(self.links) + len(self.feedings)
-        beside = len(self.predictions) + len(self.published) + len(self.costs) + len(self.tables) + len(self.plans)
-        return records + len(self.clusters) + len(self.evaluations) + len(self.expected) + len(self.failed) + beside
+        lists: tuple[list[Any], ...] = (
+            self.runs, self.simulations, self.measurements, self.links, self.feedings, self.plans, self.clusters,
+            self.evaluations, self.expected, self.failed, self.rows, self.predictions, self.published, self.costs,
+            self.tables,
+        )  # fmt: skip
+        return sum(map(len, lists))
 
     @property
-    def all_predictions(self) -> list[Prediction]:
+    def failed(self) -> list[tuple[str, RunOutcome]]:
+        return [entry for entry in self.outcomes if entry[1].status == "failed"]
+
+    def directory(self, place: str) -> str:
+        """Of a run: inside the experiment it belongs to, else as it was named."""
+        path = self.directories.get(place, Path(place))
+        for home, _ in self.experiments if len(self.experiments) == 1 else ():
+            root = self.directories[home].parent
+            if path.is_relative_to(root) and path != root:
+                return str(path.relative_to(root))
+        return str(path)
+
+    @property
+    def all_predictions(self) -> list[PredictionRow]:
         """Those that were given as rows, and those of iterations beside what was measured."""
         known = {row.name for row in self.predictions}  # a verification has said it already
         beside = (self._compared(expected) for expected in self.expected)
         return [*self.predictions, *(row for row in beside if row.name not in known)]
 
-    def _compared(self, expected: ExpectedIteration) -> Prediction:
+    def _compared(self, expected: Prediction) -> PredictionRow:
         same = (expected.name, expected.batch, expected.device)
         measured = [m.iteration_s.median_s for _, m in self.measurements if (m.name, m.batch, m.device_name) == same]
         name = described("an iteration", *same)
         seconds = measured[0] if len(measured) == 1 else math.nan  # several would need someone to choose
-        return Prediction(name, expected.iteration_s, expected.low_s, expected.high_s, seconds)
+        return PredictionRow(name, expected.iteration_s, expected.low_s, expected.high_s, seconds)
 
     def add(self, place: str, found: Any) -> bool:
         """Whether it is something that a report shows."""
         homes: dict[type, list[Any]] = {
             Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
             Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans, Scaling: self.clusters,
+            RunOutcome: self.outcomes,
         }  # fmt: skip
         home = homes.get(type(found))
         if home is not None:
             home.append((place, found))
             return True
-        if hasattr(found, "prediction_rows"):  # a plan, or what came of one, says itself what is to be compared
-            self.predictions += [Prediction(*row) for row in found.prediction_rows()]
-            return True
-        kind = kind_of(found)
-        if kind == "experiment":
+        if isinstance(found, Verification):
+            self.predictions += [PredictionRow(*row) for row in found.prediction_rows()]
+        elif isinstance(found, Prediction):
+            self.expected.append(found)
+        elif isinstance(found, ExperimentRecord):
+            self.experiments.append((place, found))
             self.title = self.title or found.title or found.name
             self.notes += [note for note in found.notes if note not in self.notes]
-        elif kind == "outcome" and found.status == "failed":
-            self.failed.append(Failed(found.label, found.error, place))
-        elif kind == "prediction":
-            self.expected.append(found)
-        return kind in ("experiment", "outcome", "prediction")
+        else:
+            return False
+        return True
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            if isinstance(row, Prediction):
+            if isinstance(row, PredictionRow):
                 self.predictions.append(row)
-            elif isinstance(row, Published):
+            elif isinstance(row, PublishedRow):
                 self.published.append(row)
-            elif isinstance(row, Cost):
+            elif isinstance(row, CostRow):
                 self.costs.append(row)
             else:
                 self.findings.append(row)
 
 
-def kind_of(found: Any) -> str:
-    """By which its file is known; records of rooms above this one are known by nothing else."""
-    home = f"{type(found).__module__}:{type(found).__qualname__}"
-    return next((kind for kind, place in record.KINDS.items() if place == home), "")
-
-
-def read(paths: Iterable[str | Path]) -> Records:
+def find_records(paths: Iterable[str | Path]) -> Records:
     """Everything under the paths. Nothing at all is an error, something beside what is broken is not."""
     records, seen = Records(), set[Path]()
     given = [Path(path) for path in paths]
@@ -190,9 +206,13 @@ def files_under(directory: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(directory):
         left_out = NOT_COUNTED if EXPERIMENT in names else ()
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in left_out)
-        for name in sorted(names):
-            if name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN):
-                yield Path(place, name)
+        yield from (Path(place, name) for name in sorted(names) if _is_of_interest(name, EXPERIMENT in names))
+
+
+def _is_of_interest(name: str, in_experiment: bool) -> bool:
+    if name == RESULTS:  # an experiment's own table says nothing that its runs do not
+        return not in_experiment
+    return name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN)
 
 
 def place_of(file: Path, given: Path) -> str:
@@ -205,11 +225,15 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
     try:
         if file.name in FILES:
             records.add_rows(read_rows(file, FILES[file.name]))
+        elif file.name == RESULTS:
+            records.rows += [(f"{place}, line {line}", row) for line, row in enumerate(read_csv(file), 2)]
         elif file.name.endswith(TABLE):
             records.tables.append(read_table(file))
         elif named or file.name in OWN_NAMES or looks_like_a_record(file):
             found = record.load(file)
-            home = str(Path(place).parent) if file.name in OWN_NAMES and not named else place
+            inside = file.name in OWN_NAMES and not named
+            home = str(Path(place).parent) if inside else place
+            records.directories[home] = file.parent if inside else file
             if not records.add(home, found) and named:
                 records.skipped.append(Skipped(place, f"holds {type(found).__name__}, which a report does not show"))
     except PacelineError as error:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from paceline import record
-from paceline.experiment import Collection, collect
-from paceline.experiment.figures import FIGURES
+from paceline.experiment import ResultsTable, collect
+from paceline.results.metrics import METRICS
 from paceline.simulation.timing import time_workload
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy
@@ -20,7 +20,7 @@ from tests.a_run import a_run
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory) -> tuple[Collection, Path]:
+def tables(tmp_path_factory) -> tuple[ResultsTable, Path]:
     """Of runs of several kinds, some without what others have."""
     place = tmp_path_factory.mktemp("runs")
     workload = Workload("dnn", "digits", lr=1e-5, dropout=0.25)
@@ -71,7 +71,7 @@ def test_a_cell_is_the_number_itself_the_text_itself_or_empty(tables, name):
 
 def test_a_column_of_figures_holds_nothing_else(tables):
     for cells in cells_of(tables[1] / "results.csv"):
-        for column in set(FIGURES) & set(cells):
+        for column in set(METRICS) & set(cells):
             assert cells[column] == "" or math.isfinite(float(cells[column]))
 
 
@@ -86,7 +86,7 @@ def test_pandas_reads_them_without_being_told_anything(tables):
     pandas = pytest.importorskip("pandas")
     found, place = tables
     rows = pandas.read_csv(place / "results.csv")
-    for column in set(FIGURES) & set(rows.columns):
+    for column in set(METRICS) & set(rows.columns):
         assert pandas.api.types.is_numeric_dtype(rows[column]), column
     for column in ("lr", "batch", "epochs", "seed", "workers", "dropout"):
         assert pandas.api.types.is_numeric_dtype(rows[column]), column

@@ -1,0 +1,103 @@
+"""Labels of runs: as few settings as tell them apart, the same on the terminal, in files and on pages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from paceline.results.formatting import natural
+
+Settings = Mapping[str, str]
+
+FIRST = ("network", "data", "strategy", "correction", "workers", "groups", "driver", "batch", "optimizer", "lr")
+"""Settings by which runs are told apart before any other."""
+BARE = ("network", "data", "strategy", "driver", "optimizer", "processor", "kind")
+"""Settings whose value says by itself what it is."""
+DRIVERS = {"virtual": "simulated", "local": "processes"}
+REPETITION = "seed"
+ID_LENGTH = 10
+
+
+def setting_text(value: Any) -> str:
+    if value is None:
+        return "default"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def setting_id(settings: Mapping[str, Any]) -> str:
+    """A hash that repetitions of a setting share."""
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    # A spreadsheet would read digits alone, or digits with one e, as a number.
+    starts = (digits[at : at + ID_LENGTH] for at in range(len(digits) - ID_LENGTH))
+    return next((start for start in starts if re.search("[a-df]", start)), digits)
+
+
+def differing(given: Sequence[Settings]) -> list[str]:
+    """The settings that are not the same in all runs, the most telling first."""
+    keys = list(dict.fromkeys([*FIRST, *(key for settings in given for key in settings)]))
+    return [key for key in keys if len({settings.get(key) for settings in given}) > 1]
+
+
+def telling_keys(given: Sequence[Settings], beside: Iterable[str] = (REPETITION,)) -> list[str]:
+    """As few settings as tell all runs apart: each distinguishes runs that those before it do not."""
+    keys = [key for key in differing(given) if key not in set(beside)]
+    whole = len({values(settings, keys) for settings in given})
+    telling: list[str] = []
+    for key in keys:
+        before = len({values(settings, telling) for settings in given})
+        if before == whole:
+            break
+        if len({values(settings, [*telling, key]) for settings in given}) > before:
+            telling.append(key)
+    return telling
+
+
+def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """All keys in which settings differ, in the order in which they were given.
+
+    A key with a single value where it has any, such as a driver beside runs without one, is left out if not needed.
+    """
+    texts = [{key: json.dumps(value) for key, value in settings.items()} for settings in given]
+    found = {key: {settings.get(key) for settings in texts} for settings in texts for key in settings}
+    varied = [key for key, texts_of in found.items() if len(texts_of) > 1]
+
+    def kinds(keys: list[str]) -> int:
+        return len({tuple(settings.get(key) for key in keys) for settings in texts})
+
+    for key in [key for key in varied if len(found[key] - {None, "null"}) == 1]:
+        without = [other for other in varied if other != key]
+        if kinds(without) == kinds(varied):
+            varied = without
+    return tuple(varied)
+
+
+def values(settings: Settings, keys: Iterable[str]) -> tuple[str | None, ...]:
+    return tuple(settings.get(key) for key in keys)
+
+
+def place_in_order(settings: Settings, keys: Iterable[str]) -> list[tuple[int, float, str]]:
+    """A key to sort by: missing values before numbers, numbers by size, text last."""
+    return [(0, 0.0, "") if value is None else natural(value) for value in values(settings, keys)]
+
+
+def label_by(settings: Settings, keys: Iterable[str]) -> str:
+    """`downpour · 4 workers · lr 0.1`; empty where none of the keys has a value."""
+    words = []
+    for key in keys:
+        value = settings.get(key)
+        if key == "strategy" and value in (None, "none"):
+            value = "one process"
+        if value is None or (key == "correction" and value == "none"):
+            continue
+        name = key.removeprefix("options.").replace("_", " ")
+        if key == "workers":
+            words.append(f"{value} worker{'s' * (value != '1')}")
+        elif key == "measure":
+            words.append("measured" if value == "True" else "not measured")
+        else:
+            words.append(DRIVERS.get(value, value) if key in BARE else f"{name} {value}")
+    return " · ".join(words)

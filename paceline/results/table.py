@@ -1,0 +1,182 @@
+"""The table of results: one row per run, a summary per setting, and what could not be read.
+
+`compare` writes it as results.csv and summary.csv; pages, the terminal and notebooks read it.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import InputError, RecordError
+from paceline.record import write_atomically
+from paceline.results.comparison_rows import PublishedNumber
+from paceline.results.csv_text import csv_text
+from paceline.results.formatting import number
+from paceline.results.labels import varied_keys
+from paceline.results.metrics import METRICS
+from paceline.results.records import RESULTS, ExperimentRecord, Skipped, find_records
+from paceline.results.run_result import all_results
+from paceline.results.run_row import NOT_SETTINGS, Row, columns_of
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+SUMMARY, PUBLISHED = "summary.csv", "published.csv"
+STATISTICS = ("mean", "std", "min", "max")
+SHOWN_ROWS, SHOWN_METRICS = 60, 6
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    """One per run; every row has a key for each column."""
+    columns: tuple[str, ...]
+    summary: tuple[Row, ...]
+    """One per setting: the number of runs, and mean, std, min and max of each metric over the finished ones."""
+    varied: tuple[str, ...]
+    """Columns in which settings differ."""
+    directories: dict[str, Path]
+    """Of the runs, by the row's `directory`."""
+    planned: int = 0
+    """Runs of the experiment, finished or not; 0: not known."""
+    published: tuple[PublishedNumber, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def summary_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(key for row in self.summary for key in row))
+
+    def of(self, stated: PublishedNumber) -> list[float]:
+        """Our means that a published number is to be compared with."""
+        means = (row.get(f"{stated.metric}_mean") for row in self.summary if stated.metric and stated.matches(row))
+        return [mean for mean in means if isinstance(mean, int | float) and math.isfinite(mean)]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        import pandas
+
+        return pandas.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: one line per setting, with the means of its repetitions."""
+        means = [m for m in METRICS if any(_is_number(row.get(f"{m}_mean")) for row in self.summary)][:SHOWN_METRICS]
+        cells = [
+            [*(row.get(key) for key in self.varied), row["n"], *(row.get(f"{m}_mean", math.nan) for m in means)]
+            for row in self.summary[:SHOWN_ROWS]
+        ]
+        header = "".join(f"<th>{html.escape(name)}</th>" for name in (*self.varied, "runs", *means))
+        body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in cells)
+        caption = html.escape(f"{self.title}: {len(self.rows)} runs")
+        return f"<table><caption>{caption}</caption><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """`results.csv` and `summary.csv`; `published.csv` if the experiment states published numbers."""
+        tables = {RESULTS: (self.columns, self.rows), SUMMARY: (self.summary_columns, self.summary)}
+        if self.published:
+            compared = tuple(
+                {"name": p.label, "published": p.value, "ours": _only(self.of(p)), "unit": p.unit, "source": p.source}
+                for p in self.published
+            )
+            tables[PUBLISHED] = (tuple(compared[0]), compared)
+        for name, (columns, rows) in tables.items():
+            cells = ([_cell(row.get(column)) for column in columns] for row in rows)
+            write_atomically(Path(directory) / name, csv_text(list(columns), cells))
+        return [Path(directory) / name for name in tables]
+
+
+def collect(*places: str | Path) -> ResultsTable:
+    """The table of everything saved under `places`: experiments, runs, folders of these, or files with one record."""
+    records = find_records(places)
+    results = all_results(records)
+    if not results and not records.experiments and not records.skipped:
+        raise InputError(f"{places[0]} holds no run, measurement, simulation or experiment")
+    directories = {str(found.row["directory"]): records.directories.get(found.place, Path()) for found in results}
+    experiment = records.experiments[0][1] if len(records.experiments) == 1 else None
+    return results_table([found.row for found in results], directories, records.skipped, experiment, str(places[0]))
+
+
+def read_run(directory: Path, root: Path) -> Row:
+    """The row of one run of an experiment; RecordError where anything of it cannot be read."""
+    records = find_records([directory])
+    results = all_results(records)
+    if records.skipped or len(results) != 1:
+        reason = records.skipped[0].reason if records.skipped else f"{len(results)} records instead of one"
+        raise RecordError(f"{directory}: {reason}")
+    return {**results[0].row, "directory": str(directory.relative_to(root))}
+
+
+def results_table(
+    rows: Iterable[Row],
+    directories: dict[str, Path],
+    skipped: Iterable[Skipped] = (),
+    experiment: ExperimentRecord | None = None,
+    name: str = "",
+) -> ResultsTable:
+    """From rows in any order."""
+    ordered = sorted(rows, key=lambda row: (row.get("number") or 0, str(row["directory"])))
+    columns = columns_of(ordered)
+    settings = [c for c in columns if c not in NOT_SETTINGS | {"seed", "measure"} or c == "kind"]
+    given = [row.get("given") or {key: row.get(key) for key in settings} for row in ordered]
+    name = experiment.name if experiment else Path(name).name
+    return ResultsTable(
+        name=name,
+        title=(experiment.title if experiment else "") or name,
+        rows=tuple({column: row.get(column) for column in columns} for row in ordered),
+        columns=columns,
+        summary=tuple(_summary(ordered, [*settings, *(["measure"] if "measure" in columns else [])], columns)),
+        varied=tuple(key for key in varied_keys(given) if key in columns and key not in ("seed", "cores")),
+        directories=directories,
+        planned=max((row.get("planned") or 0 for row in ordered), default=0) if experiment else 0,
+        published=experiment.published if experiment else (),
+        skipped=tuple(skipped),
+    )
+
+
+def _summary(rows: list[Row], settings: list[str], columns: Sequence[str]) -> Iterator[Row]:
+    metrics = [column for column in columns if column in METRICS]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["setting"], []).append(row)
+    for setting, members in groups.items():
+        finished = [row for row in members if row["status"] == "finished"]
+        count = {status: sum(row["status"] == status for row in members) for status in ("diverged", "failed")}
+        found: Row = {"setting": setting, **{key: members[0].get(key) for key in settings}}
+        found |= {"n": len(finished), **count, "unfinished": len(members) - len(finished) - sum(count.values())}
+        for metric in metrics:
+            values = [float(row[metric]) for row in finished if _is_number(row.get(metric))]
+            found |= {f"{metric}_{name}": value for name, value in zip(STATISTICS, spread(values), strict=True)}
+        yield found
+
+
+def spread(values: list[float]) -> tuple[float, float, float, float]:
+    """Mean, sample standard deviation (NaN for a single value), minimum and maximum."""
+    if not values:
+        return (math.nan,) * 4
+    deviation = statistics.stdev(values) if len(values) > 1 else math.nan
+    return statistics.fmean(values), deviation, min(values), max(values)
+
+
+def _only(values: list[float]) -> float:
+    """Several settings have no single value."""
+    return values[0] if len(values) == 1 else math.nan
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def _html(value: Any) -> str:
+    return number(value) if _is_number(value) else "" if value is None else html.escape(str(value))
