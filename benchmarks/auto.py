@@ -68,7 +68,7 @@ def _run_case(workload: Workload, options: Options) -> dict[str, Any]:
     def timed(step: str) -> float:
         forget_compiled()
         start_s = perf_counter()
-        last[step] = paceline.run(workload, step=step)
+        last[step] = paceline.train(workload, step=step)
         return perf_counter() - start_s
 
     timed("auto")  # libraries load and choose algorithms in the first runs of a process

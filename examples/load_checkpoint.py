@@ -22,7 +22,7 @@ def the_same_network() -> nn.Module:
 
 if __name__ == "__main__":
     folder = Path(tempfile.mkdtemp()) / "run"
-    run = paceline.run(paceline.resolve("mlp", {"data": "digits", "epochs": 5}), out=folder)
+    run = paceline.train(paceline.resolve("mlp", {"data": "digits", "epochs": 5}), out=folder)
 
     saved = torch.load(folder / "checkpoint.pt", weights_only=True, map_location="cpu")
     network = the_same_network()

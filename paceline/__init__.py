@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.api.simulate import simulate
+    from paceline.api.train import resume, train
     from paceline.data.dataset import Arrays, Dataset
     from paceline.errors import PacelineError
     from paceline.measurement.layer_clock import LayerClock
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from paceline.training.evaluate import Evaluation, evaluate
     from paceline.training.measured_training import TrainingClock
     from paceline.training.run import Run
-    from paceline.training.trainer import resume, run
     from paceline.workload import Workload, resolve
 
 _HOMES = {
@@ -48,8 +49,9 @@ _HOMES = {
     "find_strategy": "paceline.strategy.presets",
     "load": "paceline.results.loading",
     "resolve": "paceline.workload",
-    "resume": "paceline.training.trainer",
-    "run": "paceline.training.trainer",
+    "resume": "paceline.api.train",
+    "simulate": "paceline.api.simulate",
+    "train": "paceline.api.train",
 }
 
 __all__ = [
@@ -75,7 +77,8 @@ __all__ = [
     "load",
     "resolve",
     "resume",
-    "run",
+    "simulate",
+    "train",
 ]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import PacelineError, WorkloadError
+from paceline.held_objects import find_held, is_held
 
 _importing: list[str] = []
 
@@ -45,7 +46,9 @@ def _without_training(module: str) -> Iterator[None]:
 
 
 def find(place: str) -> Any:
-    """The object that `module:name` names."""
+    """The object that `module:name` names, or the one that was given in Python as `object:NAME`."""
+    if is_held(place):
+        return find_held(place)
     module_name, _, name = place.partition(":")
     if not module_name or not name:
         raise WorkloadError(f"{place!r} should be module:function")

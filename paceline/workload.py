@@ -9,7 +9,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,7 @@ def given_by(place: str) -> dict[str, Any]:
 
 def with_settings(workload: Workload, settings: Mapping[str, Any]) -> Workload:
     """`workload` with some fields replaced; text is read as the field's type."""
+    check_workload_keys(settings)
     hints = typing.get_type_hints(Workload)
     changes: dict[str, Any] = {}
     for key, value in settings.items():
@@ -206,10 +207,15 @@ def with_settings(workload: Workload, settings: Mapping[str, Any]) -> Workload:
         if table == "options" and option:
             changes["options"] = {**changes.get("options", workload.options), option: _read_option(value)}
             continue
-        if key not in hints:
-            raise WorkloadError(f"no key {key!r} in a workload: {nearest(key, hints)}")
         changes[key] = _read(key, hints[key], value) if isinstance(value, str) else value
     return dataclasses.replace(workload, **changes)
+
+
+def check_workload_keys(settings: Iterable[str]) -> None:
+    known = [f.name for f in dataclasses.fields(Workload)]
+    for key in settings:
+        if key not in known and not (key.startswith("options.") and key != "options."):
+            raise WorkloadError(f"no key {key!r} in a workload: {nearest(key, known)}")
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ ROOT = Path(paceline.__file__).parent
 # From top to bottom.
 FLOORS = (
     "cli",
+    "api",
     "studies",
     "experiment",
     "reporting",
@@ -32,7 +33,9 @@ FLOORS = (
 # Below all floors, each with what it may import.
 GROUND = {
     "workload": {"user_code", "errors"},
-    "user_code": {"errors"},
+    "given_workload": {"workload", "held_objects", "errors"},
+    "user_code": {"held_objects", "errors"},
+    "held_objects": {"errors"},
     "cluster": {"record", "errors"},
     "trace": {"errors"},
     "record": {"errors"},

@@ -32,7 +32,8 @@ PUBLIC = [
     "load",
     "resolve",
     "resume",
-    "run",
+    "simulate",
+    "train",
 ]
 
 

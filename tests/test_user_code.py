@@ -106,7 +106,7 @@ def test_a_script_that_trains_when_imported_is_stopped(module, training):
 
 
 def test_a_script_that_trains_with_paceline_when_imported_is_stopped(module):
-    name = module("import paceline\npaceline.run(paceline.resolve('mlp'))\n")
+    name = module("import paceline\npaceline.train(paceline.resolve('mlp'))\n")
     text = message(f"{name}:build")
     assert text.startswith(f"importing {name} starts training") and text.endswith(GUARD)
 

@@ -12,7 +12,6 @@ from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.cli.distributed import Distributed
     from paceline.cost.calibration import Calibration
     from paceline.cost.prediction import Prediction
 
@@ -29,12 +28,13 @@ def demo(
 ) -> None:
     """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
     from paceline.cli.predict import show as show_prediction
-    from paceline.cli.train import start
+    from paceline.cli.train import train_run
     from paceline.cli.verify import show as show_verification
     from paceline.record import dump, save
     from paceline.reporting import report
     from paceline.reporting.verification import verify
     from paceline.training.directory import check_new, next_directory
+    from paceline.workload import resolve
 
     check_json(json)
     if out is not None:
@@ -47,10 +47,11 @@ def demo(
     prediction = _predict(calibration)
     show_prediction(prediction, console)
     _step(console, "3. Training it in one process, measured layer by layer")
-    start(NETWORK, dict(SETTINGS), out=place / "one-process", measure=True, json=json, prediction=prediction)
+    workload = resolve(NETWORK, SETTINGS)
+    train_run((workload, {}), {}, out=place / "one-process", measure=True, json=json, prediction=prediction)
     for number, strategy in enumerate(STRATEGIES, start=4):
         _step(console, f"{number}. Training it with two workers: {strategy}")
-        start(NETWORK, dict(SETTINGS), out=place / strategy, json=json, distributed=_two_workers(strategy))
+        train_run((workload, {}), {"strategy": strategy, "workers": 2}, out=place / strategy, json=json)
     _step(console, "6. Was the prediction right?")
     found = verify(place / "one-process")
     show_verification(found, console)
@@ -82,9 +83,3 @@ def _predict(calibration: Calibration) -> Prediction:
     from paceline.workload import resolve
 
     return predict(resolve(NETWORK, dict(SETTINGS)), calibration)
-
-
-def _two_workers(strategy: str) -> Distributed:
-    from paceline.cli.distributed import ClusterOptions, Distributed, DriverOptions, StrategyOptions
-
-    return Distributed(StrategyOptions(strategy=strategy, workers=2), ClusterOptions(), DriverOptions())

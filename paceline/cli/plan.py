@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from paceline.cli.distributed import StrategyOptions
-    from paceline.cost.prediction import Prediction
     from paceline.planning.plan import Alternative, Plan
     from paceline.planning.wish import Wish
     from paceline.workload import Workload
@@ -172,31 +170,13 @@ def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def as_planned(
-    path: Path, workload: str | None, given: dict[str, Any], options: StrategyOptions
-) -> tuple[str, dict[str, Any], StrategyOptions, Prediction]:
-    """What `train` is to do: workload, settings, strategy, and the prediction to keep beside it. Options come first."""
-    import dataclasses
-
+def load_plan(path: Path) -> Plan:
+    """What `--plan` names: a file, or the directory of a plan."""
     from paceline.errors import InputError
     from paceline.planning.plan import Plan
-    from paceline.planning.running import planned_settings, strategy_words, this_machine
     from paceline.record import load
 
-    if workload is not None:
-        raise InputError(f"--plan {path} says what to train: leave {workload!r} out")
-    plan = load(path / FILE if path.is_dir() else path)
-    if not isinstance(plan, Plan):
-        raise InputError(f"--plan {path} holds a {type(plan).__name__.lower()}, not a plan")
-    if options.strategy is not None:
-        raise InputError("--strategy and --plan exclude each other: the plan has one")
-    workers = options.workers
-    settings, strategy, count = planned_settings(plan, this_machine(), device=given.get("device"), workers=workers)
-    if strategy is not None:
-        name, changed = strategy_words(strategy)
-        options = dataclasses.replace(
-            options, strategy=name, workers=count, strategy_set=[*changed, *(options.strategy_set or [])]
-        )
-    else:
-        options = dataclasses.replace(options, workers=None)
-    return plan.workload.network, {**settings, **given}, options, plan.prediction
+    found = load(path / FILE if path.is_dir() else path)
+    if not isinstance(found, Plan):
+        raise InputError(f"--plan {path} holds a {type(found).__name__.lower()}, not a plan")
+    return found

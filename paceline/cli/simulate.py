@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 from paceline.cli.distributed import ClusterOptions, StrategyOptions
 from paceline.cli.option_groups import takes
-from paceline.errors import StrategyError
+from paceline.cli.simulate_cluster import show_scaling
+from paceline.errors import InputError, StrategyError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from paceline.simulation.scaling import Scaling
     from paceline.simulation.time_record import TimeRecord
-    from paceline.strategy.strategy import Strategy
 
 EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:100:0.01"
 STEPS = 100
@@ -32,20 +32,19 @@ class SimulatedOptions(StrategyOptions):
         str | None, typer.Option(help="How many workers; with --cluster several numbers, as 4,8,12.")
     ] = None  # type: ignore[assignment]
 
-    def build_all(self) -> tuple[Strategy, list[int]]:
-        """The strategy, and with how many workers each time it is carried out."""
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        made = [StrategyOptions(**{**given, "workers": number}).build() for number in self._numbers()]
-        return made[0][0], [workers for _, workers in made]
+    def settings(self) -> dict[str, Any]:
+        given = super().settings()
+        if self.workers is not None:
+            numbers = self._numbers(self.workers)
+            given["workers"] = numbers if len(numbers) > 1 else numbers[0]
+        return given
 
-    def _numbers(self) -> list[int | None]:
-        if self.workers is None:
-            return [None]
+    def _numbers(self, text: str) -> list[int]:
         try:
-            return [int(word) for word in str(self.workers).split(",")]
+            return [int(word) for word in text.split(",")]
         except ValueError:
             raise StrategyError(
-                f"--workers {self.workers!r} should be a whole number, or several with commas between them, as 4,8,12"
+                f"--workers {text!r} should be a whole number, or several with commas between them, as 4,8,12"
             ) from None
 
 
@@ -78,58 +77,51 @@ def simulate(
     virtual: ClusterOptions,
 ) -> None:
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
+    from paceline.api.simulate import simulate as run
     from paceline.record import dump
-    from paceline.simulation.timing import time_workload
-    from paceline.training.directory import check_new
+    from paceline.simulation.time_record import TimeRecord
     from paceline.workload import parse_settings, resolve
 
     check_json(json)
-    if out is not None:
-        check_new(out)
-    if not strategy.named:
-        raise StrategyError("name a --strategy to simulate, as --strategy downpour, or a number of --workers")
-    rule, workers = strategy.build_all()
-    rule = dataclasses.replace(rule, full_pass_per_worker=full_pass_per_worker or rule.full_pass_per_worker)
     given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_settings(settings or [])}
-    if cluster is not None:
-        from paceline.cli.simulate_cluster import simulate_cluster
-
-        if words := virtual.words():
-            raise StrategyError(f"--{next(iter(words))} follows from the machines of --cluster: give one of the two")
-        if steps is not None and epochs is not None:
-            raise StrategyError("--epochs and --steps exclude each other")
-        simulate_cluster(
-            workload, given, rule, workers, cluster,
-            per_machine=per_machine, steps=steps, epochs=epochs, overlap_backward=overlap_backward, out=out, json=json,
-        )  # fmt: skip
-        return
-    overlap = overlap_backward or None
-    for option, value in (("--epochs", epochs), ("--per-machine", per_machine), ("--overlap-backward", overlap)):
-        if value is not None:
-            raise StrategyError(f"{option} needs a --cluster, as --cluster g2-standard-8")
-    if len(workers) > 1:
-        raise StrategyError(f"--workers {strategy.workers}: several numbers need a --cluster; here give one")
-    simulated = virtual.build()
-    simulated.check(workers[0])
-    made = time_workload(
-        resolve(workload, given), rule, workers[0], STEPS if steps is None else steps, simulated, virtual.words()
+    distribution = {**strategy.settings(), **virtual.settings()}
+    if full_pass_per_worker:
+        distribution["full_pass_per_worker"] = True
+    if epochs is not None:
+        _check_epochs(epochs, steps, cluster)
+    made = run(
+        resolve(workload, given), cluster=cluster, steps=steps, per_machine=per_machine,
+        overlap_backward=overlap_backward, out=out, **distribution,
     )  # fmt: skip
     console = console_for(json)
-    console.print(_table(made))
+    if isinstance(made, TimeRecord):
+        console.print(_table(made))
+    else:
+        show_scaling(made, console, steps, epochs)
     if out is not None:
-        _keep(made, out)
-        console.print(f"record and trace: {out}", markup=False)
+        console.print(_files(out, made), markup=False)
     hand_over(dump(made), json)
 
 
-def _keep(made: TimeRecord, out: Path) -> None:
-    from paceline.record import save, write_atomically
-    from paceline.reporting.chrome_trace import TRACE, chrome_trace
-    from paceline.training.directory import new_directory
+def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
+    if cluster is None:
+        raise StrategyError("--epochs needs a --cluster, as --cluster g2-standard-8")
+    if steps is not None:
+        raise StrategyError("--epochs and --steps exclude each other")
+    if epochs < 1:
+        raise InputError(f"--epochs {epochs} should be at least 1")
 
-    directory = new_directory(out)
-    save(made, directory / "record.json")
-    write_atomically(directory / TRACE, chrome_trace(made.trace, directory.resolve().name))
+
+def _files(out: Path, made: TimeRecord | Scaling) -> str:
+    from paceline.api.simulate import SCALING
+    from paceline.reporting.chrome_trace import TRACE
+    from paceline.simulation.scaling import Scaling
+
+    if not isinstance(made, Scaling):
+        return f"record and trace: {out}"
+    from paceline.reporting.scaling_curve import CURVE
+
+    return f"curve: {out / CURVE}   record: {out / SCALING}   trace: {out / TRACE}"
 
 
 def _table(made: TimeRecord) -> Table:

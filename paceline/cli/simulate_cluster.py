@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from paceline.cli.console import console_for, hand_over
-from paceline.errors import InputError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-    from paceline.cluster import Cluster, Machine
     from paceline.simulation.on_cluster import ClusterOutcome
     from paceline.simulation.scaling import MachineScaling, Scaling
-    from paceline.strategy.strategy import Strategy
-
-SIMULATED = "scaling.json"
 
 
-def simulate_cluster(
-    place: str,
-    given: dict[str, Any],
-    strategy: Strategy,
-    workers: Sequence[int],
-    cluster: str,
-    *,
-    per_machine: int | None = None,
-    steps: int | None = None,
-    epochs: int | None = None,
-    overlap_backward: bool = False,
-    out: Path | None = None,
-    json: str | None = None,
-) -> None:
-    from paceline.record import dump, save, write_atomically
-    from paceline.reporting.chrome_trace import TRACE, chrome_traces
-    from paceline.reporting.scaling_curve import write_curve
-    from paceline.simulation.scaling import scale, traces
-    from paceline.simulation.this_machine import HERE
-    from paceline.training.directory import new_directory
-    from paceline.workload import resolve
-
-    for name, value in (("--per-machine", per_machine), ("--steps", steps), ("--epochs", epochs)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} should be at least 1")
-    machines = _machines(cluster)
-    if cluster == HERE:  # all workers are its processes
-        per_machine = per_machine or max(workers)
-    made = scale(
-        resolve(place, given), machines, strategy, workers,
-        per_machine=per_machine, overlap_backward=overlap_backward,
-    )  # fmt: skip
-    console = console_for(json)
+def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int | None) -> None:
+    """A table for each kind of machine; of so many steps or epochs, where these are asked for."""
     if not console.is_terminal:
         console.width = 200  # a file has room for all columns
     for number, each in enumerate(made.machines):
@@ -63,29 +25,6 @@ def simulate_cluster(
             console.print(_table(each.outcomes, steps, epochs), soft_wrap=False, markup=False)
         for line in (*_calibrated(each.outcomes), *each.left_out):
             console.print(line, markup=False)
-    if out is not None:
-        directory = new_directory(out)
-        save(made, directory / SIMULATED)
-        write_atomically(directory / TRACE, chrome_traces(traces(made, machines)))
-        curve, *_ = write_curve(made, directory)
-        said = f"curve: {curve}   record: {directory / SIMULATED}   trace: {directory / TRACE}"
-        console.print(said, markup=False)
-    hand_over(dump(made), json)
-
-
-def _machines(cluster: str) -> Cluster | Machine:
-    from paceline.cluster import Cluster, MachineCount, find_machine, read_cluster
-    from paceline.cluster.cluster_file import is_file_name
-    from paceline.simulation.this_machine import HERE, this_machine
-
-    if cluster == HERE:
-        return Cluster(HERE, (MachineCount(this_machine()),))
-    if is_file_name(cluster):
-        return read_cluster(cluster)
-    try:
-        return find_machine(cluster)
-    except InputError as error:
-        raise InputError(f"--cluster: {error} (or name a cluster.toml, or here for this machine)") from error
 
 
 def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:

@@ -17,6 +17,7 @@ from paceline.experiment.keys import (
 )
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import ClusterWords, DriverWords, StrategyWords
+from paceline.training.starting import Setup
 
 
 def distribution_of(settings: Mapping[str, Any]) -> tuple[Strategy, int] | None:
@@ -29,6 +30,14 @@ def distribution_of(settings: Mapping[str, Any]) -> tuple[Strategy, int] | None:
     strategy, workers = StrategyWords(**given, fields=fields).build()
     cluster_of(settings).build().check(workers)
     return strategy, workers
+
+
+def setup_of(settings: Mapping[str, Any]) -> Setup:
+    """How a training of these settings is carried out."""
+    if is_alone(settings):
+        return Setup()
+    keys = (*STRATEGY, *FIELDS, *CLUSTER, *DRIVER)
+    return Setup.of({key: cluster_value(key, settings[key]) for key in keys if key in settings})
 
 
 def cluster_of(settings: Mapping[str, Any]) -> ClusterWords:

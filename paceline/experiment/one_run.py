@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,7 @@ from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError
-from paceline.experiment.distribution import cluster_of, distribution_of, driver_of, run_words
-from paceline.experiment.keys import RunWords
+from paceline.experiment.distribution import cluster_of, distribution_of, run_words, setup_of
 from paceline.step.reason import reason
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher
@@ -108,7 +107,7 @@ def _make(task: Task) -> None:
         _feed(task, directory, watcher)
     else:
         with _followed(watcher, task) as followed:
-            _training(task, cache)(directory, followed)
+            _train(task, directory, cache, followed)
 
 
 @contextmanager
@@ -123,41 +122,21 @@ def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
         yield Several(watcher, board)
 
 
-def _training(task: Task, cache: Path | None) -> Callable[[Path, Watcher], Run]:
-    words, driver, made = run_words(task.settings), driver_of(task.settings), distribution_of(task.settings)
-    if made is None:
-        return lambda out, watcher: _train_alone(task, words, out, cache, watcher)
-    strategy, workers = made
-    shared: dict[str, Any] = {"workers": workers, "cache": cache, **driver.options()}
-    if driver.driver == "virtual":
-        from paceline.training.virtual_run import run_virtual
-
-        cluster = cluster_of(task.settings).build()
-        return lambda out, watcher: run_virtual(
-            task.workload, strategy, cluster=cluster, out=out, watcher=watcher, **shared
-        )
-    from paceline.training.drivers.local import launcher
-
-    return lambda out, watcher: launcher.run(
-        task.workload, strategy, out=out, watcher=watcher, measure=out / "measure" if words.measure else None, **shared
-    )
-
-
-def _train_alone(task: Task, words: RunWords, out: Path, cache: Path | None, watcher: Watcher) -> Run:
-    from paceline.training import trainer
-
-    given: dict[str, Any] = {"step": words.step, "out": out, "cache": cache, "watcher": watcher}
-    given["checkpoint_every_s"] = trainer.CHECKPOINT_EVERY_S if task.checkpoints else None
-    if not words.measure:
-        return trainer.run(task.workload, **given)
-    from paceline.reporting.experiment_table import experiment_of_run
-    from paceline.reporting.measurement_files import write_measurement
+def _train(task: Task, out: Path, cache: Path | None, watcher: Watcher) -> None:
+    from paceline.reporting.run_files import write_measured
     from paceline.training.measured_training import TrainingClock
+    from paceline.training.starting import CHECKPOINT_EVERY_S
 
-    clock = TrainingClock()
-    run = trainer.run(task.workload, clock=clock, **given)
-    write_measurement(clock.measurement(), out / "measure", experiment_of_run(run, clock.quarters, out))
-    return run
+    words, setup = run_words(task.settings), setup_of(task.settings)
+    alone = setup.strategy is None
+    clock = TrainingClock() if words.measure and alone else None
+    run = setup.train(
+        task.workload, out=out, cache=cache, watcher=watcher, clock=clock, step=words.step if alone else "auto",
+        measure=out / "measure" if words.measure and not alone else None,
+        checkpoint_every_s=CHECKPOINT_EVERY_S if task.checkpoints or not alone else None,
+    )  # fmt: skip
+    if clock is not None:
+        write_measured(run, out, clock)
 
 
 def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) -> None:

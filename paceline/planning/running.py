@@ -11,7 +11,6 @@ from paceline.cluster import find_device
 from paceline.cluster.checks import plain
 from paceline.errors import InputError
 from paceline.planning.plan import Plan
-from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
 
 ALIKE = 0.12
@@ -103,15 +102,3 @@ def _same_gpus(name: str, here: Hardware) -> int:
 def _same_processor(name: str, here: Hardware) -> bool:
     words = plain(here.processor)
     return all(plain(word) in words for word in name.split())
-
-
-def strategy_words(strategy: Strategy) -> tuple[str, list[str]]:
-    """As `--strategy` and `--strategy-set` take it: the published one that differs least, and what differs."""
-    alike = [preset for preset in PRESETS.values() if preset.is_synchronous == strategy.is_synchronous]
-    nearest = min(alike, key=lambda preset: len(_differences(strategy, preset)))
-    return nearest.name, [f"{name}={getattr(strategy, name)}" for name in _differences(strategy, nearest)]
-
-
-def _differences(strategy: Strategy, other: Strategy) -> list[str]:
-    names = [field.name for field in dataclasses.fields(strategy) if field.name != "name"]
-    return [name for name in names if getattr(strategy, name) != getattr(other, name)]

@@ -9,6 +9,8 @@ from paceline.errors import OutputError
 from paceline.reporting.colours import LIGHT, colour_of
 from paceline.simulation.scaling import MachineScaling, Scaling
 
+CURVE = "scaling.png"
+
 
 def write_curve(scaling: Scaling, directory: Path) -> list[Path]:
     import matplotlib

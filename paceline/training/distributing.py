@@ -35,8 +35,8 @@ def check_driver(driver: str) -> None:
 class StrategyWords:
     """A strategy and what is changed in it. Names are those of the command line's options."""
 
-    strategy: str = "sync"
-    """A published one, or the user's `module:name`."""
+    strategy: str | Strategy = "sync"
+    """A published one, the user's `module:name`, or the strategy itself."""
     workers: int | None = None
     groups: str | int | None = None
     """`4x8`: four synchronous groups of eight workers; or how many groups."""

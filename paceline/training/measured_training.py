@@ -37,7 +37,7 @@ class TrainingClock:
     def measurement(self) -> Measurement:
         """What was measured so far."""
         if self._watched is None:
-            raise InputError("nothing was measured: give the clock to a run, paceline.run(workload, clock=clock)")
+            raise InputError("nothing was measured: give the clock to a run, paceline.train(workload, measure=clock)")
         step, choice = self._watched
         workload = step.parts.workload
         more = {"lr": f"{workload.lr:g}", "epochs": str(workload.epochs), "seed": str(workload.seed)}

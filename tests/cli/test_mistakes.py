@@ -144,7 +144,7 @@ def test_an_unguarded_script_that_calls_paceline(tmp_path):
         "from torch import nn\n"
         "def build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
         "print('training')\n"
-        "paceline.run(paceline.resolve('script:build', {'epochs': 1}))\n"
+        "paceline.train(paceline.resolve('script:build', {'epochs': 1}))\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "paceline", "train", "script:build", "--epochs", "1"],

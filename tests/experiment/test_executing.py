@@ -131,7 +131,7 @@ def test_a_run_is_the_one_that_train_makes(done):
     from paceline.training.virtual_run import run_virtual
 
     planned = next(run for run in experiment.runs() if run.settings["strategy"] == "sync" and run.workers == 1)
-    alone = paceline.run(planned.workload)
+    alone = paceline.train(planned.workload)
     (row,) = (row for row in collect(place).rows if row["run"] == planned.id)
     assert row["test_accuracy"] == alone.test_accuracy
     assert row["test_loss"] == pytest.approx(run_virtual(planned.workload, "sync", workers=1).test_loss)

@@ -9,10 +9,9 @@ import pytest
 from paceline.errors import InputError
 from paceline.planning.places import find_places, places_of
 from paceline.planning.planning import make_plan
-from paceline.planning.running import Hardware, planned_settings, strategy_words
+from paceline.planning.running import Hardware, planned_settings
 from paceline.planning.wish import Wish
 from paceline.strategy.presets import PRESETS, find_strategy
-from paceline.strategy.strategy import Strategy
 from tests.planning.invented import WORKLOAD, InventedPredictions, invented_cluster
 
 LAPTOP = Hardware((), (), "Some CPU @ 2.4 GHz")
@@ -82,22 +81,6 @@ def test_a_strategy_fits_another_number_of_workers(plan, name, workers):
     _, strategy, _ = planned_settings(changed, EIGHT, device=None, workers=workers)
     assert strategy is not None
     strategy.check(workers)
-
-
-def test_a_strategy_is_written_as_options_that_make_it_again():
-    from paceline.cli.distributed import StrategyOptions
-
-    often = find_strategy("diloco", fetch_every=50, push_every=50)
-    for strategy in (PRESETS["sync"], find_strategy("mixed", groups=4), often, find_strategy("easgd", push_every=3)):
-        name, changed = strategy_words(strategy)
-        options = StrategyOptions(strategy=name, workers=8, strategy_set=changed)
-        assert options.build() == (strategy, 8)
-
-
-def test_a_custom_strategy_is_written_as_what_differs_from_the_nearest_published_one():
-    custom = Strategy("mine", groups=None, exchange="int8", correction="adaptive:3")
-    name, changed = strategy_words(custom)
-    assert name in ("delay-compensated", "quantised") and len(changed) == 2 - (name == "quantised")
 
 
 def test_a_processor_is_known_by_its_name():

@@ -95,7 +95,7 @@ def test_a_run_without_a_clock_imports_nothing_of_measuring_and_sets_no_hook():
         "hooks = []\n"
         "for name in ('register_forward_hook', 'register_forward_pre_hook'):\n"
         "    setattr(torch.nn.Module, name, lambda *given, **named: hooks.append(given))\n"
-        "paceline.run(paceline.resolve('lenet5', {'data': 'digits:128', 'epochs': 1, 'threads': 1}))\n"
+        "paceline.train(paceline.resolve('lenet5', {'data': 'digits:128', 'epochs': 1, 'threads': 1}))\n"
         "print([name for name in sys.modules if name.startswith('paceline.measurement')], hooks)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

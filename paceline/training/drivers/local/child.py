@@ -7,12 +7,14 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from paceline.errors import Diverged, InputError, PacelineError
 from paceline.fork_server import Forked
+from paceline.held_objects import load_held
 from paceline.step.reason import reason
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
@@ -37,6 +39,8 @@ def run(text: str, descriptors: list[int]) -> None:
     with _reporting(memory, settings.number):
         torch.set_num_threads(settings.threads)
         sys.path.extend(place for place in settings.search_path if place not in sys.path)
+        if settings.objects:
+            load_held(Path(settings.objects))
         if settings.is_server:
             from paceline.training.drivers.local.server import Server
 

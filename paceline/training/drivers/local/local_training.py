@@ -7,12 +7,13 @@ import os
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
+from paceline.held_objects import is_held, save_held
 from paceline.record import from_json, to_json
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
@@ -108,7 +109,7 @@ class LocalTraining:
             on_bad_gradient=options.on_bad_gradient, faults=options.faults,
             measure=str(self.local.measure.resolve()) if self.local.measure is not None else "",
             collective=collective, rendezvous=_rendezvous(opened) if collective != "shared" else "",
-            server_threads=self.local.server_threads,
+            server_threads=self.local.server_threads, objects=_saved_objects(workload, opened),
         )  # fmt: skip
         self.supervisor = Supervisor(
             self.memory, settings, self.bells, share.devices, self.local.hang_limits, options.faults
@@ -295,6 +296,20 @@ class LocalTraining:
 
 def _rendezvous(opened: ExitStack) -> str:
     """The start of the names of files by which the members of a group find each other."""
+    return str(_temporary_folder(opened) / "group")
+
+
+def _saved_objects(workload: Workload, opened: ExitStack) -> str:
+    """The file of the objects that the user gave in Python for this workload; empty where there are none."""
+    texts = {f.name: value for f in fields(workload) if isinstance(value := getattr(workload, f.name), str)}
+    if not any(is_held(text) for text in texts.values()):
+        return ""
+    path = _temporary_folder(opened) / "objects"
+    save_held(path, texts)
+    return str(path)
+
+
+def _temporary_folder(opened: ExitStack) -> Path:
     folder = tempfile.TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True)
     opened.callback(folder.cleanup)
-    return str(Path(folder.name) / "group")
+    return Path(folder.name)

@@ -40,6 +40,8 @@ class ProcessSettings:
     rendezvous: str = ""
     """The file by which these find each other."""
     server_threads: int = 1
+    objects: str = ""
+    """The file of what the user gave in Python; empty: nothing."""
 
     @property
     def is_server(self) -> bool:

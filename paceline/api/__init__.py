@@ -1,0 +1,1 @@
+"""The public functions, one file per verb: `import paceline` offers them, and the command line calls them."""

@@ -1,0 +1,23 @@
+"""A plan as what `train` is to do; settings that are given beside it come first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import InputError
+from paceline.planning.running import planned_settings, this_machine
+from paceline.workload import Workload, with_settings
+
+if TYPE_CHECKING:
+    from paceline.planning.plan import Plan
+    from paceline.strategy.strategy import Strategy
+
+
+def as_planned(
+    plan: Plan, strategy: str | Strategy | None, workers: int | None, settings: dict[str, Any]
+) -> tuple[Workload, Strategy | None, int | None, dict[str, Any]]:
+    """Workload, strategy, number of workers, and the settings that are left."""
+    if strategy is not None:
+        raise InputError("--strategy and --plan exclude each other: the plan has one")
+    planned, chosen, count = planned_settings(plan, this_machine(), device=settings.get("device"), workers=workers)
+    return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings

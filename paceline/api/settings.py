@@ -1,0 +1,45 @@
+"""Keyword arguments of a public function, sorted by what they belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import InputError, WorkloadError, nearest
+from paceline.workload import Workload
+
+WORKLOAD_KEYS = frozenset(field.name for field in dataclasses.fields(Workload))
+
+
+def split(
+    settings: Mapping[str, Any], others: Collection[str] = (), arguments: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the workload, and those that are among `others`; any other name is refused.
+
+    `arguments` are what else the function takes, for the nearest name in the error.
+    """
+    own: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key in WORKLOAD_KEYS or key.startswith("options."):
+            if key == "network":
+                raise WorkloadError("network is the first argument: name it there")
+            own[key] = value
+        elif key in others:
+            rest[key] = value
+        else:
+            raise InputError(f"no setting {key!r}: {nearest(key, {*WORKLOAD_KEYS, *others, *arguments} - {'network'})}")
+    return own, rest
+
+
+def as_path(value: Any, name: str) -> Path:
+    """A path that was given as text or as a path."""
+    if isinstance(value, str | Path):
+        return Path(value).expanduser()
+    raise InputError(f"{name}={value!r:.60} should be a path")
+
+
+def as_optional_path(value: Any, name: str) -> Path | None:
+    return None if value is None else as_path(value, name)

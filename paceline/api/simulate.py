@@ -1,0 +1,159 @@
+"""`paceline.simulate`: how long a strategy takes on a cluster that need not exist, without computing gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.api.settings import as_optional_path, split
+from paceline.errors import InputError, StrategyError
+from paceline.given_workload import given_workload
+from paceline.training.starting import CLUSTER_KEYS, FIELD_KEYS, STRATEGY_KEYS, option, strategy_of
+
+if TYPE_CHECKING:
+    from paceline.cluster import Cluster, Machine
+    from paceline.given_workload import WorkloadLike
+    from paceline.simulation.scaling import Scaling
+    from paceline.simulation.time_record import TimeRecord
+    from paceline.strategy.strategy import Strategy
+
+STEPS = 100
+RECORD, SCALING = "record.json", "scaling.json"
+_ARGUMENTS = ("strategy", "workers", "cluster", "steps", "per_machine", "overlap_backward", "data_dir", "out")
+
+
+def simulate(
+    workload: WorkloadLike,
+    strategy: str | Strategy | None = None,
+    workers: int | Sequence[int] | None = None,
+    *,
+    cluster: str | Path | Cluster | Machine | None = None,
+    steps: int | None = None,
+    per_machine: int | None = None,
+    overlap_backward: bool = False,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> TimeRecord | Scaling:
+    """Simulate the time, throughput, waiting and staleness of a strategy.
+
+    Without a `cluster`, the settings of a virtual one say how long things take: `compute_time="gamma:100:0.01"`,
+    `bandwidth`, `latency`, `speeds`, `mean_life` and so on; every worker takes `steps` steps on average, 100 if not
+    given. With a `cluster` (a cluster.toml, a machine of the catalogue, `"here"`, a `Cluster` or a `Machine`) these
+    times are predicted, several numbers of `workers` may be given, and the result has one outcome for each.
+
+    `workload` and its settings are as for `paceline.train`. Settings of the strategy such as `push_every` are keyword
+    arguments too. `out` is a new directory for the record and a trace, with a cluster also for a curve.
+
+    >>> made = paceline.simulate("mlp", "downpour", workers=8, compute_time="gamma:100:0.01", steps=20)
+    >>> made.steps, made.mean_staleness > 0
+    (160, True)
+    """
+    own, others = split(settings, {*STRATEGY_KEYS, *FIELD_KEYS, *CLUSTER_KEYS}, _ARGUMENTS)
+    place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
+    if place is not None:
+        from paceline.training.directory import check_new
+
+        check_new(place)
+    chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
+    virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}
+    rule, counts = _strategy(strategy, workers, chosen)
+    with given_workload(workload, own) as resolved:
+        if cluster is None:
+            for name, value in (("per_machine", per_machine), ("overlap_backward", overlap_backward or None)):
+                if value is not None:
+                    raise StrategyError(f"{option(name)} needs a --cluster, as --cluster g2-standard-8")
+            if len(counts) > 1:
+                shown = ",".join(map(str, counts))
+                raise StrategyError(f"--workers {shown}: several numbers need a --cluster; here give one")
+            return _with_times(resolved, rule, counts[0], STEPS if steps is None else steps, virtual, cache, place)
+        if virtual:
+            raise StrategyError(
+                f"{option(next(iter(virtual)))} follows from the machines of --cluster: give one of the two"
+            )
+        for name, value in (("per_machine", per_machine), ("steps", steps)):
+            if value is not None and value < 1:
+                raise InputError(f"{option(name)} {value} should be at least 1")
+        return _on_cluster(resolved, rule, counts, cluster, per_machine, overlap_backward, place)
+
+
+def _strategy(
+    strategy: str | Strategy | None, workers: int | Sequence[int] | None, chosen: dict[str, Any]
+) -> tuple[Strategy, list[int]]:
+    """The strategy, and with how many workers each time it is carried out."""
+    if strategy is None and workers is None and "groups" not in chosen:
+        raise StrategyError("name a --strategy to simulate, as --strategy downpour, or a number of --workers")
+    if isinstance(workers, str):
+        raise StrategyError(f"workers={workers!r} should be a whole number, or a list of them")
+    numbers = list(workers) if isinstance(workers, Sequence) else [workers]
+    if not numbers:
+        raise StrategyError("workers=[] should have at least one number")
+    made = [strategy_of({**chosen, "strategy": strategy, "workers": number}) for number in numbers]
+    return made[0][0], [count for _, count in made]
+
+
+def _with_times(
+    workload: Any, strategy: Strategy, workers: int, steps: int, given: dict[str, Any], cache: Path | None,
+    out: Path | None,
+) -> TimeRecord:  # fmt: skip
+    from paceline.record import save, write_atomically
+    from paceline.reporting.chrome_trace import TRACE, chrome_trace
+    from paceline.simulation.timing import time_workload
+    from paceline.training.directory import new_directory
+    from paceline.training.distributing import ClusterWords
+
+    words = ClusterWords(**given)
+    cluster = words.build()
+    cluster.check(workers)
+    made = time_workload(workload, strategy, workers, steps, cluster, words.words(), cache=cache)
+    if out is not None:
+        directory = new_directory(out)
+        save(made, directory / RECORD)
+        write_atomically(directory / TRACE, chrome_trace(made.trace, directory.resolve().name))
+    return made
+
+
+def _on_cluster(
+    workload: Any, strategy: Strategy, workers: list[int], cluster: str | Path | Cluster | Machine,
+    per_machine: int | None, overlap_backward: bool, out: Path | None,
+) -> Scaling:  # fmt: skip
+    from paceline.record import save, write_atomically
+    from paceline.reporting.chrome_trace import TRACE, chrome_traces
+    from paceline.reporting.scaling_curve import write_curve
+    from paceline.simulation.scaling import scale, traces
+    from paceline.simulation.this_machine import HERE
+    from paceline.training.directory import new_directory
+
+    if str(cluster) == HERE:  # all workers are its processes
+        per_machine = per_machine or max(workers)
+    machines = _machines(cluster)
+    made = scale(
+        workload, machines, strategy, workers, per_machine=per_machine, overlap_backward=overlap_backward
+    )  # fmt: skip
+    if out is not None:
+        directory = new_directory(out)
+        save(made, directory / SCALING)
+        write_atomically(directory / TRACE, chrome_traces(traces(made, machines)))
+        write_curve(made, directory)
+    return made
+
+
+def _machines(cluster: str | Path | Cluster | Machine) -> Cluster | Machine:
+    from paceline.cluster import Cluster, Machine, MachineCount, find_machine, read_cluster
+    from paceline.cluster.cluster_file import is_file_name
+    from paceline.simulation.this_machine import HERE, this_machine
+
+    if isinstance(cluster, Cluster | Machine):
+        return cluster
+    if not isinstance(cluster, str | Path):
+        raise InputError(f"cluster={cluster!r:.60} should be a cluster.toml, a machine's name, or here")
+    name = str(cluster)
+    if name == HERE:
+        return Cluster(HERE, (MachineCount(this_machine()),))
+    if is_file_name(name):
+        return read_cluster(name)
+    try:
+        return find_machine(name)
+    except InputError as error:
+        raise InputError(f"--cluster: {error} (or name a cluster.toml, or here for this machine)") from error

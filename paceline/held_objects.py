@@ -1,0 +1,115 @@
+"""Objects that a user gives in Python, by name: in a workload a module, a data set or a loss is `object:NAME`.
+
+A workload is text, so that a file can hold it. What has no name of its own gets one here, for as long as the call that
+was given it takes. Functions and classes of a module that others can import keep their own name, `module:name`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import InputError, WorkloadError
+
+PREFIX = "object:"
+
+Hold = Callable[..., str]
+
+_held: dict[str, Any] = {}
+
+
+@contextmanager
+def holding() -> Iterator[Hold]:
+    """Gives a function from an object, and a word for it, to the text that stands for it until the end of the block."""
+    names: list[str] = []
+
+    def hold(value: Any, word: str = "") -> str:
+        importable = importable_name(value)
+        if importable is not None:
+            return importable
+        name = _free_name(word or _callable_name(value) or type(value).__name__)
+        _held[name] = value
+        names.append(name)
+        return name
+
+    try:
+        yield hold
+    finally:
+        for name in names:
+            _held.pop(name, None)
+
+
+def _free_name(word: str) -> str:
+    name, number = f"{PREFIX}{word}", 2
+    while name in _held:
+        name, number = f"{PREFIX}{word}-{number}", number + 1
+    return name
+
+
+def _callable_name(value: Any) -> str:
+    """The name of a function or class, without characters that only Python's own names have; else nothing."""
+    name = getattr(value, "__name__", "")
+    return name.strip("<>") if isinstance(name, str) else ""
+
+
+def importable_name(value: Any) -> str | None:
+    """`module:name` of a function or class that another process can import."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "<" in name:
+        return None
+    return f"{module}:{name}"
+
+
+def is_held(place: str) -> bool:
+    return place.startswith(PREFIX)
+
+
+def find_held(place: str) -> Any:
+    if place not in _held:
+        what = place.removeprefix(PREFIX)
+        raise WorkloadError(f"{what} was an object of the program that used it, not of a file: give it again in Python")
+    return _held[place]
+
+
+def save_held(path: Path, places: Mapping[str, str]) -> None:
+    """The objects among `places`, texts by the setting that they are of, for `load_held` in another process."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    saved = {}
+    for setting, place in places.items():
+        if is_held(place):
+            try:
+                saved[place] = cloudpickle.dumps(find_held(place))
+            except Exception as error:
+                raise InputError(
+                    f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
+                    f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
+                    "make it with a function of a module, module:function, or train in one process"
+                ) from error
+    path.write_bytes(cloudpickle.dumps(saved))
+
+
+def load_held(path: Path) -> None:
+    """Holds for the rest of this process what `save_held` wrote."""
+    import cloudpickle
+
+    for place, content in cloudpickle.loads(path.read_bytes()).items():
+        _held[place] = cloudpickle.loads(content)
+
+
+def same(module: Any) -> Callable[[], Any]:
+    """A function that returns this very module, as `module:function` would make one: training changes it."""
+    return functools.partial(_itself, module)
+
+
+def copied(module: Any) -> Callable[[], Any]:
+    """A function that returns copies of a module, which is left as it is."""
+    return functools.partial(copy.deepcopy, module)
+
+
+def _itself(module: Any) -> Any:
+    return module
