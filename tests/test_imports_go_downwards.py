@@ -32,11 +32,12 @@ FLOORS = (
 )
 # Below all floors, each with what it may import.
 GROUND = {
-    "workload": {"user_code", "errors"},
+    "workload": {"settings", "user_code", "errors"},
+    "settings": {"errors"},
     "given_workload": {"workload", "held_objects", "errors"},
     "user_code": {"held_objects", "errors"},
     "held_objects": {"errors"},
-    "cluster": {"record", "errors"},
+    "cluster": {"record", "settings", "errors"},
     "trace": {"errors"},
     "record": {"errors"},
     "testing": {"errors"},

@@ -97,9 +97,10 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
 
 
 def _resolved(place: str, flags: dict[str, Any], settings: list[str]) -> Workload:
-    from paceline.workload import parse_settings, resolve
+    from paceline.settings import parse_pairs
+    from paceline.workload import resolve
 
-    return resolve(place, {key: value for key, value in flags.items() if value is not None} | parse_settings(settings))
+    return resolve(place, {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings))
 
 
 def _measure(workload: Workload, iterations: int, step: str, data_dir: Path | None, console: Console) -> Measurement:

@@ -52,15 +52,16 @@ def plan(
     from paceline.record import dump, save
     from paceline.reporting.writing import write_records
     from paceline.results.records import Records
+    from paceline.settings import parse_pairs
     from paceline.training.directory import check_new
-    from paceline.workload import parse_settings, resolve
+    from paceline.workload import resolve
 
     check_json(json)
     if out is not None:
         check_new(out)
     given: dict[str, Any] = {"data": data, "batch": batch}
     given = {key: value for key, value in given.items() if value is not None}
-    resolved = resolve(workload, {**given, **parse_settings(settings or [])})
+    resolved = resolve(workload, {**given, **parse_pairs(settings or [])})
     wish = _wish(resolved, epochs, target_accuracy, deadline, budget, spot)
     console = console_for(json)
     made = _made(resolved, cluster, wish, strategies, console)

@@ -44,13 +44,14 @@ def predict(
 ) -> None:
     """Predict an iteration's time, layer by layer, with an interval."""
     from paceline.record import dump
-    from paceline.workload import parse_settings, resolve
+    from paceline.settings import parse_pairs
+    from paceline.workload import resolve
 
     check_json(json)
     local = _calibrated(device) if workers > 1 and link is None else None
     console = console_for(json)
     flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
-    given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings or [])
+    given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
     if workload.endswith(".json") or (Path(workload) / "measurement.json").is_file():
         made = _carried(Path(workload), given, device, step)
     else:

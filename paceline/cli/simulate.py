@@ -79,11 +79,12 @@ def simulate(
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.api.simulate import simulate as run
     from paceline.record import dump
+    from paceline.settings import parse_pairs
     from paceline.simulation.time_record import TimeRecord
-    from paceline.workload import parse_settings, resolve
+    from paceline.workload import resolve
 
     check_json(json)
-    given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_settings(settings or [])}
+    given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_pairs(settings or [])}
     distribution = {**strategy.settings(), **virtual.settings()}
     if full_pass_per_worker:
         distribution["full_pass_per_worker"] = True

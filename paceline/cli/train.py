@@ -64,13 +64,14 @@ def train(
     driver: DriverOptions,
 ) -> None:
     """Train a network, in this process or distributed; the run is saved and can be resumed."""
-    from paceline.workload import check_workload_keys, parse_settings
+    from paceline.settings import parse_pairs
+    from paceline.workload import check_workload_keys
 
     flags = {
         "data": data, "batch": batch, "epochs": epochs, "optimizer": optimizer, "lr": lr,
         "clip_norm": clip_norm, "device": device, "threads": threads, "precision": precision, "seed": seed,
     }  # fmt: skip
-    given = {key: value for key, value in flags.items() if value is not None} | parse_settings(settings or [])
+    given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
     check_workload_keys(given)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
     distribution = {**strategy.settings(), **cluster.settings(), **driver.settings()}

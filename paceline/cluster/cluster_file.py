@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from paceline.cluster.link import Link, link_from_table
 from paceline.cluster.machine import Machine
 from paceline.cluster.machine_table import KEYS, link_given, machine_from_table
 from paceline.errors import InputError
+from paceline.settings import read_toml
 
 Named = TypeVar("Named", Device, Link)
 
@@ -31,22 +31,11 @@ def read_cluster(path: str | Path) -> Cluster:
             f"{path} is no cluster.toml; SkyPilot's files have no links, so write the machines you mean into one "
             f"(paceline catalogue {path} shows them)"
         )
+    table = read_toml(path)
     try:
-        return cluster_from_table(_read(path), path.stem)
+        return cluster_from_table(table, path.stem)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise InputError("there is no such file") from None
-    except OSError as error:
-        raise InputError(f"it cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"it is not valid TOML, or was cut short: {error}") from error
 
 
 def cluster_from_table(table: Mapping[str, Any], name: str = "cluster") -> Cluster:

@@ -121,7 +121,7 @@ def test_failed_runs_are_an_exit_code_and_a_line(paceline, tmp_path):
         ("[grid]\nworker = [1]", "study.toml: [grid] has no key 'worker': did you mean workers"),
         ("[grid]", "study.toml: [grid] is empty"),
         ("[grid]\nbatch = [32, 'x']", "study.toml: [grid] batch='x' should be a whole number"),
-        ("[grid\nbatch", "study.toml is not valid TOML"),
+        ("[grid\nbatch", "study.toml: not valid TOML"),
         ("[workload]\nnetwork = 'mpl'", "study.toml: no network 'mpl': did you mean mlp?"),
         ("[workload]\nnetwork = 'nowhere:build'", "study.toml: no module 'nowhere'"),
         ("[strategy]\nstrategy = 'mixed'\n[grid]\nworkers = [2, 3]", "study.toml: 3 workers: 2 groups do not divide 3"),
@@ -137,7 +137,7 @@ def test_a_mistake_in_the_file_is_one_line(paceline, tmp_path, text, words):
     ("arguments", "words"),
     [
         ([], "name an experiment's TOML file, or --resume one, or --collect from directories"),
-        (["none.toml"], "no file none.toml"),
+        (["none.toml"], "none.toml: no such file"),
         (["."], ". is a directory"),
         (["study.toml", "study.toml"], "one experiment at a time"),
         (["study.toml", "--jobs", "0"], "jobs=0 should be at least 1"),

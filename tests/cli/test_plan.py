@@ -99,7 +99,7 @@ def test_only_the_strategies_asked_for(paceline, lab):
         (["--budget", "lots"], "--budget 'lots' should be an amount"),
         (["--epochs", "0"], "epochs=0 should be above 0"),
         (["--cluster", "p4d.24xlage"], "--cluster: no machine 'p4d.24xlage': did you mean p4d.24xlarge"),
-        (["--cluster", "nowhere.toml"], "nowhere.toml: there is no such file"),
+        (["--cluster", "nowhere.toml"], "nowhere.toml: no such file"),
         (["--cluster", ","], "--cluster ',' names no machine: give some, a cluster.toml, or catalogue for all"),
         (["--cluster", "vms.csv"], "vms.csv is no cluster.toml; SkyPilot's files have no links"),
         (["--cluster", "here"], "of this machine is not calibrated yet: run paceline calibrate --workers first"),
@@ -123,7 +123,7 @@ def test_a_workload_that_does_not_exist(paceline):
         ('[[machines]]\nname = "box"\ndevices = "T4"\n', "machine 'box' has no host_device link"),
         ('[[machines]]\nname = "box"\ncount = 2\ndevices = "n1 vCPU"\n', "machine 'box' has no network link"),
         ('[[machines]]\nlike = "box"\n', "machines[0].like: no machine 'box'"),
-        ("[[machines]", "it is not valid TOML"),
+        ("[[machines]", "not valid TOML"),
     ],
 )
 def test_a_cluster_that_is_not_whole(paceline, tmp_path, text, line):

@@ -163,7 +163,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["cut.json"], "cut.json"),
         (["measured.json", "--precision", "tf32"], "to another batch or device, not to another precision"),
         (["measured.json", "--step", "plain"], "to another batch or device, not to another step"),
-        (["measured.json", "--batch", "0"], "batch=0 should be at least 1"),
+        (["measured.json", "--batch", "0"], "batch=0 should be a whole number from 1 to"),
         (["measured.json", "--set", "batch=many"], "batch='many' should be a whole number"),
         (["measured.json", "--batch", "8"], "the measurement is of an invented cpu, which has no calibration here"),
         (
@@ -178,7 +178,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["mlp", "--device", "V100", "--precision", "tf32"], "no data sheet gives its peak"),
         (["mlp", "--device", "whole.json", "--precision", "tf32"], "precision 'tf32' needs a GPU"),
         (["mlp", "--device", "H200", "--set", "phases=own:phases"], "phases 'own:phases' cannot be predicted"),
-        (["mlp", "--device", "H200", "--batch", "0"], "batch=0 should be at least 1"),
+        (["mlp", "--device", "H200", "--batch", "0"], "batch=0 should be a whole number from 1 to"),
         (["mpl", "--device", "H200"], "no network 'mpl': did you mean mlp?"),
         (["vgg16", "--data", "digits", "--device", "H200"], "shape (1, 8, 8) is too small for 'vgg16'"),
         (["mlp", "--data", "text", "--device", "H200"], "network 'mlp' takes image or table data, not text"),

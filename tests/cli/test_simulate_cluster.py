@@ -174,7 +174,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
     ("options", "words"),
     [
         (["--cluster", "g2-standrd-4", "--strategy", "sync"], "did you mean g2-standard-4"),
-        (["--cluster", "missing.toml", "--strategy", "sync"], "missing.toml: there is no such file"),
+        (["--cluster", "missing.toml", "--strategy", "sync"], "missing.toml: no such file"),
         (["--cluster", "g2-standard-4"], "name a --strategy"),
         ([*LAB, "--workers", "two"], "--workers 'two' should be a whole number"),
         ([*LAB, "--workers", "2,,4"], "as 4,8,12"),

@@ -1,0 +1,188 @@
+"""One setting: its name, type, default, help, bounds and where it applies, and how a value of it is read and refused.
+
+A record that holds settings is a frozen dataclass whose fields are declared with `setting`. Everything else follows
+from the fields: keyword arguments, TOML keys, command-line options, grid keys and columns. msgspec does the checking.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from paceline.errors import InputError, nearest
+from paceline.settings.text import shown
+
+Value = TypeVar("Value")
+Record = TypeVar("Record")
+
+NAMES = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list",
+    tuple: "two numbers",
+}  # fmt: skip
+NONE_WORDS = ("none", "default")
+"""Text for None, where a setting may be None."""
+LARGEST = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a record. `name` is the keyword argument, the TOML key, the grid key and the column."""
+
+    name: str
+    kind: Any
+    default: Any
+    help: str = ""
+    group: str = ""
+    """The panel of the command-line help."""
+    verbs: tuple[str, ...] = ()
+    """The verbs that have an option for it; in the others it is given with `--set`."""
+    runs: tuple[str, ...] = ()
+    """The kinds of run that it has an effect on; none: on all."""
+    metavar: str | None = None
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    check: Callable[[Any], object] | None = None
+    """Raises an `InputError` for a value that has the right type but cannot be."""
+
+    @property
+    def option(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types a value may have, without None."""
+        union = isinstance(self.kind, types.UnionType) or typing.get_origin(self.kind) is typing.Union
+        return tuple(kind for kind in (typing.get_args(self.kind) if union else (self.kind,)) if kind is not type(None))
+
+    @property
+    def may_be_none(self) -> bool:
+        return type(None) in typing.get_args(self.kind)
+
+    def read(self, value: Any, error: type[InputError] = InputError) -> Any:
+        """A value as Python or TOML has it, checked; a whole number may stand for a number, a list for a tuple."""
+        if value is None and self.may_be_none:
+            return None
+        return self._convert(value, value, error, strict=True)
+
+    def parse(self, text: str, error: type[InputError] = InputError) -> Any:
+        """A value from the text of a command line."""
+        if self.may_be_none and text.lower() in NONE_WORDS:
+            return None
+        several = any(typing.get_origin(kind) in (tuple, list) for kind in self.kinds) and str not in self.kinds
+        value = [word.strip() for word in text.strip("[]() ").split(",")] if several else text
+        return self._convert(value, text, error, strict=False)
+
+    def _convert(self, value: Any, given: Any, error: type[InputError], strict: bool) -> Any:
+        try:
+            found = msgspec.convert(value, self._checked, strict=strict)
+        except msgspec.ValidationError:
+            if isinstance(given, float | str) and _is_number(given) and not math.isfinite(float(given)):
+                raise error(f"{self.name}={given} is not a finite number") from None
+            written = given if isinstance(given, str) and _is_number(given) else shown(given)
+            raise error(f"{self.name}={written} should be {self.expected}") from None
+        if self.choices and found not in self.choices:
+            raise error(f"{self.name} {found!r:.60} is unknown: {nearest(found, self.choices)}")
+        if self.check is not None:
+            self.check(found)
+        return found
+
+    @functools.cached_property
+    def expected(self) -> str:
+        """What a value should be, for error messages."""
+        limits = [f"of at least {self.least:,}"] if self.least is not None else []
+        limits += [f"above {self.above:,}"] if self.above is not None else []
+        limits += [f"below {self.below:,}"] if self.below is not None else []
+        limits += [f"at most {self.most:,}"] if self.most is not None else []
+        if self.least is not None and self.most is not None:
+            limits = [f"from {self.least:,} to {self.most:,}"]
+        pair = any(typing.get_origin(kind) is tuple for kind in self.kinds)
+        named = [NAMES[typing.get_origin(kind) or kind] for kind in self.kinds]
+        if any(kind in (bool, str) or typing.get_origin(kind) for kind in self.kinds) and not pair:
+            limits = []
+        example = f", as {list(self.default)}" if pair else ""
+        return f"{' or '.join(named)} {' and '.join(limits)}".strip() + example
+
+    @functools.cached_property
+    def _checked(self) -> Any:
+        """The type for msgspec, with bounds at every number in it; a float is finite."""
+        limits = {"ge": self.least, "gt": self.above, "lt": self.below, "le": self.most}
+        given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+
+        def bounded(kind: Any) -> Any:
+            origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+            if kind is float:
+                return Annotated[kind, msgspec.Meta(**_finite(given))]
+            if kind is int and given:
+                return Annotated[kind, msgspec.Meta(**given)]
+            return origin[tuple(bounded(each) for each in arguments)] if origin in (tuple, list) else kind
+
+        return functools.reduce(lambda a, b: a | b, [bounded(kind) for kind in self.kinds])
+
+
+def _finite(limits: dict[str, Any]) -> dict[str, Any]:
+    low = {} if limits.keys() & {"ge", "gt"} else {"ge": -LARGEST}
+    high = {} if limits.keys() & {"le", "lt"} else {"le": LARGEST}
+    return {**low, **limits, **high}
+
+
+def _is_number(given: float | str) -> bool:
+    try:
+        float(given)
+    except ValueError:
+        return False
+    return True
+
+
+def setting(default: Value, help: str = "", **declared: Any) -> Value:
+    """A field of a record that is a setting; its name and type are those of the field.
+
+    `declared` are fields of `Setting`.
+    """
+    metadata = {"setting": Setting("", Any, default, help, **declared)}
+    if isinstance(default, dict | list):
+        return typing.cast(Value, field(default_factory=lambda: type(default)(default), metadata=metadata))
+    return field(default=default, metadata=metadata)
+
+
+@functools.cache
+def settings_of(record: type) -> dict[str, Setting]:
+    """The settings that a record declares, by name."""
+    hints = typing.get_type_hints(record)
+    return {
+        each.name: dataclasses.replace(each.metadata["setting"], name=each.name, kind=hints[each.name])
+        for each in dataclasses.fields(record)
+        if "setting" in each.metadata
+    }
+
+
+def check(record: Any, error: type[InputError]) -> None:
+    """Checks every setting of a record where it is made, for `__post_init__`."""
+    kind: Any = type(record)
+    for name, each in settings_of(kind).items():
+        object.__setattr__(record, name, each.read(getattr(record, name), error))
+
+
+def read(record: type, given: Mapping[str, Any], error: type[InputError], what: str) -> dict[str, Any]:
+    """Settings of a record as users give them: text is read as the type, an unknown name is answered with the nearest.
+
+    `what` names the record in errors.
+    """
+    known, found = settings_of(record), {}
+    for written, value in given.items():
+        name = written.replace("-", "_")
+        if name not in known:
+            raise error(f"no key {written!r} in {what}: {nearest(written, known)}")
+        found[name] = known[name].parse(value, error) if isinstance(value, str) else value
+    return found
