@@ -1,7 +1,7 @@
-"""What the layer clock costs: blocks of iterations with it, each between two halves of a block without it.
+"""The overhead of the layer clock: blocks of iterations with it, each between two halves of a block without it.
 
-A block with the clock has exactly one sample, or as many as a long run would have in it. Where a long run looks more
-rarely than a block does, the overhead found is divided by how much more rarely.
+A block with the clock has exactly one sample, or as many as a long run would have in it. Where a long run samples more
+rarely than a block, the overhead is divided by the ratio of the two rates.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 from benchmarks.step_loop import StepLoop
 from paceline.measurement.gpu_session import GpuSession
-from paceline.measurement.look import look_of
 from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
-from paceline.measurement.session import ENOUGH_SAMPLES
+from paceline.measurement.sampling_window import sampling_window
+from paceline.measurement.session import MIN_SAMPLES
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.workload import Workload
@@ -36,16 +36,16 @@ UNTRACED_ITERATIONS = 50
 class Clocked:
     measurement: Measurement
     overheads: list[float]
-    """With the clock over without, minus one, pair by pair."""
+    """Time with the clock divided by time without, minus one, for each pair."""
     block: int
     """Iterations with the clock in a pair, and as many without."""
     sampled_share: float
-    """Of a long run's iterations, those that run under any instrument."""
+    """Share of a long run's iterations that are instrumented."""
     denser: float
-    """How much more often than in a long run the pairs were looked into; the overheads are divided by it."""
+    """How much more often than a long run the pairs are sampled; the overheads are divided by it."""
     untraced_s: float | None = None
-    """On a GPU, an iteration before the first trace of the process: a tracing library that stays slows launches down
-    for good, with the clock and without it, so that pairs would not show it."""
+    """On a GPU, the time of an iteration before the first trace of the process: if CUPTI stayed attached it would slow
+    down all launches, with the clock and without it, and pairs would not show it."""
 
 
 def with_clock(workload: Workload, device: torch.device, pairs: int, quick: bool) -> Clocked:
@@ -68,8 +68,8 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
     if 2 * session.every * iteration_s > LONG_PAIR_S:
         long_run, session.every = session.every, DENSE
         watched.run(session.warm_up)
-    else:  # a long run looks less when it has enough
-        watched.run(session.warm_up + (ENOUGH_SAMPLES + 1) * session.every)
+    else:  # a long run reduces sampling when it has enough
+        watched.run(session.warm_up + (MIN_SAMPLES + 1) * session.every)
         long_run = session.every
     every = session.every
     block = max(DENSE_BLOCK, every * ceil(SHORT_BLOCK_S / (every * iteration_s)))
@@ -81,7 +81,7 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
     overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
     measurement = measurement_of(measured, choice)
     denser = long_run / every
-    share = look_of(long_run).touched / long_run
+    share = sampling_window(long_run).instrumented / long_run
     return Clocked(measurement, [o / denser for o in overheads], block, share, denser)
 
 
@@ -99,17 +99,17 @@ def _on_gpu(measured: MeasuredStep, pairs: int, iterations: int, choice: StepCho
     long_run, block = session.lengths.cycle(session.every), session.lengths.cycle(DENSE_BLOCKS)
 
     def clocked_s() -> float:
-        session.look_every(DENSE_BLOCKS)
+        session.sample_every(DENSE_BLOCKS)
         return watched.timed(block)
 
     overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
     denser = long_run / block
-    share = session.lengths.of("traced") / long_run
+    share = session.lengths.length("traced") / long_run
     return Clocked(measurement, [o / denser for o in overheads], block, share, denser, untraced_s)
 
 
 def _pairs(clocked_s: Callable[[], float], half_s: Callable[[], float], pairs: int) -> list[float]:
-    """The halves on both sides take out what the machine drifts meanwhile."""
+    """The halves on both sides cancel the drift of the machine."""
     overheads = []
     for _ in range(pairs):
         gc.collect()

@@ -21,9 +21,9 @@ from typing import Any
 
 from paceline.errors import OutputError, RecordError
 
-SCHEMA = 2
-OLDEST = {"run": 2, "events": 2, "simulation": 2, "scaling": 2, "plan": 2, "outcome": 2}
-"""The oldest schema that is still read, for kinds that have changed; those of version 0.1 have schema 1."""
+SCHEMA = 3
+OLDEST = {"run": 2, "events": 2, "simulation": 2, "scaling": 2, "plan": 2, "outcome": 2, "measurement": 3}
+"""The oldest schema that is still read, for kinds that have changed."""
 
 # Kinds are named, not imported: the classes live in rooms above this file.
 KINDS = {
@@ -208,7 +208,7 @@ def load(path: str | Path) -> Any:
         raise RecordError(f"{path} holds a {kind!r:.60}; known kinds: {', '.join(KINDS)}")
     if content["schema"] < OLDEST.get(kind, 0):
         raise RecordError(
-            f"{path} has schema {content['schema']}, of Paceline 0.1: this version reads a {kind} from schema "
+            f"{path} has schema {content['schema']}, of an older version: this one reads a {kind} from schema "
             f"{OLDEST[kind]} on, make it again"
         )
     module, name = KINDS[kind].split(":")

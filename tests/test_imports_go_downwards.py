@@ -44,6 +44,7 @@ GROUND = {
     "child_environment": set(),
     "fork_server": {"child_environment", "errors"},
     "free_memory": set(),
+    "formatting": set(),
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

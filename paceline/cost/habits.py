@@ -20,8 +20,8 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from paceline.cost.calibration import Habits
 from paceline.cost.model import Costed
 from paceline.cost.reading_workload import data_shape_of
+from paceline.measurement.mark_log import SCORE
 from paceline.measurement.measurement import Measurement
-from paceline.measurement.tape import SCORE
 from paceline.workload import Workload
 
 SMALL_S = 30e-6

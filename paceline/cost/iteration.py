@@ -12,7 +12,7 @@ from paceline.cost.model import Costed, CostModel
 from paceline.cost.prediction import LayerPrediction
 from paceline.cost.reading import NetworkShape
 from paceline.cost.timing import ELEMENTWISE, probe_of
-from paceline.measurement.tape import SCORE
+from paceline.measurement.mark_log import SCORE
 
 NINE_IN_TEN = 1.645
 """Standard deviations to each side."""

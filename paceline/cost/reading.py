@@ -25,8 +25,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.operation import Operation, understood
+from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number
-from paceline.measurement.tape import OUTSIDE, RECOMPUTE
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paceline.cost.prediction import Prediction
+from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement
-from paceline.measurement.tape import PARTS
 
 NOTABLE = 0.05
 KINDS = ("iteration", "part", "layer", "distribution", "epoch")

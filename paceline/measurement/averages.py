@@ -1,17 +1,17 @@
-"""The average of a few unsteady values."""
+"""A robust average of a few noisy values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import median
 
-FEW = 4
+MIN_VALUES = 4
 
 
-def middle(values: Iterable[float]) -> float:
-    """The mean of the middle half: as little moved by outliers as a median, and steadier where there are few values."""
+def interquartile_mean(values: Iterable[float]) -> float:
+    """The mean of the middle half: as robust to outliers as the median, with less variance on few values."""
     ordered = sorted(values)
-    if len(ordered) < FEW:
+    if len(ordered) < MIN_VALUES:
         return median(ordered)
     left_out = len(ordered) // 4
     half = ordered[left_out : len(ordered) - left_out]

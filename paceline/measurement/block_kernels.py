@@ -1,58 +1,58 @@
-"""What the kernels of a traced block tell: whose they are, how busy each owner was, and a trace to look at."""
+"""Evaluates the kernels of a traced block: span keys, busy time by key, and a trace of one iteration."""
 
 from __future__ import annotations
 
 from itertools import groupby, pairwise
 
 from paceline.measurement.kernel_order import KernelOrder
-from paceline.measurement.kernels import Kernel, alone_s
-from paceline.measurement.tape import Owner, Tape
+from paceline.measurement.kernels import Kernel, exposed_s
+from paceline.measurement.mark_log import MarkLog, SpanKey
 from paceline.trace import Span, Trace
 
-Whose = list[tuple[int, Owner]]
-"""Of every kernel the iteration (or window of iterations) and the owner."""
+KernelKeys = list[tuple[int, SpanKey]]
+"""For every kernel, its iteration (or window of iterations) and its span key."""
 
 
-def owners_in_order(kernels: list[Kernel], by_launch: Whose, order: KernelOrder) -> tuple[Whose, set[int]]:
-    """Whose the kernels are by their order, and the iterations in which they were the same as always."""
-    whose, alike = list(by_launch), set()
-    for number, places in groupby(range(len(kernels)), key=lambda place: by_launch[place][0]):
-        mine = list(places)
-        owners = order.assign([kernels[place] for place in mine])
-        if owners is not None:
-            alike.add(number)
-            whose[mine[0] : mine[-1] + 1] = [(number, owner) for owner in owners]
-    return whose, alike
+def keys_by_order(kernels: list[Kernel], by_launch: KernelKeys, order: KernelOrder) -> tuple[KernelKeys, set[int]]:
+    """Span keys by the known order, and the iterations whose kernels matched it."""
+    keys, matching = list(by_launch), set()
+    for number, indices in groupby(range(len(kernels)), key=lambda index: by_launch[index][0]):
+        mine = list(indices)
+        known = order.assign([kernels[index] for index in mine])
+        if known is not None:
+            matching.add(number)
+            keys[mine[0] : mine[-1] + 1] = [(number, key) for key in known]
+    return keys, matching
 
 
-def busy_s(kernels: list[Kernel], whose: Whose) -> tuple[dict[int, dict[Owner, float]], float]:
-    """Seconds by iteration and owner, and those of communication that was hidden behind computing."""
-    busy: dict[int, dict[Owner, float]] = {}
+def busy_s(kernels: list[Kernel], keys: KernelKeys) -> tuple[dict[int, dict[SpanKey, float]], float]:
+    """Seconds by iteration and span key, and the communication that was hidden behind computing."""
+    busy: dict[int, dict[SpanKey, float]] = {}
     hidden_s = 0.0
-    for kernel, (number, owner), seconds in zip(kernels, whose, alone_s(kernels), strict=True):
-        owners = busy.setdefault(number, {})
-        owners[owner] = owners.get(owner, 0.0) + seconds
+    for kernel, (number, key), seconds in zip(kernels, keys, exposed_s(kernels), strict=True):
+        spans_s = busy.setdefault(number, {})
+        spans_s[key] = spans_s.get(key, 0.0) + seconds
         if kernel.communicates:
             hidden_s += (kernel.end - kernel.start) * 1e-9 - seconds
     return busy, hidden_s
 
 
-def loading_in(tapes: list[Tape]) -> list[tuple[int, int]]:
+def loading_in(logs: list[MarkLog]) -> list[tuple[int, int]]:
     """When the host waited for data."""
     return [
         (start, end)
-        for tape in tapes
-        for (_, (part, _), _, start), (_, _, end, _) in pairwise(tape.marks)
+        for log in logs
+        for (_, (part, _), _, start), (_, _, end, _) in pairwise(log.marks)
         if part == "load"
     ]
 
 
-def trace_of(tape: Tape, kernels: list[Kernel], device: str) -> Trace:
-    """One iteration, the last of the kernels': what the host was at, and the kernels it launched."""
-    origin = tape.marks[0][3]
+def trace_of(log: MarkLog, kernels: list[Kernel], device: str) -> Trace:
+    """The last traced iteration: the host's spans and the kernels it launched."""
+    origin = log.marks[0][3]
     host = [
         Span("host", f"{part} {row}".strip(), (start - origin) * 1e-9, (end - origin) * 1e-9)
-        for (_, (part, row), _, start), (_, _, end, _) in pairwise(tape.marks)
+        for (_, (part, row), _, start), (_, _, end, _) in pairwise(log.marks)
         if end > start
     ]
     on_device = [

@@ -1,13 +1,13 @@
-"""Whose the kernels of a captured step are: the same step, not captured, launches them in the same order."""
+"""Attributes the kernels of a captured step: the same step, run eagerly, launches them in the same order."""
 
 from __future__ import annotations
 
 from paceline.measurement.kernel_order import KernelOrder
-from paceline.measurement.kernels import owners_by_launch
+from paceline.measurement.kernel_tracer import KernelTracer
+from paceline.measurement.kernels import keys_by_launch
+from paceline.measurement.mark_log import MarkLog
 from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.step_marks import marks_of
-from paceline.measurement.tape import Tape
-from paceline.measurement.tracing import Tracing
+from paceline.measurement.step_marks import mark_step
 from paceline.step.feeder import first_batch
 from paceline.step.graph import GraphStep
 from paceline.step.snapshot import Snapshot
@@ -15,21 +15,21 @@ from paceline.step.snapshot import Snapshot
 ITERATIONS = 3
 
 
-def order_of_captured(step: GraphStep) -> KernelOrder | None:
-    """The order of kernels in an iteration; nothing of the training is changed. None when it is not steady."""
+def captured_kernel_order(step: GraphStep) -> KernelOrder | None:
+    """The kernel order of one iteration, or None if it varies. The training state is restored afterwards."""
     batch = first_batch(step.parts.feeder)
     before = Snapshot(step.parts.network, step, step.parts.generator)
-    tracing, tapes = Tracing(step.parts.device), []
+    tracer, logs = KernelTracer(step.parts.device), []
     step.take(batch)
-    tracing.start()
+    tracer.start()
     for _ in range(ITERATIONS):
-        tape = Tape()
-        marks = ModuleMarks(step.parts.network, lambda tape=tape: tape)  # type: ignore[misc]
-        with marks.installed(), marks_of(step, tape):
-            tape.mark("edge", ("other", ""))
+        log = MarkLog()
+        marks = ModuleMarks(step.parts.network, lambda log=log: log)  # type: ignore[misc]
+        with marks.installed(), mark_step(step, log):
+            log.mark("edge", ("other", ""))
             step.take(batch)
-            tape.mark("edge", ("other", ""))
-        tapes.append(tape)
-    kernels = tracing.stop()
+            log.mark("edge", ("other", ""))
+        logs.append(log)
+    kernels = tracer.stop()
     before.restore()
-    return KernelOrder.learnt(kernels, owners_by_launch(kernels, tapes))
+    return KernelOrder.learned(kernels, keys_by_launch(kernels, logs))

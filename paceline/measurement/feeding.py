@@ -1,8 +1,7 @@
-"""How devices are fed over a bus that they share, with and without fetching ahead.
+"""Measures data loading over a bus that several devices share, with and without prefetching.
 
-A refresh of a device occupies the bus for a while, whoever it is for; then the device computes. Devices and bus are
-stand-ins that take the time they should. What is measured is what lies between them: the thread and the queue by which
-training fetches ahead (`step.prefetch`).
+A refresh transfers one batch and occupies the bus; then its device computes. Devices and bus are stand-ins that sleep
+for the given times. What is measured is the real code between them: the prefetch thread and queue (`step.prefetch`).
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from paceline.step.prefetch import Prefetcher
 STAND_INS, IMAGES = "stand-ins", "images"
 WARM_UP = 3
 REAL_BYTES = 1 << 20
-"""That are really copied in a refresh; the rest of its time is waited for."""
+"""Bytes that a refresh really copies; it sleeps for the rest of its time."""
 
 
 @dataclass(frozen=True)
 class Feeding:
-    """What came of feeding `devices` in one way. Seconds are those of one device and iteration."""
+    """The result of loading data for `devices`. Times are per device and iteration."""
 
     what: str
-    """stand-ins, or images that were decoded for a real network."""
+    """"stand-ins", or "images" decoded for a real network."""
     devices: int
     ahead: bool
-    """Whether the next batch was fetched while a device computed."""
+    """Whether the next batch was prefetched while a device computed."""
     refresh_s: float
-    """That one refresh takes, by itself."""
+    """The time of one refresh without contention."""
     compute_s: float
     iterations: int
     iteration_s: Spread
-    """From one beginning of computing to the next."""
+    """From the start of one computation to the start of the next."""
     waiting_s: float
-    """For data."""
+    """Mean time spent waiting for data."""
     conditions: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -51,7 +50,7 @@ class Feeding:
 
 
 class Bus:
-    """Carries one refresh after another, in the order in which they were asked for."""
+    """Transfers one batch at a time, in the order of the requests."""
 
     def __init__(self, refresh_s: float) -> None:
         self.refresh_s = refresh_s
@@ -80,7 +79,7 @@ def feed_stand_ins(
     iterations: int = 20,
     watch: Callable[[int, int], None] | None = None,
 ) -> Feeding:
-    """Feeds so many devices at a time, each `iterations` times after a few to get going."""
+    """Runs `iterations` on every device at the same time, after a few warm-up iterations."""
     if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
         raise InputError(f"devices={devices!r} should be a whole number of at least 1")
     for name, value in (("refresh_s", refresh_s), ("compute_s", compute_s)):
@@ -90,7 +89,7 @@ def feed_stand_ins(
     count = iterations + WARM_UP
 
     def device(number: int) -> list[tuple[float, float]]:
-        """When each iteration began to compute, and for how long it had waited."""
+        """For each iteration, when computing began and how long it had waited for data."""
         source = _refreshes(bus, count)
         barrier.wait()
         if not ahead:
@@ -128,12 +127,12 @@ def _computed(
 def feeding_of(
     what: str, devices: int, ahead: bool, refresh_s: float, compute_s: float, found: list[list[tuple[float, float]]]
 ) -> Feeding:
-    """From each device's beginnings and waits, those of the first iterations left out."""
-    lasted = [b[0] - a[0] for told in found for a, b in zip(told[WARM_UP - 1 :], told[WARM_UP:], strict=False)]
-    waited = [wait for told in found for _, wait in told[WARM_UP:]]
-    low, middle, high = torch.tensor(lasted).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
+    """Summarises each device's (start, wait) pairs, without the warm-up iterations."""
+    durations = [b[0] - a[0] for device in found for a, b in zip(device[WARM_UP - 1 :], device[WARM_UP:], strict=False)]
+    waits = [wait for device in found for _, wait in device[WARM_UP:]]
+    low, middle, high = torch.tensor(durations).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
     conditions = {"torch": torch.__version__, "threads": str(torch.get_num_threads())}
     return Feeding(
         what, devices, ahead, refresh_s, compute_s, len(found[0]) - WARM_UP, Spread(middle, low, high),
-        sum(waited) / len(waited), conditions,
+        sum(waits) / len(waits), conditions,
     )  # fmt: skip

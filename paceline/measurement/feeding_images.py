@@ -1,4 +1,4 @@
-"""How a real network is fed with images that other processes decode: ahead of time, or when they are asked for."""
+"""Measures image loading for a real network: decoded by other processes, prefetched or on request."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from paceline.step.step import Step
 from paceline.workload import Workload
 
 CLASSES = 2
-DIFFERENT = 8
-"""Images; the others are the same by another name."""
+DISTINCT_IMAGES = 8
+"""The other files are hard links to these."""
 PICTURE = (320, 240)
 
 
 def feed_images(
     workload: Workload, *, ahead: bool, iterations: int = 20, watch: Callable[[int, int], None] | None = None
 ) -> Feeding:
-    """Trains the workload's network on images made for it, some iterations; its data say how large they are.
+    """Trains the workload's network for some iterations on generated JPEG images of the size its data have.
 
-    Decoding has all cores but one, and computing on the CPU one thread: with two cores or more they are not in each
-    other's way.
+    Decoding uses all cores but one, and computing on the CPU one thread, so with two or more cores they do not
+    compete.
     """
     count = iterations + WARM_UP
     with tempfile.TemporaryDirectory(prefix="paceline-images-") as folder:
@@ -50,7 +50,7 @@ def feed_images(
         assert isinstance(feeder, FileFeeder)
         feeder.readers = max(1, available_cores() - 1)
         try:
-            with closing(_one_by_one(feeder, count)) as batches:  # the first costs starting the readers
+            with closing(_one_by_one(feeder, count)) as batches:  # the first batch includes the start of the readers
                 load_s, batch = _loading(batches)
             compute_s = _computing(step, batch, min(10, iterations))
             batches = feeder.batches(0) if ahead else _one_by_one(feeder, count)
@@ -67,30 +67,30 @@ def feed_images(
 
 
 def _size(data: str) -> int:
-    """Of a picture, from data such as `synthetic:3x32x32/10`."""
+    """The image size in data such as `synthetic:3x32x32/10`."""
     sizes = data.partition(":")[2].partition("/")[0].split("x")
     return int(sizes[-1]) if sizes[-1].isdigit() else 32
 
 
 def make_images(folder: Path, count: int) -> None:
-    """JPEG files of two classes, so many for training."""
+    """Writes JPEG files of two classes, at least `count` of them for training."""
     generator = np.random.default_rng(0)
     width, height = PICTURE
     made = []
-    for number in range(DIFFERENT):
+    for number in range(DISTINCT_IMAGES):
         coarse = generator.integers(0, 256, (height // 20, width // 20, 3), dtype=np.uint8)
         path = folder / f".picture-{number}.jpg"
         Image.fromarray(coarse).resize(PICTURE, Image.Resampling.BICUBIC).save(path, quality=90)
         made.append(path)
     for number in range(CLASSES):
         (folder / f"class-{number}").mkdir()
-    for number in range(count * 10 // 9 + 10 * CLASSES):  # every tenth is for testing
+    for number in range(count * 10 // 9 + 10 * CLASSES):  # a tenth is held out for testing
         target = folder / f"class-{number % CLASSES}" / f"{number:06d}.jpg"
-        target.hardlink_to(made[number % DIFFERENT])
+        target.hardlink_to(made[number % DISTINCT_IMAGES])
 
 
 def _one_by_one(feeder: FileFeeder, count: int) -> Batches:
-    """Each batch is decoded when it is asked for, by as many processes."""
+    """Decodes each batch on request, with the same number of processes."""
     files: Files = feeder.files
     reader = files.open(
         batch=feeder.order.batch, seed=feeder.order.seed, training=True, depth=1, readers=feeder.readers
@@ -105,7 +105,7 @@ def _one_by_one(feeder: FileFeeder, count: int) -> Batches:
 
 
 def _loading(batches: Iterator[Batch]) -> tuple[float, Batch]:
-    """Seconds of a batch, by itself; and one of them."""
+    """The median time to load a batch, and one batch."""
     times = []
     start_s = perf_counter()
     batch = None

@@ -1,7 +1,7 @@
-"""Whose a kernel is, told by its name and by how many of that name came before it in the iteration.
+"""Attributes a kernel by its name and by how many kernels of that name came before it in the iteration.
 
-A network launches the same kernels in every iteration, so marks are needed only once; what follows is traced
-without them, at a fraction of the cost. A captured graph runs them in the same order again.
+A network launches the same kernels in every iteration, so marks are needed only once; later iterations are traced
+without them, at a fraction of the cost. A captured graph runs its kernels in the same order.
 """
 
 from __future__ import annotations
@@ -10,65 +10,67 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from paceline.measurement.kernels import Kernel
-from paceline.measurement.tape import OUTSIDE, Owner
+from paceline.measurement.mark_log import OUTSIDE, SpanKey
 
-UNKNOWN: Owner = ("forward", "(captured, not told apart)")
+UNKNOWN: SpanKey = ("forward", "(captured, not attributed)")
 
 
 @dataclass(frozen=True)
 class KernelOrder:
-    owners: dict[str, list[Owner]]
+    keys: dict[str, list[SpanKey]]
     """By kernel name, in the order of an iteration."""
 
     @staticmethod
-    def learnt(kernels: list[Kernel], whose: list[tuple[int, Owner]]) -> KernelOrder | None:
-        """From iterations whose kernels' owners are known; None when no two of them were alike."""
-        by_iteration: dict[int, dict[str, list[Owner]]] = defaultdict(lambda: defaultdict(list))
-        for kernel, (number, owner) in zip(kernels, whose, strict=True):
-            by_iteration[number][kernel.name].append(owner)
-        seen: list[dict[str, list[Owner]]] = []
+    def learned(kernels: list[Kernel], keys: list[tuple[int, SpanKey]]) -> KernelOrder | None:
+        """Learns the order from iterations with known span keys; None if no two iterations were alike."""
+        by_iteration: dict[int, dict[str, list[SpanKey]]] = defaultdict(lambda: defaultdict(list))
+        for kernel, (number, key) in zip(kernels, keys, strict=True):
+            by_iteration[number][kernel.name].append(key)
+        seen: list[dict[str, list[SpanKey]]] = []
         for number in sorted(by_iteration, reverse=True):
             if by_iteration[number] in seen:
-                return KernelOrder({name: list(owners) for name, owners in by_iteration[number].items()})
+                return KernelOrder({name: list(keys) for name, keys in by_iteration[number].items()})
             seen.append(by_iteration[number])
         return None
 
-    def assign(self, kernels: list[Kernel]) -> list[Owner] | None:
-        """The owners of one iteration's kernels, in the order of their launch; None when they were others."""
+    def assign(self, kernels: list[Kernel]) -> list[SpanKey] | None:
+        """The span keys of one iteration's kernels in launch order; None if the kernels are not the known ones."""
         counts = Counter(kernel.name for kernel in kernels)
-        if counts != Counter({name: len(owners) for name, owners in self.owners.items()}):
+        if counts != Counter({name: len(keys) for name, keys in self.keys.items()}):
             return None
         seen: Counter[str] = Counter()
         found = []
         for kernel in kernels:
-            found.append(self.owners[kernel.name][seen[kernel.name]])
+            found.append(self.keys[kernel.name][seen[kernel.name]])
             seen[kernel.name] += 1
         return found
 
-    def assign_captured(self, kernels: list[Kernel], beside: list[Owner], iterations: int) -> list[tuple[int, Owner]]:
-        """Iteration and owner of the kernels of `iterations` that ran as captured graphs.
+    def assign_captured(
+        self, kernels: list[Kernel], by_launch: list[SpanKey], iterations: int
+    ) -> list[tuple[int, SpanKey]]:
+        """Iteration and span key of the kernels of `iterations` captured iterations.
 
-        A graph's kernels share one launch, and what it adds to a step comes after the step's own. What is launched
-        one by one beside it is `beside`'s. Kernels that capturing exchanged for others are not told apart.
+        All kernels of a graph share one launch, and kernels that capturing adds come after the step's own. Kernels
+        launched outside the graph take their key from `by_launch`. Kernels that capturing replaced are `UNKNOWN`.
         """
         sizes = Counter(kernel.launched for kernel in kernels)
         inside = Counter(kernel.name for kernel in kernels if sizes[kernel.launched] > 1)
         known = {
             name: count // iterations
             for name, count in inside.items()
-            if count % iterations == 0 and count // iterations >= len(self.owners.get(name, ()))
+            if count % iterations == 0 and count // iterations >= len(self.keys.get(name, ()))
         }
         seen: Counter[str] = Counter()
-        found: list[tuple[int, Owner]] = []
+        found: list[tuple[int, SpanKey]] = []
         number = 0
-        for kernel, otherwise in zip(kernels, beside, strict=True):
+        for kernel, launch_key in zip(kernels, by_launch, strict=True):
             if sizes[kernel.launched] == 1:
-                found.append((number, otherwise))
+                found.append((number, launch_key))
             elif kernel.name not in known:
                 found.append((number, UNKNOWN))
             else:
                 number, place = divmod(seen[kernel.name], known[kernel.name])
                 seen[kernel.name] += 1
-                owners = self.owners.get(kernel.name, [])
-                found.append((number, owners[place] if place < len(owners) else ("forward", OUTSIDE)))
+                keys = self.keys.get(kernel.name, [])
+                found.append((number, keys[place] if place < len(keys) else ("forward", OUTSIDE)))
         return found

@@ -1,7 +1,7 @@
-"""What a GPU did while a block of iterations ran: every kernel, when it was launched, and when it ran.
+"""The kernels a GPU ran during a block of iterations: when each was launched, started and ended.
 
-Kernel times do not grow when the host is slowed down by being watched, so a layer's time on a GPU is that of
-its kernels. Whose a kernel is, is told by the moment of its launch on the host's clock.
+Tracing slows down the host but not the kernels, so a layer's time on a GPU is the time of its kernels. A kernel is
+attributed by the time of its launch on the host's clock.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from paceline.measurement.tape import Owner, Tape
+from paceline.measurement.mark_log import MarkLog, SpanKey
 
 
 class Kernel(NamedTuple):
-    """One piece of work on the device; times in nanoseconds of the host's `perf_counter`."""
+    """One kernel or copy on the device; times are in nanoseconds on the host's `perf_counter`."""
 
     name: str
     launched: int
@@ -29,28 +29,28 @@ class Kernel(NamedTuple):
         return "nccl" in self.name.lower()
 
 
-def owners_by_launch(kernels: list[Kernel], tapes: list[Tape]) -> list[tuple[int, Owner]]:
-    """For every kernel the iteration (number of a tape) and the owner at whose time it was launched."""
-    starts = [tape.marks[0][2] for tape in tapes]
-    moments = [[mark[3] for mark in tape.marks] for tape in tapes]
+def keys_by_launch(kernels: list[Kernel], logs: list[MarkLog]) -> list[tuple[int, SpanKey]]:
+    """For every kernel, its iteration (index of the log) and the span key during which it was launched."""
+    starts = [log.marks[0][2] for log in logs]
+    moments = [[mark[3] for mark in log.marks] for log in logs]
     found = []
     for kernel in kernels:
         number = max(0, bisect_right(starts, kernel.launched) - 1)
         place = max(0, bisect_right(moments[number], kernel.launched) - 1)
-        found.append((number, owner_of(kernel, tapes[number].marks[place][1])))
+        found.append((number, key_of_kernel(kernel, logs[number].marks[place][1])))
     return found
 
 
-def owner_of(kernel: Kernel, otherwise: Owner) -> Owner:
-    """A copy of data and communication are told by what they are, not by who was at work."""
+def key_of_kernel(kernel: Kernel, otherwise: SpanKey) -> SpanKey:
+    """Copies and communication have keys of their own, whichever module launched them."""
     if kernel.copies:
         return "copy", ""
     return ("communicate", "") if kernel.communicates else otherwise
 
 
-def alone_s(kernels: list[Kernel]) -> list[float]:
-    """Each kernel's part of the time: of those that overlap the first counts, and communication only where it is
-    alone, which is where it is exposed."""
+def exposed_s(kernels: list[Kernel]) -> list[float]:
+    """Each kernel's share of the wall time. Where kernels overlap the first one counts, and communication counts only
+    where it is exposed."""
     seconds = [0.0] * len(kernels)
     computing: list[tuple[int, int]] = []
     for hidden_last in (False, True):
@@ -71,7 +71,7 @@ def alone_s(kernels: list[Kernel]) -> list[float]:
 
 
 def _outside(start: int, end: int, busy: list[tuple[int, int]]) -> int:
-    """How much of an interval lies outside of busy ones, which are sorted and apart."""
+    """How much of an interval lies outside the busy intervals, which are sorted and disjoint."""
     left = max(0, end - start)
     place = max(0, bisect_right(busy, (start, start)) - 1)
     while place < len(busy) and busy[place][0] < end:

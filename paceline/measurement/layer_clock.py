@@ -1,4 +1,4 @@
-"""The layer clock for one's own training loop, in three lines.
+"""The layer clock for a custom training loop, in three lines.
 
 with paceline.LayerClock(model, optimizer) as clock:
     for x, y in clock.batches(loader):
@@ -21,13 +21,13 @@ from torch.utils._pytree import tree_leaves
 from paceline.errors import InputError
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.mark_cost import mark_cost_s
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.memory import peak_memory_bytes
 from paceline.measurement.module_marks import check_supported
 from paceline.measurement.rates import device_rates
 from paceline.measurement.session import SAMPLE_EVERY, WARM_UP, Session
 from paceline.measurement.summary import summarise
-from paceline.measurement.tape import OUTSIDE, Tape, around
 from paceline.step.placement import device_name
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class LayerClock:
         self.model, self.optimizer = model, optimizer
         self.device = _device_of(model)
         self.session = self._session(every, warm_up)
-        self.session.extra.append(self._around_update)
+        self.session.extra_marks.append(self._around_update)
         self.batch = 0
         self._handed_out = False
         self._closed = False
@@ -59,11 +59,11 @@ class LayerClock:
         if self.device.type == "cpu":
             return Session(self.model, mark_cost_s(), every, warm_up)
         if self.device.type != "cuda":
-            raise InputError(f"the layer clock knows the CPU and CUDA devices; the model is on {self.device}")
+            raise InputError(f"the layer clock supports CPU and CUDA devices; the model is on {self.device}")
         return GpuSession(self.model, self.device, every=every)
 
     def __enter__(self) -> LayerClock:
-        self.session.first_owner = ("forward", OUTSIDE)
+        self.session.first_key = ("forward", OUTSIDE)
         self.session.begin()
         return self
 
@@ -74,7 +74,7 @@ class LayerClock:
         self._closed = True
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
-        """The loader's batches; the time they take to come is booked as loading."""
+        """Yields the loader's batches; the time spent waiting for them counts as loading."""
         self._check_stepped()
         self.session.begin()
         self.session.mark(("load", ""))
@@ -85,7 +85,7 @@ class LayerClock:
             try:
                 batch = next(source)
             except StopIteration:
-                self.session.close()  # what comes between two epochs belongs to no iteration
+                self.session.close()  # time between two epochs belongs to no iteration
                 return
             self.session.mark(("forward", OUTSIDE))
             self.batch = self.batch or _length(batch)
@@ -97,14 +97,14 @@ class LayerClock:
             raise InputError("clock.step() was not called: call it at the end of every iteration")
 
     def step(self) -> None:
-        """The end of an iteration."""
+        """Marks the end of an iteration."""
         if self._closed:
-            raise InputError("clock.step() was called after the block of the clock")
+            raise InputError("clock.step() was called outside the clock's `with` block")
         self._handed_out = False
         self.session.end_iteration()
 
-    def _around_update(self, tape: Tape) -> ExitStack:
-        """The optimizer's step, with a mark on either side while one iteration is sampled."""
+    def _around_update(self, log: MarkLog) -> ExitStack:
+        """Marks on either side of the optimizer's step, for one sampled iteration."""
         if _device_of(self.model) != self.device:  # here, because this is between two iterations
             raise InputError(
                 f"the model was moved from {self.device} to {_device_of(self.model)} while it was measured: "
@@ -112,11 +112,11 @@ class LayerClock:
             )
         stack = ExitStack()
         if self.optimizer is not None:
-            stack.callback(around(self.optimizer, "step", tape, ("update", ""), ("other", "")))
+            stack.callback(mark_around(self.optimizer, "step", log, ("update", ""), ("other", "")))
         return stack
 
     def measurement(self, name: str = "") -> Measurement:
-        """What was measured; the block may still be open."""
+        """The measurement so far; the `with` block may still be open."""
         if self.session.number == 0:
             raise InputError("nothing was measured: call clock.step() at the end of every iteration")
         self.session.finish()
@@ -142,7 +142,7 @@ def _device_of(model: nn.Module) -> torch.device:
 
 
 def _length(batch: Any) -> int:
-    """How many samples: the first dimension of the first array in a batch."""
+    """The number of samples: the first dimension of the first tensor or array in a batch."""
     leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
     shapes = (leaf.shape for leaf in leaves if hasattr(leaf, "shape"))
     return next((int(shape[0]) for shape in shapes if len(shape)), 0)

@@ -1,6 +1,6 @@
-"""What the links of this machine do: between processes, between host and device, between disk and host.
+"""Measures the links of this machine: between processes, between host and device, between disk and host.
 
-Latency is the time of the smallest message, bandwidth that of the largest; medians of several rounds.
+Latency is the time of the smallest message, bandwidth is that of the largest; both are medians of several rounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ECHO = 200
 
 @dataclass(frozen=True)
 class LinkSpeed:
-    """One link: seconds for next to nothing, and bytes a second for a lot."""
+    """One link: its latency in seconds and its bandwidth in bytes/s."""
 
     link: str
     latency_s: float
@@ -47,7 +47,7 @@ def measure_links(device: torch.device, directory: Path | None = None) -> LinkMe
 
 
 def _echo(connection: Connection) -> None:
-    """The other process: sends back one byte for every message, until there are no more."""
+    """The other process: answers every message with one byte until the connection closes."""
     try:
         while True:
             connection.recv_bytes()
@@ -80,7 +80,7 @@ def _between_processes() -> LinkSpeed:
 
 
 def _shared_memory() -> LinkSpeed:
-    """A copy into memory that two processes share, and out of it again: what an exchange through it costs."""
+    """A copy into memory that two processes share."""
     inside = torch.frombuffer(mmap.mmap(-1, LARGE_BYTES), dtype=torch.uint8)
     outside = torch.ones(LARGE_BYTES, dtype=torch.uint8)
     inside.copy_(outside)
@@ -90,9 +90,9 @@ def _shared_memory() -> LinkSpeed:
 
 
 def _disk(directory: Path) -> list[LinkSpeed]:
-    """Writing with the data really on the disk, and reading with the system's cache emptied of the file."""
+    """Writes are synced to the disk; before reads the file is dropped from the page cache."""
     content = os.urandom(1 << 20) * (LARGE_BYTES >> 20)
-    with tempfile.TemporaryFile(dir=directory) as file:  # it has no name, so nothing is left even by SIGKILL
+    with tempfile.TemporaryFile(dir=directory) as file:  # unnamed, so nothing is left behind even after SIGKILL
         descriptor = file.fileno()
 
         def write(data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""What a mark costs beyond its own two readings of the clock: the call into it, and the way back.
+"""What a mark costs outside its two clock readings: the call and the return.
 
-It is measured between pieces of work with and without marks, in turns. The work is like a small layer's, a product and
-a pass over a few hundred kilobytes: what it leaves of the caches decides whether a mark takes 0.2 or 0.6 microseconds.
+It is measured on work with and without marks, alternately. The work resembles a small layer: a matrix product and a
+pass over a few hundred kilobytes. How much of the cache it evicts decides whether a mark takes 0.2 or 0.6 µs.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.measurement.averages import middle
+from paceline.measurement.averages import interquartile_mean
+from paceline.measurement.mark_log import MarkLog, SpanKey, mark_around
 from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.tape import Owner, Tape, around
 
 TIMES, ROUNDS = 16, 6
-"""With new work each time: where it lies in memory makes a difference."""
+"""Each repetition allocates new tensors, because their location in memory matters."""
 LENGTH = 16
 SIZE = 96
 PASS = 65_536
-NOBODY: Owner = ("other", "")
+NO_KEY: SpanKey = ("other", "")
 
 
 class _Work(nn.Module):
-    """Some thirty microseconds, with places of its own for the results.
+    """About 30 µs of work with preallocated outputs.
 
-    New ones each time would lie elsewhere with marks than without, and work takes up to a tenth longer or shorter for
-    that.
+    Freshly allocated outputs would lie elsewhere with marks than without, which changes the time by up to 10 %.
     """
 
     def __init__(self) -> None:
@@ -44,17 +43,17 @@ class _Work(nn.Module):
 
 
 def mark_cost_s() -> dict[str, float]:
-    """Seconds a mark of each kind adds outside itself, on this machine, now."""
+    """Seconds that a mark of each kind adds outside its own readings, on this machine now."""
     with torch.enable_grad(), torch.device("cpu"):
         call, module, node = (
-            max(0.0, middle(cost for _ in range(TIMES) for cost in costs_s()))
+            max(0.0, interquartile_mean(cost for _ in range(TIMES) for cost in costs_s()))
             for costs_s in (_call_costs_s, _module_costs_s, _node_costs_s)
         )
     return {"edge": call, "around": call, "module": module, "node": node}
 
 
 class _Chain:
-    """Pieces of work one after another, told to whoever watches."""
+    """A sequence of `_Work`, reported to `watch` where set."""
 
     def __init__(self) -> None:
         self.pieces = [_Work() for _ in range(LENGTH)]
@@ -70,13 +69,13 @@ class _Chain:
 
 
 def _call_costs_s() -> list[float]:
-    """A mark that the loop makes by itself, and marks around a method: three to a piece of work, about alike."""
+    """Marks made by the loop and marks around a method, which cost about the same: three per piece of work."""
     chain = _Chain()
 
     @contextmanager
-    def marks(tape: Tape) -> Iterator[None]:
-        chain.watch = lambda part, row: tape.mark("edge", (part, row))
-        undo = [around(piece, "forward", tape, NOBODY, NOBODY) for piece in chain.pieces]
+    def marks(log: MarkLog) -> Iterator[None]:
+        chain.watch = lambda part, row: log.mark("edge", (part, row))
+        undo = [mark_around(piece, "forward", log, NO_KEY, NO_KEY) for piece in chain.pieces]
         yield
         for put_back in undo:
             put_back()
@@ -87,7 +86,7 @@ def _call_costs_s() -> list[float]:
 
 def _module_costs_s() -> list[float]:
     model, x = nn.Sequential(*[_Work() for _ in range(LENGTH)]), torch.ones(SIZE, SIZE)
-    return _extra_s(lambda: model(x), lambda tape: ModuleMarks(model, lambda: tape).installed())
+    return _extra_s(lambda: model(x), lambda log: ModuleMarks(model, lambda: log).installed())
 
 
 def _node_costs_s() -> list[float]:
@@ -103,36 +102,36 @@ def _node_costs_s() -> list[float]:
     for _ in range(ROUNDS):
         end = chain()
         plain = _timed(end.backward)
-        tape = Tape()
+        log = MarkLog()
         end = chain()
-        with ModuleMarks(nn.Identity(), lambda tape=tape: tape).installed():  # type: ignore[misc]
-            tape.mark("begin", NOBODY)
+        with ModuleMarks(nn.Identity(), lambda log=log: log).installed():  # type: ignore[misc]
+            log.mark("begin", NO_KEY)
             end.backward()
-        walks = [m for m in tape.marks if m[0] == "walk"]
-        nodes = [m for m in tape.marks if m[0] == "node"]
+        walks = [m for m in log.marks if m[0] == "walk"]
+        nodes = [m for m in log.marks if m[0] == "node"]
         marked = walks[1][2] - walks[0][3] - sum(ended - begun for _, _, begun, ended in nodes)
         costs.append((marked - plain) * 1e-9 / len(nodes))
     return costs
 
 
-def _extra_s(run: Callable[[], Any], marks: Callable[[Tape], AbstractContextManager[None]]) -> list[float]:
-    """What each mark adds to `run`, beside what it knows of itself.
+def _extra_s(run: Callable[[], Any], marks: Callable[[MarkLog], AbstractContextManager[None]]) -> list[float]:
+    """What each mark adds to `run` outside its own readings.
 
-    The second of two runs counts, as in a look: the first finds caches that putting marks in place left cold.
+    The second of two runs counts, as in a sampling window: installing the marks leaves caches cold for the first.
     """
     costs = []
     for _ in range(ROUNDS):
         run()
         alone = _timed(run)
-        tape = Tape()
-        with marks(tape):
+        log = MarkLog()
+        with marks(log):
             run()
-            tape.marks.clear()
-            tape.mark("begin", NOBODY)
+            log.marks.clear()
+            log.mark("begin", NO_KEY)
             run()
-            tape.mark("end", NOBODY)
-        between = tape.marks[-1][2] - tape.marks[0][3]
-        costs.append((between * 1e-9 - tape.own_s() - alone * 1e-9) / (len(tape.marks) - 2))
+            log.mark("end", NO_KEY)
+        between = log.marks[-1][2] - log.marks[0][3]
+        costs.append((between * 1e-9 - log.overhead_s() - alone * 1e-9) / (len(log.marks) - 2))
     return costs
 
 

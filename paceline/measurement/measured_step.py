@@ -1,7 +1,7 @@
-"""A step that is watched: it trains as always, and a session sees where its iterations begin and end.
+"""A step with a clock: it trains as usual, and a session records where its iterations begin and end.
 
-An iteration lasts from one batch's request to the next one's, so the step runs through its batches in its own loop
-and at its own speed. A captured step, which takes several at once, is told apart by its windows.
+An iteration lasts from the request for one batch to the request for the next, so the step keeps its own loop and
+speed. A captured step takes several iterations at once; they are measured window by window.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.measurement.captured import order_of_captured
+from paceline.measurement.captured import captured_kernel_order
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.mark_cost import mark_cost_s
+from paceline.measurement.mark_log import SCORE
 from paceline.measurement.session import SAMPLE_EVERY, Session
-from paceline.measurement.step_marks import marks_beside, marks_of
-from paceline.measurement.tape import SCORE
+from paceline.measurement.step_marks import mark_outside_graph, mark_step
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.phase import Batch, Outcome
 from paceline.step.step import Parts, Step
 from paceline.step.tally import Score, Tally
 
-LEAST_SAMPLES = 20
+MIN_SAMPLES = 20
 PAUSE_S = 1e-3
 KEEP_SCORES = 500
-KEEP_SCORES_ON_GPU = 40  # they hold outputs in its memory until they are read
+KEEP_SCORES_ON_GPU = 40  # they keep outputs in GPU memory until they are read
 
 
 class MeasuredStep(Step):
-    """`step` with a clock. Before the first iteration it is told by `plan` how often to look into one."""
+    """`step` with a clock. Call `plan` before the first iteration to set the sampling rate."""
 
     def __init__(self, step: Step) -> None:
         super().__init__(step.parts)
@@ -43,41 +43,41 @@ class MeasuredStep(Step):
         self.session = _session_for(step)
         self.keep_every = 1
         self._kept: dict[int, Tally] = {}
-        self._notes = True
-        """Whether anything is to be noted of the scores of the iteration under way."""
+        self._record_scores = True
+        """Whether the scores of the current iteration are recorded."""
         self._keep_from = 0
-        self._unnoticed_from: int | None = None
-        """The first of the batches that are handed on unnoticed."""
+        self._skipped_from: int | None = None
+        """The first of the batches that are passed on without being timed."""
         self._full_batches = step.parts.feeder.order.full_batches
         self._watching = False
-        """Whether an iteration is under way."""
+        """Whether an iteration is being timed."""
         self._left_at_s = 0.0
-        """When the step last handed back; what comes after that may be something else."""
+        """When `advance` last returned; time after that may belong to something else."""
 
     def plan(self, iterations: int) -> None:
-        """About so many are to come: at least twenty are looked into, and of many at most one in twenty."""
+        """Chooses the sampling rate for about `iterations`: at least twenty samples, at most one in `SAMPLE_EVERY`."""
         session, most = self.session, KEEP_SCORES
         if isinstance(session, GpuSession):
             session.plan(iterations)
             most = KEEP_SCORES_ON_GPU
         else:
             session.warm_up = max(1, min(20, iterations // 10))
-            every = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // LEAST_SAMPLES))
+            every = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // MIN_SAMPLES))
             while every >= SAMPLE_EVERY and gcd(every, self._full_batches) > 1:
-                every += 1  # else it would be the same places of an epoch each time
+                every += 1  # else samples would fall on the same batches of every epoch
             session.every = every
         self.keep_every = max(1, -(-iterations // most))
 
     def begin(self, epoch: int, first: int = 0) -> None:
         if perf_counter() - self._left_at_s > PAUSE_S:
-            self.stop_watching()  # there was a validation; only a block on a GPU is still under way here
-        self._unnoticed_from = None
+            self.stop_watching()  # e.g. a validation; only on a GPU can a block still be open here
+        self._skipped_from = None
         self.step.begin(epoch, first)
         if not isinstance(self.step, GraphStep):
             self.step._batches = self._watched(self.step._batches)
 
     def advance(self, count: int, tally: Tally) -> None:
-        noting = _NotingTally(tally, self)
+        noting = _RecordingTally(tally, self)
         try:
             if isinstance(self.step, GraphStep):
                 self._advance_windows(count, noting)
@@ -88,11 +88,11 @@ class MeasuredStep(Step):
             raise
         self._left_at_s = perf_counter()
         if not isinstance(self.session, GpuSession):
-            between = self._unnoticed_from is not None
+            between = self._skipped_from is not None
             self._end_iteration()
             self.stop_watching()
-            if between:  # the next batches are still handed on unnoticed
-                self._unnoticed_from = self.step.next
+            if between:  # the next batches are still passed on without being timed
+                self._skipped_from = self.step.next
 
     def _advance_windows(self, count: int, tally: Tally) -> None:
         while count:
@@ -108,29 +108,29 @@ class MeasuredStep(Step):
             count -= now
 
     def _watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Of an iteration that is not looked into this is most of what watching costs: hardly a call is made."""
+        """Passes batches on and times them. Untouched iterations pay little more than this generator."""
         session, step, full_batches = self.session, self.step, self._full_batches
         on_gpu = isinstance(session, GpuSession)
         try:
             while True:
                 self._end_iteration()
-                # The smaller last batch of an epoch is another kind of iteration.
+                # The smaller last batch of an epoch is not comparable.
                 if step.next >= full_batches:
                     self.stop_watching()
                 elif not self._watching:
                     self._start_watching()
-                if session.tape is not None:
-                    self._notes = True
+                if session.log is not None:
+                    self._record_scores = True
                     session.mark(("load", ""))
                     batch = next(batches, None)
                     session.mark(("other", ""))
                 else:
-                    unnoticed = 0 if on_gpu else min(session.stretch(), full_batches - step.next)
-                    if unnoticed > 0:
-                        self._unnoticed_from, self._notes = step.next, False
-                        yield from islice(batches, unnoticed)
+                    skipped = 0 if on_gpu else min(session.skippable(), full_batches - step.next)
+                    if skipped > 0:
+                        self._skipped_from, self._record_scores = step.next, False
+                        yield from islice(batches, skipped)
                         continue
-                    self._notes = on_gpu or session.number >= self._keep_from
+                    self._record_scores = on_gpu or session.number >= self._keep_from
                     batch = next(batches, None)
                 if batch is None:
                     self.stop_watching()
@@ -142,9 +142,9 @@ class MeasuredStep(Step):
                 close()
 
     def _end_iteration(self) -> None:
-        if self._unnoticed_from is not None:
-            self.session.pass_over(self.step.next - self._unnoticed_from)
-            self._unnoticed_from = None
+        if self._skipped_from is not None:
+            self.session.skip(self.step.next - self._skipped_from)
+            self._skipped_from = None
         elif self._watching:
             self.session.end_iteration()
 
@@ -153,12 +153,12 @@ class MeasuredStep(Step):
         self._watching = True
 
     def stop_watching(self) -> None:
-        """What comes now, a validation or the end, belongs to no iteration."""
+        """What follows, a validation or the end of training, belongs to no iteration."""
         self.session.close()
         self._watching = False
 
     def scores(self) -> dict[int, Score]:
-        """Loss and accuracy of some iterations."""
+        """Loss and accuracy of the recorded iterations."""
         return {number + i: tally.read() for number, tally in self._kept.items() for i in range(self.stride)}
 
     def take(self, batch: Batch) -> Outcome:
@@ -174,8 +174,8 @@ class MeasuredStep(Step):
         self.stop_watching()
         self.step.close()
 
-    def _kept_tally(self, top: int) -> Tally | None:
-        """A tally of its own for this iteration, if its score is to be kept."""
+    def _tally_to_keep(self, top: int) -> Tally | None:
+        """A separate tally for this iteration, if its score is recorded."""
         number = self.session.current
         if not self._watching or number is None or (number < self._keep_from and number not in self._kept):
             return None
@@ -185,34 +185,34 @@ class MeasuredStep(Step):
         return self._kept[number]
 
 
-class _NotingTally(Tally):
-    """Hands everything on to another tally, keeps some iterations' results apart, and is a row of its own."""
+class _RecordingTally(Tally):
+    """Forwards everything to another tally and records some iterations' scores; its time is the `SCORE` row."""
 
     def __init__(self, into: Tally, step: MeasuredStep) -> None:
         super().__init__(into.top)
         self.into, self.step, self.session = into, step, step.session
 
     def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
-        if self.step._notes:
+        if self.step._record_scores:
             self._note(lambda tally: tally.add(loss, output, target))
         else:
             self.into.add(loss, output, target)
 
     def add_many(self, losses: Tensor | None, size: int, outputs: Tensor | None, targets: Tensor) -> None:
-        # A kept one counts at once: what it was given is overwritten by the next window.
+        # A recorded tally reads its tensors at once: the next window overwrites them.
         self._note(lambda tally: tally.add_many(losses, size, outputs, targets))
 
     def _note(self, add: Callable[[Tally], None]) -> None:
         self.session.mark(("forward", SCORE))
         add(self.into)
-        kept = self.step._kept_tally(self.top)
+        kept = self.step._tally_to_keep(self.top)
         if kept is not None:
             add(kept)
         self.session.mark(("other", ""))
 
 
 def stride_of(step: Step) -> int:
-    """How many iterations the step takes at once."""
+    """The number of iterations the step takes at once."""
     return step.windows[0].length if isinstance(step, GraphStep) else 1
 
 
@@ -225,30 +225,30 @@ def _session_for(step: Step) -> Session:
             parts.network,
             parts.device,
             stride=stride_of(step),
-            order=order_of_captured(step) if isinstance(step, GraphStep) else None,
+            order=captured_kernel_order(step) if isinstance(step, GraphStep) else None,
             captured=isinstance(step, GraphStep),
         )
-        session.lengths.fit_into(parts.feeder.order.full_batches)
-        session.light.append(lambda tape: marks_beside(step, tape))
+        session.lengths.fit_epoch(parts.feeder.order.full_batches)
+        session.light_marks.append(lambda log: mark_outside_graph(step, log))
     else:
         session = Session(parts.network, mark_cost_s())
         session.period = parts.feeder.order.full_batches
         written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
         session.modules = not (written_out or step.kind == "compiled")
-    session.extra.append(lambda tape: marks_of(step, tape))
-    if not parts.workload.phases:  # the user's own may call it in another way; then the first iteration tells
+    session.extra_marks.append(lambda log: mark_step(step, log))
+    if not parts.workload.phases:  # custom phases may call it differently; then the first iteration records the shapes
         read_shapes(parts, session)
     return session
 
 
 def read_shapes(parts: Parts, session: Session) -> None:
-    """One forward pass beforehand: a step whose gradient is written out calls no modules. Nothing is changed by it."""
+    """Records shapes in an extra forward pass: a hand-written gradient calls no modules. State is restored."""
     batches = parts.feeder.batches(0)
     x, _ = next(batches)
     batches.close()
     state = parts.generator.get_state()
     buffers = [(buffer, buffer.clone()) for buffer in parts.network.buffers()]
-    with session.shapes.watching():
+    with session.shapes.recording():
         parts.network(x)
     with torch.no_grad():
         for buffer, value in buffers:

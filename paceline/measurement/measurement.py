@@ -1,4 +1,4 @@
-"""The record of a measurement: what an untouched iteration takes, and who takes how much of it."""
+"""The record of a measurement: the time of an untouched iteration, and the parts and layers it is made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.trace import Trace
 
 @dataclass(frozen=True)
 class Spread:
-    """Seconds: the median and the tenth and ninetieth percentile."""
+    """A distribution of seconds: median, 10th and 90th percentile."""
 
     median_s: float
     p10_s: float
@@ -19,7 +19,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """One layer of the network, as its times stand in an untouched iteration."""
+    """One layer of the network, with its times scaled to an untouched iteration."""
 
     name: str
     kind: str
@@ -28,16 +28,16 @@ class LayerTime:
     backward_s: Spread
     update_s: Spread
     update_apportioned: bool
-    """The update has no layers of its own; its time is divided by bytes."""
+    """Whether `update_s` is the layer's share by parameter bytes of an update that runs over all layers at once."""
     flops: float
-    """Of one forward pass over the batch; a backward pass takes about twice as many."""
+    """FLOP of one forward pass over the batch; a backward pass takes about twice as many."""
     bytes: int
-    """Read and written by the forward pass: inputs, outputs, parameters."""
+    """Bytes read and written by the forward pass: inputs, outputs, parameters."""
     parameters: int
     activation_bytes: int
     gradient_bytes: int
     achieved_flops: float
-    """A second, forward and backward together."""
+    """FLOP/s over forward and backward together."""
     achieved_bytes: float
 
     @property
@@ -47,7 +47,7 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class IterationTime:
-    """One iteration that was kept: sampled ones carry the clock's marks, the others are untouched."""
+    """One recorded iteration: sampled ones carry the clock's marks, the others are untouched."""
 
     number: int
     seconds: float
@@ -59,7 +59,7 @@ class IterationTime:
 
 @dataclass(frozen=True)
 class LayerSample:
-    """A layer's times in one sampled iteration, before any scaling."""
+    """A layer's times in one sampled iteration, before scaling."""
 
     number: int
     layer: str
@@ -78,30 +78,30 @@ class Measurement:
     iterations: int
     sampled: int
     iteration_s: Spread
-    """Of the untouched iterations."""
+    """Time of the untouched iterations."""
     parts_s: dict[str, float]
-    """What an iteration is made of; scaled to the untouched one, so that the parts add up to it."""
+    """Seconds by part, scaled so that they add up to an untouched iteration."""
     accounted: float
-    """The named parts, before any scaling, over the untouched iteration."""
+    """Sum of the named parts before scaling, divided by the untouched iteration."""
     scale: float
-    """What the sampled iterations had to be multiplied by to meet the untouched ones."""
+    """Factor from sampled iterations to untouched ones."""
     overhead: float
-    """All the iterations' time over what it would have been untouched, minus one."""
+    """Overhead of measuring: total time divided by what it would have been untouched, minus one."""
     layers: tuple[LayerTime, ...]
     device_flops: float
-    """A second, as a large matrix product reaches here."""
+    """FLOP/s that a large matrix product reaches on the device."""
     device_bytes: float
-    """A second, as a large copy reaches here: read and written."""
+    """Bytes/s, read plus written, that a large copy reaches on the device."""
     peak_memory_bytes: int
     idle_causes_s: dict[str, float] = field(default_factory=dict)
-    """Why the device was idle, by seconds of an iteration, before any scaling."""
+    """Idle seconds per iteration by cause, before scaling."""
     hidden_communication_s: float = 0.0
-    """Communication of an iteration that ran beside computing and so cost nothing."""
-    apart: tuple[LayerTime, ...] = ()
-    """Where the step that runs cannot be looked into: the layers of the plain step, which add up to `apart_s`."""
-    apart_s: float = 0.0
+    """Communication per iteration that overlapped with computing and so cost no time."""
+    eager_layers: tuple[LayerTime, ...] = ()
+    """If the step runs as one compiled unit: the layers of the plain eager step, which add up to `eager_s`."""
+    eager_s: float = 0.0
     conditions: dict[str, str] = field(default_factory=dict)
     kept: tuple[IterationTime, ...] = ()
     samples: tuple[LayerSample, ...] = ()
     trace: Trace = field(default_factory=Trace)
-    """The last sampled iteration, interval by interval."""
+    """The last sampled iteration as a trace."""

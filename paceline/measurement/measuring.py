@@ -1,4 +1,4 @@
-"""Measures a workload: the step that would train it runs, and in some of its iterations the clock looks on."""
+"""Measures a workload: runs the step that would train it and samples some of its iterations with the layer clock."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from paceline.step.placement import choose_device, device_name, dtype_of
 from paceline.step.tally import Score, Tally
 from paceline.workload import Workload
 
-LOOK_UP_S = 0.2
-MOST_IN_VAIN = 10
+PROGRESS_INTERVAL_S = 0.2
+MAX_UNTIMED = 10
 
 
 def measure(
@@ -36,16 +36,16 @@ def measure(
     cache: Path | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Measurement:
-    """Where the time of an iteration of `workload` goes; `watch` is told (done, all) now and then."""
+    """Where the time of an iteration of `workload` goes; `watch(done, total)` is called now and then."""
     check_supported()
     if iterations < 20:
-        raise InputError(f"iterations={iterations} are too few to tell anything: at least 20")
+        raise InputError(f"iterations={iterations} is too few: use at least 20")
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
     taken, choice = make_step(parts, step)
     measured = MeasuredStep(taken)
     if isinstance(measured.session, GpuSession):
-        iterations = max(iterations, measured.session.least_iterations)
+        iterations = max(iterations, measured.session.min_iterations)
     measured.plan(iterations)
     try:
         _run(measured, iterations, watch)
@@ -54,32 +54,32 @@ def measure(
         measured.close()
     if taken.kind == "compiled":
         plain = measure(workload, iterations=max(40, iterations // 4), step="plain", cache=cache)
-        measurement = replace(measurement, apart=plain.layers, apart_s=plain.iteration_s.median_s)
+        measurement = replace(measurement, eager_layers=plain.layers, eager_s=plain.iteration_s.median_s)
     return measurement
 
 
 def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] | None) -> None:
     tally = Tally(step.parts.workload.top)
     whole = max(1, step.parts.feeder.order.full_batches)
-    epoch, left, told, taken = 0, 0, perf_counter(), 0
+    epoch, left, reported_at, taken = 0, 0, perf_counter(), 0
     while step.session.number < iterations:
         if not left:
             step.begin(epoch)
             epoch, left = epoch + 1, whole
         count = min(left, max(step.stride, iterations - step.session.number))
-        if watch is not None:  # who looks on wants to see it move
+        if watch is not None:  # in chunks, so that progress is visible
             count = min(count, max(step.stride, 50))
         step.advance(count, tally)
         left, taken = left - count, taken + count
-        if taken > MOST_IN_VAIN * iterations:
+        if taken > MAX_UNTIMED * iterations:
             raise PacelineError(f"after {taken:,} iterations only {step.session.number:,} could be timed")
-        if watch is not None and perf_counter() - told > LOOK_UP_S:
+        if watch is not None and perf_counter() - reported_at > PROGRESS_INTERVAL_S:
             watch(step.session.number, iterations)
-            told = perf_counter()
+            reported_at = perf_counter()
 
 
 def measurement_of(step: MeasuredStep, choice: StepChoice, conditions: dict[str, str] | None = None) -> Measurement:
-    """What a step's clock has found so far."""
+    """The measurement of a step so far."""
     workload, device = step.parts.workload, step.parts.device
     found = summarise(
         step.session,

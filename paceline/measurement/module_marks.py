@@ -1,9 +1,9 @@
-"""Marks at the boundaries of modules: forward by hooks, backward by the nodes that each module's call made.
+"""Marks at module boundaries: forward by module hooks, backward by hooks on the autograd nodes of each module call.
 
-Every operation recorded for differentiation gets a sequence number. The numbers seen when a module's call begins
-and ends enclose those of its nodes, so each node of the backward pass finds the innermost call that made it; a
-pre-hook on the node then marks where its time begins. Hooks on modules alone cannot do this: they are wrong for
-the first layer, and fail on in-place operations.
+Autograd gives every recorded operation a sequence number. The numbers read when a module call begins and ends enclose
+those of its nodes, so each node of the backward pass is attributed to the innermost call that made it, and a pre-hook
+on the node marks where its time begins. Module backward hooks cannot do this: they are wrong for the first layer and
+fail on in-place operations.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from paceline.errors import PacelineError
-from paceline.measurement.tape import OUTSIDE, RECOMPUTE, Owner, Tape
+from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE, MarkLog, SpanKey
 
-LEAF = (1 << 64) - 1  # the number that accumulating nodes report
+LEAF = (1 << 64) - 1  # the sequence number of AccumulateGrad nodes
 
 
 def sequence_number() -> int:
@@ -35,8 +35,8 @@ def in_backward() -> bool:
     return int(torch._C._current_graph_task_id()) != -1
 
 
-def supported() -> str | None:
-    """Why backward time cannot be attributed with this PyTorch, or None. Both calls are private, so they are tried."""
+def unsupported_reason() -> str | None:
+    """Why backward time cannot be attributed with this PyTorch, or None. The calls are private, so they are tested."""
     try:
         x = torch.zeros(1, requires_grad=True, device="cpu")
         before = sequence_number()
@@ -47,26 +47,27 @@ def supported() -> str | None:
         in_backward()
     except (AttributeError, AssertionError) as error:
         return f"this PyTorch has no sequence numbers ({error})"
-    return None if before <= number < sequence_number() else "this PyTorch counts operations in another way"
+    return None if before <= number < sequence_number() else "this PyTorch numbers operations differently"
 
 
 @dataclass(slots=True)
-class Call:
-    """One call of a module: the numbers from `first` up to `end` are of nodes it made, or calls in it made."""
+class ModuleCall:
+    """One call of a module: sequence numbers from `first` up to `end` belong to nodes made in it or in nested calls."""
 
     row: str
     thread: int
-    """Numbers count per thread."""
+    """Sequence numbers count per thread."""
     depth: int
-    before: Owner
-    """Whose time it was when the call began."""
+    before: SpanKey
+    """The span key that was current when the call began."""
     first: int
     end: int | None = None
-    """None while the call lasts."""
+    """None while the call is running."""
 
 
 def rows_of(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules whose time can be told apart, by name. What is compiled runs as one: a hook inside would break it."""
+    """Modules that are timed separately, by name. A compiled module is one row: a hook inside it would break the
+    graph."""
     rows: dict[str, nn.Module] = {}
     whole: list[str] = []
     for name, module in model.named_modules():
@@ -81,7 +82,7 @@ def rows_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether it is what `torch.compile` made of a module."""
+    """Whether the module is the result of `torch.compile`."""
     return "_orig_mod" in module._modules
 
 
@@ -93,24 +94,24 @@ def _row_above(parameter: str, rows: dict[str, nn.Module], whole: str) -> str:
 
 
 class ModuleMarks:
-    """While installed, writes a mark to the tape wherever time passes from one module to another."""
+    """While installed, writes a mark to the log wherever execution passes from one module to another."""
 
-    def __init__(self, model: nn.Module, tape: Callable[[], Tape]) -> None:
-        self.model, self.tape = model, tape
+    def __init__(self, model: nn.Module, log: Callable[[], MarkLog]) -> None:
+        self.model, self.log = model, log
         self.communicates = any(isinstance(module, DistributedDataParallel) for module in model.modules())
-        """Whether gradients are exchanged as they come."""
+        """Whether gradients are exchanged during the backward pass."""
         self.parameter_rows: dict[int, str] = {}
-        self.open: list[Call] = []
-        self.calls: list[Call] = []
+        self.open: list[ModuleCall] = []
+        self.calls: list[ModuleCall] = []
         self.backwards = 0
         self._in_backward = False
         self._thread: int | None = None
-        """A tape has one hand. Other threads go unmarked, but for those that run a backward pass while this one
-        waits for it: a GPU's nodes, and what they compute again."""
+        """The thread that writes to the log. Other threads are not marked, except those that run a backward pass while
+        this one waits for it: nodes on a GPU, and activations they recompute."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Hooks on every module, and on what starts a backward pass."""
+        """Installs hooks on every module and on the functions that start a backward pass."""
         whole = type(self.model).__name__
         self.forget()
         rows = rows_of(self.model)
@@ -129,7 +130,7 @@ class ModuleMarks:
             yield
 
     def forget(self) -> None:
-        """What was called so far belongs to an iteration that is over."""
+        """Drops the calls of the previous iteration."""
         self.open, self.calls, self.backwards = [], [], 0
 
     def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -139,9 +140,9 @@ class ModuleMarks:
             thread = get_ident()
             if not self._may_mark(thread):
                 return
-            begun, tape = perf_counter_ns(), self.tape()
-            self.open.append(Call(row, thread, len(self.open), tape.current, sequence_number()))
-            tape.mark_since("module", again if in_backward() else forward, begun)
+            begun, log = perf_counter_ns(), self.log()
+            self.open.append(ModuleCall(row, thread, len(self.open), log.current, sequence_number()))
+            log.mark_since("module", again if in_backward() else forward, begun)
 
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
             if not self._may_mark(get_ident()) or not self.open or self.open[-1].row != row:
@@ -150,31 +151,31 @@ class ModuleMarks:
             call = self.open.pop()
             call.end = sequence_number()
             self.calls.append(call)
-            self.tape().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
+            self.log().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
 
         return enter, leave
 
     def _may_mark(self, thread: int) -> bool:
         return self._thread is not None and (thread == self._thread or (self._in_backward and in_backward()))
 
-    def _after(self, before: Owner, otherwise: Owner) -> Owner:
-        """Who was interrupted goes on: an outer module, a node that recomputes, an update that evaluates a closure."""
+    def _after(self, before: SpanKey, otherwise: SpanKey) -> SpanKey:
+        """The interrupted span resumes: an outer module, a node that recomputes, an update that evaluates a closure."""
         return before if self.open or in_backward() or before[0] == "update" else otherwise
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward` or `grad` with a mark at every node it will run."""
+        """`torch.autograd.backward` or `grad`, with a mark at every node it will run."""
 
         @wraps(original)
         def watched(*arguments: Any, **keywords: Any) -> Any:
             inner = watched.__wrapped__
             if not self._may_mark(get_ident()):
                 return inner(*arguments, **keywords)
-            begun, tape = perf_counter_ns(), self.tape()
-            before = tape.current
+            begun, log = perf_counter_ns(), self.log()
+            before = log.current
             ends = arguments[0] if arguments else keywords.get("tensors", keywords.get("outputs"))
             handles = self._mark_nodes(t.grad_fn for t in tree_leaves(ends) if isinstance(t, Tensor))
             within, self._in_backward = self._in_backward, True
-            tape.mark_since("walk", ("backward", OUTSIDE), begun)
+            log.mark_since("walk", ("backward", OUTSIDE), begun)
             try:
                 return inner(*arguments, **keywords)
             finally:
@@ -183,7 +184,7 @@ class ModuleMarks:
                 for handle in handles:
                     handle.remove()
                 self.backwards += 1
-                tape.mark_since("walk", self._after(before, ("other", "")), begun)
+                log.mark_since("walk", self._after(before, ("other", "")), begun)
 
         return watched
 
@@ -200,23 +201,23 @@ class ModuleMarks:
             if node in seen:
                 continue
             seen.add(node)
-            handles.append(node.register_prehook(self._at_node(self._owner_of(node, made_by))))
+            handles.append(node.register_prehook(self._at_node(self._key_of(node, made_by))))
             if self.communicates and hasattr(node, "variable"):
-                # The gradient is handed over to be exchanged, and after the last one the exchange is waited for.
+                # DDP starts exchanging the gradient here, and waits for the exchange after the last one.
                 handles.append(node.register_hook(self._at_node(("communicate", ""))))
             todo += [following for following, _ in node.next_functions if following is not None]
         return handles
 
-    def _at_node(self, owner: Owner) -> Callable[..., None]:
+    def _at_node(self, key: SpanKey) -> Callable[..., None]:
         def stamp(*gradients: Any) -> None:
-            # Nodes of a GPU run in a thread of its own while ours waits for them.
+            # Nodes on a GPU run in a separate thread while this one waits for them.
             if self._in_backward:
-                self.tape().mark("node", owner)
+                self.log().mark("node", key)
 
         return stamp
 
-    def _owner_of(self, node: Any, made_by: dict[int, str]) -> Owner:
-        """The innermost module call whose numbers enclose the node's; a parameter's own for what it accumulates."""
+    def _key_of(self, node: Any, made_by: dict[int, str]) -> SpanKey:
+        """The innermost module call whose numbers enclose the node's; for AccumulateGrad, the parameter's module."""
         number = node._sequence_nr()
         if number == LEAF and hasattr(node, "variable"):
             return "backward", self.parameter_rows.get(id(node.variable), OUTSIDE)
@@ -224,7 +225,7 @@ class ModuleMarks:
 
 
 def _unwrap(start: str, watched: Any) -> None:
-    """Takes `watched` out of the way to `torch.autograd`'s function, though another clock may have wrapped it since."""
+    """Removes `watched` from the chain of wrappers; another clock may have wrapped it in the meantime."""
     outer = getattr(torch.autograd, start)
     if outer is watched:
         setattr(torch.autograd, start, watched.__wrapped__)
@@ -236,6 +237,6 @@ def _unwrap(start: str, watched: Any) -> None:
 
 
 def check_supported() -> None:
-    obstacle = supported()
+    obstacle = unsupported_reason()
     if obstacle:
         raise PacelineError(f"layers cannot be measured: {obstacle}")

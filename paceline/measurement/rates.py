@@ -1,4 +1,4 @@
-"""What the device reaches at best: a large matrix product and a large copy, in a fraction of a second."""
+"""Peak rates of the device, from a large matrix product and a large copy, in a fraction of a second."""
 
 from __future__ import annotations
 

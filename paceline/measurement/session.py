@@ -1,4 +1,4 @@
-"""Decides which iterations are instrumented, keeps what they gave, and times all the others untouched."""
+"""Decides which iterations are instrumented, keeps their samples, and times the others untouched."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from time import perf_counter_ns
 
 from torch import nn
 
-from paceline.measurement.look import COLD_AFTER, COLD_S, FULL, look_of
+from paceline.measurement.mark_log import MarkLog, SpanKey
 from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.shapes import ShapeWatch
-from paceline.measurement.tape import Owner, Tape
+from paceline.measurement.sampling_window import COLD_AFTER, COLD_S, FULL_WINDOW_EVERY, sampling_window
+from paceline.measurement.shapes import ShapeRecorder
 from paceline.trace import Trace
 
 SAMPLE_EVERY = 40
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
-ENOUGH_SAMPLES = 20
-RECKON_AFTER = 10
-"""Looks; to reckon what they cost has its cost too."""
-MOST_OVERHEAD = 0.01
-RAREST = 1_000
+MIN_SAMPLES = 20
+CHECK_OVERHEAD_EVERY = 10
+"""Sampling windows between two checks of the overhead."""
+MAX_OVERHEAD = 0.01
+MAX_EVERY = 1_000
 KEEP_ITERATIONS = 100_000
-FEW, REACH, REACH_S = 2, 8, 0.05
-"""So many untouched iterations on either side are a sample's neighbours, fewer where they would be that long ago."""
+MIN_NEIGHBOURS, MAX_NEIGHBOURS, NEIGHBOUR_SPAN_S = 2, 8, 0.05
+"""A sample is compared with up to `MAX_NEIGHBOURS` untouched iterations on either side, within `NEIGHBOUR_SPAN_S`."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Sample:
     """One instrumented iteration."""
 
     number: int
-    owners: dict[Owner, float]
+    spans_s: dict[SpanKey, float]
     wall_s: float
 
 
 @dataclass
 class Session:
-    """The state of a measurement while it runs. `cost_s` is what marks cost outside themselves."""
+    """The state of a running measurement. `cost_s` is what each kind of mark costs outside its own readings."""
 
     model: nn.Module
     cost_s: dict[str, float]
@@ -49,56 +49,56 @@ class Session:
     warm_up: int = WARM_UP
     samples: list[Sample] = field(default_factory=list)
     walls: list[tuple[int, float, bool]] = field(default_factory=list)
-    last_tape: Tape | None = None
+    last_log: MarkLog | None = None
     trace: Trace | None = None
-    """Of a sampled iteration, where it is more than its tape tells."""
+    """The trace of a sampled iteration, where it has more than its log."""
     hidden_s: float = 0.0
-    """Communication beside computing, of a sampled iteration; what is not hidden is a part of its own."""
+    """Communication that overlapped with computing in a sampled iteration; exposed communication is a part."""
     backwards: int = 0
     number: int = 0
-    first_owner: Owner = ("other", "")
+    first_key: SpanKey = ("other", "")
     modules: bool = True
-    """Whether modules are called at all; a gradient that is written out has marks of its own."""
+    """Whether modules are called; a hand-written gradient has its own marks."""
     period: int = 1
-    """Iterations of an epoch: samples should not fall on the same few places of it."""
+    """Iterations per epoch: samples should not fall on the same few batches of every epoch."""
     stride: int = 1
-    """How many iterations a sample is the mean of."""
+    """Iterations that each sample averages."""
     shapes_known: bool = False
-    """Otherwise the first iteration, which is warm-up, tells the layers' shapes."""
-    tape: Tape | None = None
+    """If not, the first iteration, which is warm-up, records the layers' shapes."""
+    log: MarkLog | None = None
     _began: int | None = None
-    _quiet_until: int = 0
-    """Up to there nothing is to be done but to note how long iterations take."""
-    _starts_at: int = 0
-    """The look under way or to come: its first iteration, the first that counts, and its last."""
-    _counts_from: int = 0
-    _ends_with: int = 0
-    _looked: list[tuple[int, int, Tape]] = field(default_factory=list)
-    """Number, nanoseconds and tape of its iterations so far. They are worked through when it is over: that between two
-    of them would make the next one slower."""
-    _last_look: int = 0
-    """The first iteration after it."""
-    _looks: int = 0
-    """So far; iterations of theirs, and how long they and putting marks in place took."""
-    _touched: int = 0
-    _touched_ns: int = 0
-    _looking_ns: int = 0
+    _untouched_until: int = 0
+    """Before this iteration only durations are recorded."""
+    _window_start: int = 0
+    """The current or next sampling window: its first iteration, the first recorded one, and the last."""
+    _window_recorded_from: int = 0
+    _window_end: int = 0
+    _window_logs: list[tuple[int, int, MarkLog]] = field(default_factory=list)
+    """Number, nanoseconds and log of its iterations so far. They are processed when the window is over, because
+    processing them in between would slow down the next iteration."""
+    _last_window_end: int = 0
+    """The first iteration after the last window."""
+    _windows: int = 0
+    """Windows so far, their iterations, how long these took, and how long installing marks took."""
+    _instrumented: int = 0
+    _instrumented_ns: int = 0
+    _setup_ns: int = 0
     _wall_every: int = 1
     _sample_every: int = 1
 
     def __post_init__(self) -> None:
-        self.shapes = ShapeWatch(self.model)
-        self.marks = ModuleMarks(self.model, self._the_tape)
-        self.extra: list[Callable[[Tape], ExitStack]] = []
-        """Marks beside those at modules, for one iteration at a time."""
+        self.shapes = ShapeRecorder(self.model)
+        self.marks = ModuleMarks(self.model, self._current_log)
+        self.extra_marks: list[Callable[[MarkLog], ExitStack]] = []
+        """Marks in addition to those at modules, installed for one iteration at a time."""
         self._stack = ExitStack()
 
-    def _the_tape(self) -> Tape:
-        assert self.tape is not None
-        return self.tape
+    def _current_log(self) -> MarkLog:
+        assert self.log is not None
+        return self.log
 
     def begin(self) -> None:
-        """Before the first iteration, and after any pause: what was since the last one is no part of an iteration."""
+        """Starts timing, at the beginning and after any pause."""
         self.close()
         if not self.shapes_known:
             self.warm_up = max(1, self.warm_up)
@@ -106,157 +106,164 @@ class Session:
 
     def _prepare_next(self) -> None:
         if self.number == 0 and not self.shapes_known:
-            self._stack.enter_context(self.shapes.watching())
-        self._plan_look()
-        if self.number >= self._starts_at:
-            self.tape = Tape()
+            self._stack.enter_context(self.shapes.recording())
+        self._plan_window()
+        if self.number >= self._window_start:
+            self.log = MarkLog()
             if self.modules:
                 self._stack.enter_context(self.marks.installed())
-            for extra in self.extra:
-                self._stack.enter_context(extra(self.tape))
+            for extra_marks in self.extra_marks:
+                self._stack.enter_context(extra_marks(self.log))
         self._began = perf_counter_ns()
-        if self.tape is not None:
-            self.tape.mark("edge", self.first_owner)
+        if self.log is not None:
+            self.log.mark("edge", self.first_key)
 
-    def _plan_look(self) -> None:
-        """The next look, or what is left of the one that was broken off."""
-        look = look_of(self.every)
-        past = max(0, -(-(self.number - self.first_sample - look.kept + 1) // self.every))
-        self._counts_from = self.first_sample + past * self.every
-        self._starts_at = self._counts_from - look.settling
-        self._ends_with = self._counts_from + look.kept - 1
+    def _plan_window(self) -> None:
+        """Plans the next window, or what is left of an interrupted one."""
+        window = sampling_window(self.every)
+        past = max(0, -(-(self.number - self.first_sample - window.kept + 1) // self.every))
+        self._window_recorded_from = self.first_sample + past * self.every
+        self._window_start = self._window_recorded_from - window.warmup
+        self._window_end = self._window_recorded_from + window.kept - 1
         room = KEEP_ITERATIONS - len(self.walls) - 1
-        self._quiet_until = min(self._starts_at - 1, self.number + room) if self._wall_every == 1 else 0
+        self._untouched_until = min(self._window_start - 1, self.number + room) if self._wall_every == 1 else 0
 
-    def stretch(self) -> int:
-        """So many iterations from here on need not be noticed at all: where looks are rare, neighbours are enough."""
-        if self.every < FULL or self.number < self._last_look + COLD_AFTER + REACH:
+    def skippable(self) -> int:
+        """How many iterations from here on need not be timed: where windows are rare, only neighbours are needed."""
+        if self.every < FULL_WINDOW_EVERY or self.number < self._last_window_end + COLD_AFTER + MAX_NEIGHBOURS:
             return 0
-        return max(0, self._starts_at - REACH - self.number)
+        return max(0, self._window_start - MAX_NEIGHBOURS - self.number)
 
-    def pass_over(self, count: int) -> None:
-        """So many went by unnoticed; the next one begins now."""
+    def skip(self, count: int) -> None:
+        """Skips `count` iterations that were not timed; the next one begins now."""
         self.number += count
         self._began = perf_counter_ns() if self._began is not None else None
 
     def neighbours(self, typical_s: float) -> tuple[int, int]:
-        """How many untouched iterations on either side a sample is compared with, and how many after a look are not.
+        """How many untouched iterations on either side a sample is compared with, and how many to skip after a window.
 
-        A look at one iteration finds the caches almost as cold as the two iterations after it do, so these are half of
-        its neighbours. A long look settles first: its neighbours are many, and none of those two.
+        A window of one iteration runs with caches almost as cold as the two iterations after it, so those are half of
+        its neighbours. A long window warms up first: it has many neighbours, and skips those two.
         """
-        if self.every < FULL:
-            return FEW, 0
-        return max(FEW, min(REACH, round(REACH_S / typical_s))), COLD_AFTER if typical_s < COLD_S else 0
+        if self.every < FULL_WINDOW_EVERY:
+            return MIN_NEIGHBOURS, 0
+        return max(
+            MIN_NEIGHBOURS, min(MAX_NEIGHBOURS, round(NEIGHBOUR_SPAN_S / typical_s))
+        ), COLD_AFTER if typical_s < COLD_S else 0
 
     def overhead(self, untouched_s: float) -> float:
-        """What looking has cost, relative to a run without it."""
-        extra_s = (self._touched_ns + self._looking_ns) * 1e-9 - self._touched * untouched_s
+        """The cost of measuring, relative to a run without it."""
+        extra_s = (self._instrumented_ns + self._setup_ns) * 1e-9 - self._instrumented * untouched_s
         return extra_s / (max(1, self.number) * untouched_s)
 
     @property
     def current(self) -> int | None:
-        """The number of the iteration under way; None before the first that counts."""
+        """The number of the current iteration; None before the first that counts."""
         return self.number
 
     @property
     def first_sample(self) -> int:
-        """How many iterations come before the first that is looked into."""
+        """The number of iterations before the first sample."""
         return self.warm_up + self.every // 2
 
-    def mark(self, owner: Owner) -> None:
-        """From now on the time is `owner`'s; nothing happens in an untouched iteration."""
-        if self.tape is not None:
-            self.tape.mark("edge", owner)
+    def mark(self, key: SpanKey) -> None:
+        """From now on time belongs to `key`; does nothing in an untouched iteration."""
+        if self.log is not None:
+            self.log.mark("edge", key)
 
     def end_iteration(self, count: int = 1) -> None:
-        """After the last thing an iteration does (`count`: that many at once, on a device that takes them so).
+        """Ends an iteration, or `count` of them on a device that takes several at once.
 
-        One whose beginning was not seen does not count.
+        An iteration whose beginning was not seen does not count.
         """
-        tape, number, began = self.tape, self.number, self._began
-        if tape is not None:
-            tape.mark("edge", ("other", ""))
+        log, number, began = self.log, self.number, self._began
+        if log is not None:
+            log.mark("edge", ("other", ""))
         ended = perf_counter_ns()
         if began is None:
             self.begin()
-        elif tape is not None:
-            self._looked.append((number, ended - began, tape.taken()))
-            self.backwards += self.marks.backwards if number >= self._counts_from else 0
+        elif log is not None:
+            self._window_logs.append((number, ended - began, log.drain()))
+            self.backwards += self.marks.backwards if number >= self._window_recorded_from else 0
             self.marks.forget()
             self.number = number + 1
-            if number >= self._ends_with:
-                self._end_look(ended)
+            if number >= self._window_end:
+                self._end_window(ended)
             else:
                 self._began = perf_counter_ns()
-                tape.mark("edge", self.first_owner)
-        elif number < self._quiet_until and number >= self.warm_up:
-            # Most iterations are of this kind, and a short one should not notice.
+                log.mark("edge", self.first_key)
+        elif number < self._untouched_until and number >= self.warm_up:
+            # The fast path: most iterations come here, and a short one must not be slowed down.
             self.walls.append((number, (ended - began) * 1e-9, False))
             self.number = number + 1
             self._began = perf_counter_ns()
         else:
             self._stack.close()
             if number >= self.warm_up:
-                near = number >= self._starts_at - REACH or number < self._last_look + COLD_AFTER + REACH
+                near = (
+                    number >= self._window_start - MAX_NEIGHBOURS
+                    or number < self._last_window_end + COLD_AFTER + MAX_NEIGHBOURS
+                )
                 self._keep_wall(number, (ended - began) * 1e-9, False, near)
             self.number = number + 1
             self._prepare_next()
-            if self.tape is not None:
-                self._looking_ns += perf_counter_ns() - ended
+            if self.log is not None:
+                self._setup_ns += perf_counter_ns() - ended
 
-    def _end_look(self, ended: int) -> None:
-        self.tape = None
+    def _end_window(self, ended: int) -> None:
+        self.log = None
         self._stack.close()
-        self._read_tapes()
-        self._last_look = self.number
-        self._look_less()
-        self._looking_ns += perf_counter_ns() - ended
+        self._process_logs()
+        self._last_window_end = self.number
+        self._reduce_sampling()
+        self._setup_ns += perf_counter_ns() - ended
         self._prepare_next()
 
-    def _read_tapes(self) -> None:
-        for number, nanoseconds, tape in self._looked:
+    def _process_logs(self) -> None:
+        for number, nanoseconds, log in self._window_logs:
             if number >= self.warm_up:
                 self._keep_wall(number, nanoseconds * 1e-9, True, near=True)
-            if number >= self._counts_from:
-                self._keep_sample(Sample(number, tape.durations_s(self.cost_s), tape.wall_s()))
-                self.last_tape = tape
-            self._touched_ns += nanoseconds
-        self._touched += len(self._looked)
-        self._looks += bool(self._looked)
-        self._looked = []
+            if number >= self._window_recorded_from:
+                self._keep_sample(Sample(number, log.durations_s(self.cost_s), log.wall_s()))
+                self.last_log = log
+            self._instrumented_ns += nanoseconds
+        self._instrumented += len(self._window_logs)
+        self._windows += bool(self._window_logs)
+        self._window_logs = []
 
-    def _look_less(self) -> None:
-        """With enough samples, what looking costs is kept to a hundredth of the time."""
-        if len(self.samples) < ENOUGH_SAMPLES or self._looks % RECKON_AFTER:
+    def _reduce_sampling(self) -> None:
+        """Once there are enough samples, limits the overhead to `MAX_OVERHEAD`."""
+        if len(self.samples) < MIN_SAMPLES or self._windows % CHECK_OVERHEAD_EVERY:
             return
         untouched = [seconds for _, seconds, was in self.walls[-1000:] if not was]
         if not untouched:
             return
         typical = median(untouched)
-        every = min(RAREST, ceil(self.overhead(typical) * self.number / self._looks / MOST_OVERHEAD))
+        every = min(MAX_EVERY, ceil(self.overhead(typical) * self.number / self._windows / MAX_OVERHEAD))
         if every > self.every:
-            every = max(every, FULL)  # where looking is dear, rarely and then for long
+            every = max(every, FULL_WINDOW_EVERY)  # where sampling is expensive: rare but long windows
             while gcd(every, self.period) > 1:
                 every += 1
             self.every = every
 
     def close(self) -> None:
-        """Nothing is watched until the next `begin`."""
+        """Stops timing until the next `begin`."""
         self._stack.close()
-        self._read_tapes()
-        self.tape = self._began = None
+        self._process_logs()
+        self.log = self._began = None
 
     def finish(self) -> None:
-        """Before the samples are read: what is still on its way is waited for."""
+        """Waits for pending events. Called before the samples are read."""
 
     def _keep_wall(self, number: int, seconds: float, sampled: bool, near: bool) -> None:
-        """Sampled iterations and those near them are wanted; of the many others, fewer as the run goes on."""
+        """Keeps sampled iterations and their neighbours, and thins out the others as the run gets longer."""
         if near or number % self._wall_every == 0:
             self.walls.append((number, seconds, sampled))
         if len(self.walls) >= KEEP_ITERATIONS:
             self._wall_every *= 2
-            wanted = {s.number + d for s in self.samples for d in range(-REACH, REACH + COLD_AFTER + 1)}
+            wanted = {
+                s.number + d for s in self.samples for d in range(-MAX_NEIGHBOURS, MAX_NEIGHBOURS + COLD_AFTER + 1)
+            }
             self.walls = [w for w in self.walls if w[0] % self._wall_every == 0 or w[0] in wanted]
 
     def _keep_sample(self, sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""What each layer has to do, read from one forward pass: arithmetic, bytes moved, and memory held."""
+"""Each layer's work, recorded in one forward pass: arithmetic, bytes moved, and memory."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class LayerShape:
     calls: int = 0
     flops: float = 0.0
     backward_flops: float = 0.0
-    """As many as forward for the weights' gradient, where they are trained, and again for the inputs', where needed."""
+    """The forward FLOP once for the gradient of trained weights, and once for the gradient of inputs where needed."""
     bytes: int = 0
     activation_bytes: int = 0
     parameters: int = 0
     parameter_bytes: int = 0
-    """Of those that are trained: this large are the gradients, and so much is updated."""
+    """Bytes of the trained parameters; gradients and updates have this size."""
 
 
-class ShapeWatch:
-    """Hooks for one forward pass that fill `layers`, by the names that the marks use."""
+class ShapeRecorder:
+    """Hooks for one forward pass that fill `layers`, under the names the marks use."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.layers: dict[str, LayerShape] = {}
         self._trained = False
-        """Whether something trained was called before: only then is the gradient of an input needed."""
+        """Whether a trained module was called before: only then is the gradient of an input needed."""
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """What was counted before is forgotten."""
+    def recording(self) -> Iterator[None]:
+        """Records one forward pass and drops earlier counts."""
         rows = rows_of(self.model)
         self._trained = False
         self.layers = {row: LayerShape(type(module).__name__) for row, module in rows.items()}
@@ -54,7 +54,7 @@ class ShapeWatch:
             self._count_parameters(rows)
 
     def _count_parameters(self, rows: dict[str, nn.Module]) -> None:
-        """Afterwards, because a lazy module has none before its first call. A tied one is its first owner's."""
+        """Runs after the pass, because a lazy module has no parameters before. Tied ones count for the first module."""
         seen: set[int] = set()
         for row, module in rows.items():
             for parameter in module.parameters(recurse=is_compiled(module)):
@@ -70,7 +70,7 @@ class ShapeWatch:
                 return  # recomputed for a checkpoint
             shape.calls += 1
             if list(module.children()) and not is_compiled(module):
-                return  # its work is its children's
+                return  # its children are counted
             read, written = _tensors((inputs, keywords)), _tensors(output)
             shape.activation_bytes += _bytes(written)
             shape.bytes += _bytes(read) + _bytes(written) + _bytes(module.parameters())

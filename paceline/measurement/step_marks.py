@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from paceline.measurement.tape import OUTSIDE, Tape, around
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.step import Step
@@ -12,26 +12,26 @@ from paceline.step.step import Step
 WHOLE = "(compiled: forward, backward and update)"
 
 
-def marks_of(step: Step, tape: Tape) -> ExitStack:
-    """For one iteration."""
+def mark_step(step: Step, log: MarkLog) -> ExitStack:
+    """Marks for one iteration of `step`; closing the stack removes them."""
     stack = ExitStack()
-    stack.callback(around(step, "take", tape, ("update", ""), ("other", "")))
+    stack.callback(mark_around(step, "take", log, ("update", ""), ("other", "")))
     if step.kind == "compiled":
-        stack.callback(around(step, "whole", tape, ("forward", WHOLE), ("other", "")))
+        stack.callback(mark_around(step, "whole", log, ("forward", WHOLE), ("other", "")))
     phases = step.phases if isinstance(step, FlatStep) else []
     for phase in phases:
         if phase.chain is not None:
-            stack.callback(around(phase.chain, "gradient", tape, ("forward", OUTSIDE), ("update", "")))
-            phase.chain.watch = lambda part, name: tape.mark("edge", (part, name))
+            stack.callback(mark_around(phase.chain, "gradient", log, ("forward", OUTSIDE), ("update", "")))
+            phase.chain.watch = lambda part, name: log.mark("edge", (part, name))
             stack.callback(setattr, phase.chain, "watch", None)
     for default in step.parts.phases:
-        stack.callback(around(default, "gradient", tape, ("forward", OUTSIDE), ("update", "")))
+        stack.callback(mark_around(default, "gradient", log, ("forward", OUTSIDE), ("update", "")))
     return stack
 
 
-def marks_beside(step: Step, tape: Tape) -> ExitStack:
-    """What a captured step does outside of its graphs."""
+def mark_outside_graph(step: Step, log: MarkLog) -> ExitStack:
+    """Marks what a captured step does outside its graphs."""
     stack = ExitStack()
     if isinstance(step, GraphStep):
-        stack.callback(around(step, "_fill", tape, ("load", ""), ("other", "")))
+        stack.callback(mark_around(step, "_fill", log, ("load", ""), ("other", "")))
     return stack

@@ -1,6 +1,6 @@
 """From samples to a measurement: every sampled iteration is compared with its untouched neighbours.
 
-Neighbours share the machine's mood, so the ratio of the two is steady where the seconds are not.
+Neighbours see the same drift of the machine, so the ratio of the two is stable where the seconds are not.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from bisect import bisect_left
 from statistics import median, quantiles
 
 from paceline.errors import PacelineError
-from paceline.measurement.averages import middle
+from paceline.measurement.averages import interquartile_mean
 from paceline.measurement.kernel_order import UNKNOWN
+from paceline.measurement.mark_log import PARTS, RECOMPUTE, MarkLog
 from paceline.measurement.measurement import IterationTime, LayerSample, LayerTime, Measurement, Spread
 from paceline.measurement.rates import DeviceRates
 from paceline.measurement.session import Sample, Session
 from paceline.measurement.shapes import LayerShape
 from paceline.measurement.step_marks import WHOLE
-from paceline.measurement.tape import PARTS, RECOMPUTE, Tape
 from paceline.trace import Span, Trace
 
 KEEP_IN_RECORD = 2_000
@@ -47,13 +47,15 @@ def summarise(
     untouched = {number: seconds for number, seconds, sampled in session.walls if not sampled}
     if not session.samples:
         raise PacelineError(
-            f"no iteration was sampled: {session.number} are too few, "
+            f"no iteration was sampled: {session.number} iterations are too few, "
             f"the first sample comes after {session.first_sample}"
         )
     typical = median(untouched.values()) if untouched else session.samples[0].wall_s
-    beside = _neighbours_s(session, untouched, typical)
-    factors = {s.number: beside[s.number] / _all_s(s) for s in session.samples}
-    named = [sum(t for (part, _), t in s.owners.items() if part != "other") / beside[s.number] for s in session.samples]
+    baseline = _neighbours_s(session, untouched, typical)
+    factors = {s.number: baseline[s.number] / _all_s(s) for s in session.samples}
+    named = [
+        sum(t for (part, _), t in s.spans_s.items() if part != "other") / baseline[s.number] for s in session.samples
+    ]
     iteration = spread(list(untouched.values()) or [typical])
     parts = _parts_s(session.samples, factors, typical)
     return Measurement(
@@ -66,10 +68,10 @@ def summarise(
         sampled=len(session.samples) * session.stride,
         iteration_s=iteration,
         parts_s=parts,
-        accounted=middle(named),
-        scale=middle(factors.values()),
+        accounted=interquartile_mean(named),
+        scale=interquartile_mean(factors.values()),
         overhead=session.overhead(_mean(list(untouched.values()) or [typical])),
-        layers=_layers(session, factors, typical, beside, parts["update"]),
+        layers=_layers(session, factors, typical, baseline, parts["update"]),
         device_flops=rates.flops,
         device_bytes=rates.bytes,
         peak_memory_bytes=peak_memory_bytes,
@@ -78,21 +80,21 @@ def summarise(
         samples=_layer_samples(session),
         idle_causes_s=_idle_causes_s(session.samples),
         hidden_communication_s=session.hidden_s,
-        trace=session.trace or _trace(session.last_tape, device),
+        trace=session.trace or _trace(session.last_log, device),
     )
 
 
 def _neighbours_s(session: Session, untouched: dict[int, float], typical: float) -> dict[int, float]:
     """For each sample, the median of the untouched iterations before and after it."""
     reach, cold = session.neighbours(typical)
-    touched = {number for number, _, was in session.walls if was}
-    numbers = sorted(n for n in untouched if not any(n - d in touched for d in range(1, cold + 1)))
-    beside = {}
+    instrumented = {number for number, _, was in session.walls if was}
+    numbers = sorted(n for n in untouched if not any(n - d in instrumented for d in range(1, cold + 1)))
+    baseline = {}
     for sample in session.samples:
         place = bisect_left(numbers, sample.number)
         near = [untouched[n] for n in numbers[max(0, place - reach) : place + reach]]
-        beside[sample.number] = median(near) if near else typical
-    return beside
+        baseline[sample.number] = median(near) if near else typical
+    return baseline
 
 
 def _mean(values: list[float]) -> float:
@@ -100,28 +102,31 @@ def _mean(values: list[float]) -> float:
 
 
 def _parts_s(samples: list[Sample], factors: dict[int, float], typical: float) -> dict[str, float]:
-    """Each part's share of an iteration, times the typical one; the shares are made to add up to one."""
+    """Each part's share of a typical iteration in seconds; the shares are normalised to add up to one."""
     shares = {}
     for part in PARTS:
-        share = middle(sum(t for (owner, _), t in s.owners.items() if owner == part) / _all_s(s) for s in samples)
+        share = interquartile_mean(
+            sum(t for (name, _), t in s.spans_s.items() if name == part) / _all_s(s) for s in samples
+        )
         shares[part] = max(0.0, share)
     whole = sum(shares.values())
     return {part: typical * share / whole for part, share in shares.items()}
 
 
 def _all_s(sample: Sample) -> float:
-    """What the owners have together; marks taken off an iteration of next to nothing could leave less than it."""
-    return max(1e-9, sum(sample.owners.values()))
+    """The sum of all spans; positive even if subtracting the cost of marks from a very short iteration leaves
+    nothing."""
+    return max(1e-9, sum(sample.spans_s.values()))
 
 
 def _idle_causes_s(samples: list[Sample]) -> dict[str, float]:
-    causes = {row for s in samples for part, row in s.owners if part == "idle"}
-    return {cause: middle(s.owners.get(("idle", cause), 0.0) for s in samples) for cause in sorted(causes)}
+    causes = {row for s in samples for part, row in s.spans_s if part == "idle"}
+    return {cause: interquartile_mean(s.spans_s.get(("idle", cause), 0.0) for s in samples) for cause in sorted(causes)}
 
 
 def _layer_names(session: Session) -> list[str]:
-    """Rows with any time, in the order of the network, what belongs to no module last."""
-    seen = {row for s in session.samples for part, row in s.owners if part in ("forward", "backward")}
+    """Rows with any time, in the order of the network; rows that belong to no module come last."""
+    seen = {row for s in session.samples for part, row in s.spans_s if part in ("forward", "backward")}
     rows = [name for name in session.shapes.layers if name in seen or session.shapes.layers[name].parameters]
     return rows + sorted(seen - set(rows))
 
@@ -133,7 +138,7 @@ def _kind_without_module(row: str) -> str:
 
 
 def _layers(
-    session: Session, factors: dict[int, float], typical: float, beside: dict[int, float], update_s: float
+    session: Session, factors: dict[int, float], typical: float, baseline: dict[int, float], update_s: float
 ) -> tuple[LayerTime, ...]:
     all_bytes = sum(shape.parameter_bytes for shape in session.shapes.layers.values()) or 1
     layers = []
@@ -141,10 +146,10 @@ def _layers(
         shape = session.shapes.layers.get(name, LayerShape(_kind_without_module(name)))
 
         def of(part: str, name: str = name) -> Spread:
-            """Relative to the neighbours first, so that the machine's drift does not widen the spread."""
+            """Relative to the baseline first, so that drift of the machine does not widen the spread."""
             return spread(
                 [
-                    typical * s.owners.get((part, name), 0.0) * factors[s.number] / beside[s.number]
+                    typical * s.spans_s.get((part, name), 0.0) * factors[s.number] / baseline[s.number]
                     for s in session.samples
                 ]
             )
@@ -174,7 +179,7 @@ def _layers(
 
 
 def _passes(shape: LayerShape) -> float:
-    """How often forward and backward go over a layer's bytes, judged by its arithmetic."""
+    """How often forward and backward go over a layer's bytes, estimated from its arithmetic."""
     return 1.0 + shape.backward_flops / shape.flops if shape.flops else 2.0
 
 
@@ -183,11 +188,11 @@ def _layer_samples(session: Session) -> tuple[LayerSample, ...]:
     rows = []
     names = _layer_names(session)
     for s in _evenly(session.samples, max(1, KEEP_IN_RECORD // max(1, len(names)))):
-        update = sum(t for (part, _), t in s.owners.items() if part == "update")
+        update = sum(t for (part, _), t in s.spans_s.items() if part == "update")
         for name in names:
             shape = session.shapes.layers.get(name)
             share = shape.parameter_bytes / all_bytes if shape else 0.0
-            forward, backward = s.owners.get(("forward", name), 0.0), s.owners.get(("backward", name), 0.0)
+            forward, backward = s.spans_s.get(("forward", name), 0.0), s.spans_s.get(("backward", name), 0.0)
             rows.append(LayerSample(s.number, name, forward, backward, update * share))
     return tuple(rows)
 
@@ -197,12 +202,12 @@ def _evenly(items: list, most: int = KEEP_IN_RECORD) -> list:  # type: ignore[ty
     return items[::step]
 
 
-def _trace(tape: Tape | None, device: str) -> Trace:
-    if tape is None:
+def _trace(log: MarkLog | None, device: str) -> Trace:
+    if log is None:
         return Trace()
-    origin = tape.marks[0][3]
+    origin = log.marks[0][3]
     spans = []
-    for (_, (part, row), _, start), (_, _, end, _) in zip(tape.marks, tape.marks[1:], strict=False):
+    for (_, (part, row), _, start), (_, _, end, _) in zip(log.marks, log.marks[1:], strict=False):
         if end > start:
             note = "recomputed" if RECOMPUTE in row else ""
             spans.append(Span(device, f"{part} {row}".strip(), (start - origin) * 1e-9, (end - origin) * 1e-9, note))

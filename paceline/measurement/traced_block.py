@@ -1,6 +1,6 @@
-"""A block of iterations that was traced: whose time its kernels took, and enough to work out its gaps later.
+"""A traced block of iterations: busy time by span key, and the kernel times from which idle gaps are computed later.
 
-What being traced costs is known better the longer a run lasts, so gaps are worked out at its end, for all blocks.
+The cost of tracing is known better the longer a run lasts, so gaps are computed for all blocks at its end.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from paceline.measurement.idleness import idle_s
+from paceline.measurement.idle_time import idle_s
 from paceline.measurement.kernels import Kernel
+from paceline.measurement.mark_log import SpanKey
 from paceline.measurement.session import Sample
 from paceline.measurement.slowdown import Comparison, slowdown
-from paceline.measurement.tape import Owner
 
-ENOUGH_COMPARISONS = 5
+MIN_COMPARISONS = 5
 
-Idle = list[dict[Owner, float]]
+Idle = list[dict[SpanKey, float]]
 
 
-class Timings:
-    """When kernels were launched, began and ended, and of which iteration they are: a run keeps many of these."""
+class KernelTimes:
+    """Launch, start, end and iteration of kernels, stored compactly because a run keeps many of them."""
 
     def __init__(self, kernels: list[Kernel], numbers: list[int]) -> None:
         self._copies = bytes("Memcpy" in kernel.name for kernel in kernels)
@@ -42,51 +42,51 @@ class TracedBlock:
     first: int
     """The number of its first iteration."""
     stride: int
-    """Iterations in each of the pieces that follow."""
-    busy: dict[int, dict[Owner, float]]
-    """Seconds by owner, of the pieces that count."""
-    timings: Timings | None
-    """None where marks slowed the host down: gaps are then those of the block before."""
+    """Iterations per window."""
+    busy: dict[int, dict[SpanKey, float]]
+    """Seconds by span key, for each window that counts."""
+    timings: KernelTimes | None
+    """None if marks slowed down the host; the gaps of the previous block are used then."""
     loading: list[tuple[int, int]]
     host_s: float = 0.0
-    """The host's time for an iteration, and how many launches it made in one."""
+    """Host time per iteration, and kernel launches per iteration."""
     launches: float = 0.0
     before_s: float | None = None
-    """The host's time for an iteration of the untouched block before it, and of the one after it, where the host was
-    not waiting for the device."""
+    """Host time per iteration of the untouched block before this one, and of the one after it; None if the host waited
+    for the device."""
     after_s: float | None = None
 
     def comparison(self) -> Comparison | None:
-        beside = [seconds for seconds in (self.before_s, self.after_s) if seconds is not None]
-        if self.timings is None or not beside:
+        untouched = [seconds for seconds in (self.before_s, self.after_s) if seconds is not None]
+        if self.timings is None or not untouched:
             return None
-        return Comparison(self.host_s, sum(beside) / len(beside))
+        return Comparison(self.host_s, sum(untouched) / len(untouched))
 
     def idle(self, slower: float) -> Idle:
-        """Gaps without what tracing adds to the host's time, which is spread over its launches."""
+        """Gaps without the cost of tracing, which is spread evenly over the launches."""
         assert self.timings is not None
         added_s = self.host_s * (1.0 - 1.0 / slower)
         return self.timings.idle(self.loading, added_s / max(1.0, self.launches))
 
     def samples(self, idle: Idle) -> list[Sample]:
-        """Of every piece one, the mean of its iterations."""
+        """One sample per window, averaged over its iterations."""
         found = []
         for number, busy in sorted(self.busy.items()):
-            owners = {**busy, **(idle[min(number, len(idle) - 1)] if idle else {})}
-            each = {owner: seconds / self.stride for owner, seconds in owners.items()}
+            spans_s = {**busy, **(idle[min(number, len(idle) - 1)] if idle else {})}
+            each = {key: seconds / self.stride for key, seconds in spans_s.items()}
             found.append(Sample(self.first + number * self.stride, each, sum(each.values())))
         return found
 
 
 def samples_of(blocks: list[TracedBlock], beforehand: list[Comparison]) -> list[Sample]:
-    """The samples of a run, with the gaps there would have been without tracing.
+    """The samples of a run, with the gaps as they would have been without tracing.
 
-    How much slower it makes the host is told by comparing blocks with their untouched neighbours, and by comparisons
-    made `beforehand` as long as there are few of those, or where most blocks have none since the host waits for the
-    device. A block is corrected by the others' comparisons, not its own.
+    The slowdown comes from comparing blocks with their untouched neighbours. Comparisons made `beforehand` are used as
+    long as there are few of those, or if most blocks have none because the host waits for the device. A block is
+    corrected by the comparisons of the other blocks, not its own.
     """
     compared = [block.comparison() for block in blocks]
-    enough = max(ENOUGH_COMPARISONS, len(blocks) // 2)
+    enough = max(MIN_COMPARISONS, len(blocks) // 2)
     found: list[Sample] = []
     idle: Idle = []
     for place, block in enumerate(blocks):

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from paceline.measurement.feeding import Feeding
+from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement
-from paceline.measurement.tape import PARTS
 from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.training.evaluate import Evaluation

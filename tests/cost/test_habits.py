@@ -9,7 +9,7 @@ import pytest
 from paceline.cost.habits import ENOUGH, RARELY_SEEN, Seen, learn
 from paceline.cost.model import Costed
 from paceline.cost.operation import Operation
-from paceline.measurement.tape import SCORE
+from paceline.measurement.mark_log import SCORE
 from tests.cost.invented import layer, measurement
 
 FORWARD_S, BACKWARD_S = 7e-6, 11e-6

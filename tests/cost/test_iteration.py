@@ -12,7 +12,7 @@ from paceline.cost.iteration import PASSES, Iteration, put_together
 from paceline.cost.model import CostModel
 from paceline.cost.reading import NetworkShape
 from paceline.cost.reading_workload import DataShape, read_workload
-from paceline.measurement.tape import SCORE
+from paceline.measurement.mark_log import SCORE
 from paceline.workload import OPTIMIZERS, resolve
 from tests.cost.invented import Law, calibration
 

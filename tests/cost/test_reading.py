@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.cost.operation import Operation
 from paceline.cost.reading_workload import DataShape, read_workload
+from paceline.measurement.mark_log import MarkLog
 from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.shapes import ShapeWatch
-from paceline.measurement.tape import Tape
+from paceline.measurement.shapes import ShapeRecorder
 from paceline.networks import build
 from paceline.workload import BUILT_IN, Workload, resolve
 from tests.cost.invented import read
@@ -146,13 +146,13 @@ class Branches(nn.Module):
 
 
 def test_operations_belong_to_the_rows_that_a_measurement_has():
-    network, x, tape = Branches(), torch.randn(2, 3, 8, 8), Tape()
-    marks, shapes = ModuleMarks(network, lambda: tape), ShapeWatch(network)
-    with shapes.watching(), marks.installed():
+    network, x, log = Branches(), torch.randn(2, 3, 8, 8), MarkLog()
+    marks, shapes = ModuleMarks(network, lambda: log), ShapeRecorder(network)
+    with shapes.recording(), marks.installed():
         network(x).sum().backward()
     shape = read(Branches, x)
     for direction in ("forward", "backward"):
-        measured = {row for _, (part, row), _, _ in tape.marks if part == direction}
+        measured = {row for _, (part, row), _, _ in log.marks if part == direction}
         mine = {o.row for o in shape.operations if o.direction == direction}
         assert mine <= measured and {"Branches", "first", "norm", "activation", "second", "output"} <= mine
     assert {name: layer.parameters for name, layer in shapes.layers.items()} == {

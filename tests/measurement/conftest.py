@@ -1,4 +1,4 @@
-"""What a machine reaches and what a mark costs are found out once for the room: together, a second for each clock."""
+"""Device rates and the cost of marks are measured once for these tests; they would take a second per clock."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import torch
 from paceline.measurement import gpu_session
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.kernels import Kernel
-from paceline.measurement.tape import Tape
+from paceline.measurement.mark_log import MarkLog
 
 QUEUE = 1_000
 
@@ -24,9 +24,9 @@ class FakeGpu:
         self.launch_ns, self.kernels_ns, self.traced_ns = launch_ns, kernels_ns, traced_ns
         self.now_ns, self.done_ns = 1_000_000_000, 0
         self.mood = 1.0
-        """How much slower the host is at the moment."""
+        """The current slowdown of the host."""
         self.traced_longer = 1.0
-        """Kernels too may take longer while traced; nothing corrects that."""
+        """Slowdown of kernels while they are traced; nothing corrects that."""
         self.trace: list[Kernel] | None = None
         self.traces = 0
         self.loses_traces = False
@@ -52,7 +52,7 @@ class FakeGpu:
         session.mark(("other", ""))
 
     def window(self, session: GpuSession, length: int) -> None:
-        """So many iterations captured as a graph, which is one launch."""
+        """`count` iterations captured as a graph, which is one launch."""
         launched, start = self.now_ns, max(self.done_ns, self.now_ns + 3_000)
         self.now_ns += self.launch_ns
         for _ in range(length):
@@ -85,8 +85,8 @@ class FakeGpu:
             def elapsed_time(self, end: Event) -> float:
                 return (end.at_ns - self.at_ns) * 1e-6
 
-        class Tracing:
-            def __init__(self, device: object, *, lets_go: bool = False) -> None:
+        class KernelTracer:
+            def __init__(self, device: object, *, detach: bool = False) -> None:
                 pass
 
             def start(self) -> None:
@@ -94,18 +94,18 @@ class FakeGpu:
                 machine.trace = []
                 machine.traces += 1
 
-            def stop(self, *, stays: bool = False) -> list[Kernel]:
+            def stop(self, *, keep_attached: bool = False) -> list[Kernel]:
                 machine.synchronize()
                 machine.now_ns += 50_000_000
                 kernels, machine.trace = machine.trace, None
                 return [] if machine.loses_traces or kernels is None else kernels
 
-            def forget_to_let_go(self) -> None:
+            def restore_environment(self) -> None:
                 pass
 
         clock: Callable[[], int] = lambda: machine.now_ns  # noqa: E731
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "synchronize", machine.synchronize)
-        monkeypatch.setattr(gpu_session, "Tracing", Tracing)
-        monkeypatch.setattr(gpu_session, "Tape", lambda: Tape(clock=clock))
+        monkeypatch.setattr(gpu_session, "KernelTracer", KernelTracer)
+        monkeypatch.setattr(gpu_session, "MarkLog", lambda: MarkLog(clock=clock))
         monkeypatch.setattr(gpu_session, "perf_counter", lambda: machine.now_ns * 1e-9)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from paceline.measurement.layer_clock import LayerClock
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, SpanKey
 from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.tape import OUTSIDE, Owner, Tape
 
 NOISE_S = 0.003
 
 
 class Sleep(torch.autograd.Function):
-    """Sleeps on both ways, and notes how long it really took."""
+    """Sleeps in forward and backward, and records how long it really slept."""
 
     @staticmethod
     def forward(ctx, x: Tensor, layer: SlowLayer) -> Tensor:
@@ -48,41 +48,41 @@ def slept_s(seconds: float) -> float:
     return time.perf_counter() - start
 
 
-def tape_of(model: nn.Module, iteration: Callable[[], object]) -> Tape:
-    """The tape of one instrumented iteration."""
-    tape = Tape()
-    with ModuleMarks(model, lambda: tape).installed():
-        tape.mark("edge", ("forward", OUTSIDE))
+def log_of(model: nn.Module, iteration: Callable[[], object]) -> MarkLog:
+    """The marks of one instrumented iteration."""
+    log = MarkLog()
+    with ModuleMarks(model, lambda: log).installed():
+        log.mark("edge", ("forward", OUTSIDE))
         iteration()
-        tape.mark("edge", ("other", ""))
-    return tape
+        log.mark("edge", ("other", ""))
+    return log
 
 
-def owners_of(model: nn.Module, iteration: Callable[[], object]) -> dict[Owner, float]:
-    return tape_of(model, iteration).durations_s({})
+def spans_of(model: nn.Module, iteration: Callable[[], object]) -> dict[SpanKey, float]:
+    return log_of(model, iteration).durations_s({})
 
 
-def check_sleeps(model: nn.Module, iteration: Callable[[], object]) -> Tape:
-    """Each slow layer has its own sleep, and no other row has any: the quietest of three times counts."""
+def check_sleeps(model: nn.Module, iteration: Callable[[], object]) -> MarkLog:
+    """Each slow layer has its own sleep and no other row has any; the least noisy of three runs counts."""
     slow = {name: module for name, module in model.named_modules() if isinstance(module, SlowLayer)}
     assert slow
-    extra: dict[Owner, float] = {}
+    excess: dict[SpanKey, float] = {}
     for _ in range(3):
         for layer in slow.values():
             layer.slept.clear()
-        tape = tape_of(model, iteration)
-        owners = tape.durations_s({})
+        log = log_of(model, iteration)
+        spans_s = log.durations_s({})
         slept = {(part, row): seconds for row, layer in slow.items() for part, seconds in layer.slept.items()}
-        for owner in {*owners, *slept}:
-            assert owners.get(owner, 0.0) >= slept.get(owner, 0.0), owner
-            beyond = owners[owner] - 1.2 * slept.get(owner, 0.0)
-            extra[owner] = min(extra.get(owner, beyond), beyond)
-    assert max(extra.values()) < NOISE_S, extra
-    return tape
+        for key in {*spans_s, *slept}:
+            assert spans_s.get(key, 0.0) >= slept.get(key, 0.0), key
+            beyond = spans_s[key] - 1.2 * slept.get(key, 0.0)
+            excess[key] = min(excess.get(key, beyond), beyond)
+    assert max(excess.values()) < NOISE_S, excess
+    return log
 
 
-def rows(owners: dict[Owner, float], part: str) -> set[str]:
-    return {row for owner, row in owners if owner == part}
+def rows(spans_s: dict[SpanKey, float], part: str) -> set[str]:
+    return {row for key, row in spans_s if key == part}
 
 
 def hooks_of(model: nn.Module) -> int:
@@ -90,7 +90,7 @@ def hooks_of(model: nn.Module) -> int:
 
 
 def iterations(clock: LayerClock, batches: int, shape: tuple[int, ...] = (3, 4)) -> Iterator[Tensor]:
-    """Batches through the clock, with its step after each."""
+    """Batches from the clock, with `clock.step()` after each."""
     for batch in clock.batches(torch.randn(batches, *shape)):
         yield batch
         clock.step()

@@ -1,4 +1,4 @@
-"""A compiled module is one row: marks inside it would break what was compiled, and measure something else."""
+"""A compiled module is one row: marks inside it would break its graph and measure something else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from paceline.measurement.layer_clock import LayerClock
-from paceline.measurement.tape import OUTSIDE
+from paceline.measurement.mark_log import OUTSIDE
 from tests.measurement.slow_layers import hooks_of, iterations
 
 
 class Counting:
-    """A backend that counts how often something is compiled."""
+    """A backend that counts compilations."""
 
     def __init__(self) -> None:
         self.graphs = 0
@@ -32,7 +32,7 @@ class Part(nn.Module):
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_a_compiled_part_is_not_taken_apart(in_place):
+def test_a_compiled_submodule_is_one_row(in_place):
     torch._dynamo.reset()
     backend, part = Counting(), Part()
     if in_place:

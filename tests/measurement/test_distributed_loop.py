@@ -1,4 +1,4 @@
-"""The clock in a loop that trains with several processes: every process measures its own layers."""
+"""The clock in a distributed training loop: every process measures its own layers."""
 
 from __future__ import annotations
 

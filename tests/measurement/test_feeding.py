@@ -1,4 +1,4 @@
-"""Devices are fed over one bus as its arithmetic says, and a network with images both ways."""
+"""Data loading over a shared bus takes the time its arithmetic says; images load prefetched and on request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ REFRESH_S, COMPUTE_S = 0.004, 0.008
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("devices", [1, 4])
-def test_an_iteration_takes_at_least_what_arithmetic_says(devices, ahead, tmp_path):
-    told = []
+def test_an_iteration_takes_at_least_the_computed_time(devices, ahead, tmp_path):
+    reported = []
     found = feed_stand_ins(
         devices, ahead=ahead, refresh_s=REFRESH_S, compute_s=COMPUTE_S, iterations=20,
-        watch=lambda done, all_: told.append((done, all_)),
+        watch=lambda done, all_: reported.append((done, all_)),
     )  # fmt: skip
     expected_s = SharedBus(REFRESH_S, 1.0, devices).iteration_s(COMPUTE_S, ahead=ahead)
     assert 0.9 * expected_s < found.iteration_s.median_s < 5 * expected_s  # other programs may want the cores
-    assert found.iterations == 20 and told[-1] == (23, 23)
+    assert found.iterations == 20 and reported[-1] == (23, 23)
     assert found.waiting_s < found.iteration_s.median_s or not ahead
     record.save(found, tmp_path / "record.json")
     assert record.load(tmp_path / "record.json") == found
@@ -34,13 +34,13 @@ def test_an_iteration_takes_at_least_what_arithmetic_says(devices, ahead, tmp_pa
     ("given", "words"),
     [({"devices": 0}, "devices=0"), ({"refresh_s": 0.0}, "refresh_s=0"), ({"compute_s": -1.0}, "compute_s=-1")],
 )
-def test_what_cannot_be_fed_is_refused(given, words):
+def test_invalid_arguments_are_rejected(given, words):
     with pytest.raises(InputError, match=words):
         feed_stand_ins(**{"devices": 1, "ahead": True, "refresh_s": 0.1, "compute_s": 0.1, **given})
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_network_is_fed_with_images(ahead):
+def test_a_network_trains_on_images(ahead):
     workload = resolve("lenet5", {"data": "synthetic:3x32x32/10", "batch": 4, "device": "cpu"})
     found = feed_images(workload, ahead=ahead, iterations=20)
     assert isinstance(found, Feeding) and (found.devices, found.ahead, found.iterations) == (1, ahead, 20)

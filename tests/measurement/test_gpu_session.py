@@ -1,4 +1,4 @@
-"""The life of a measurement on a GPU, on a machine made of numbers: what is true of it is known."""
+"""A measurement on a simulated GPU, whose true times are known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def measurement(session: GpuSession):
 
 
 def unsteady(seed: int):
-    """A host like one that was seen: it varies by a tenth, and stays for two or three iterations as it is."""
+    """A host like one observed: its speed varies by 10 % and changes every two or three iterations."""
     chance, mood = random.Random(seed), 0.0
     while True:
         mood = 0.6 * mood + 0.8 * chance.gauss(0.0, 0.1)
@@ -52,7 +52,7 @@ def unsteady(seed: int):
 
 
 @pytest.mark.parametrize(("launch_ns", "kernels_ns"), [HOST_BOUND, DEVICE_BOUND, MIXED])
-def test_on_a_steady_machine_the_parts_are_the_untouched_iteration(launch_ns, kernels_ns, monkeypatch):
+def test_without_noise_the_parts_add_up_to_the_untouched_iteration(launch_ns, kernels_ns, monkeypatch):
     gpu = FakeGpu(launch_ns, kernels_ns, traced_ns=6_000)
     m = measurement(run(gpu, session_on(gpu, monkeypatch), 1_000))
     assert m.iteration_s.median_s == pytest.approx(max(LAUNCHES * launch_ns, sum(kernels_ns)) * 1e-9, rel=0.01)
@@ -62,7 +62,7 @@ def test_on_a_steady_machine_the_parts_are_the_untouched_iteration(launch_ns, ke
     assert m.sampled >= 20 and m.sampled <= 0.05 * m.iterations
 
 
-def test_an_unsteady_host_widens_the_spread_and_does_not_move_the_middle(monkeypatch):
+def test_a_noisy_host_widens_the_spread_without_bias(monkeypatch):
     found = []
     for seed in range(9):
         with monkeypatch.context() as patched:
@@ -73,7 +73,7 @@ def test_an_unsteady_host_widens_the_spread_and_does_not_move_the_middle(monkeyp
 
 
 @pytest.mark.parametrize("longer", [1.1, 1.3])
-def test_what_tracing_changes_on_the_device_is_not_made_up_for(longer, monkeypatch):
+def test_kernels_slowed_by_tracing_are_not_corrected(longer, monkeypatch):
     gpu = FakeGpu(*DEVICE_BOUND, traced_ns=6_000)
     gpu.traced_longer = longer
     m = measurement(run(gpu, session_on(gpu, monkeypatch), 500))
@@ -81,14 +81,14 @@ def test_what_tracing_changes_on_the_device_is_not_made_up_for(longer, monkeypat
 
 
 @pytest.mark.parametrize("longer", [3.5, 4.0])
-def test_nor_is_it_where_the_host_is_the_bottleneck(longer, monkeypatch):
+def test_kernels_slowed_by_tracing_are_not_corrected_when_the_host_is_the_bottleneck(longer, monkeypatch):
     gpu = FakeGpu(*HOST_BOUND, traced_ns=6_000)
     gpu.traced_longer = longer
     m = measurement(run(gpu, session_on(gpu, monkeypatch), 500))
     assert m.accounted == pytest.approx(longer * 8 / 20, rel=0.02)
 
 
-def test_a_trace_that_comes_back_empty_is_passed_over(monkeypatch):
+def test_an_empty_trace_is_ignored(monkeypatch):
     gpu = FakeGpu(*HOST_BOUND, traced_ns=6_000)
     session = session_on(gpu, monkeypatch)
     run(gpu, session, 300)
@@ -115,7 +115,7 @@ def test_a_block_with_a_pause_in_it_does_not_count(monkeypatch):
     assert max(seconds for _, seconds, sampled in session.walls if not sampled) < 0.01
 
 
-def test_captured_windows_that_fill_an_epoch_are_looked_into(monkeypatch):
+def test_captured_windows_that_fill_an_epoch_are_sampled(monkeypatch):
     """A block is a whole epoch, so that whatever comes between two falls on the beginning of a block."""
     gpu, stride = FakeGpu(20_000, [8_000, 4_000]), 50
     gpu.install(monkeypatch)
@@ -134,7 +134,7 @@ def test_captured_windows_that_fill_an_epoch_are_looked_into(monkeypatch):
 
 def test_the_blocks_that_are_kept_are_few_and_from_all_of_the_run(monkeypatch):
     gpu = FakeGpu(1_000_000, [8_000] * 2, traced_ns=6_000)
-    monkeypatch.setattr("paceline.measurement.gpu_session.MOST_OVERHEAD", 1e9)
+    monkeypatch.setattr("paceline.measurement.gpu_session.MAX_OVERHEAD", 1e9)
     monkeypatch.setattr("paceline.measurement.gpu_session.KEEP_BLOCKS", 10)
     session = session_on(gpu, monkeypatch, every=3)
     run(gpu, session, 5_000)
@@ -145,7 +145,7 @@ def test_the_blocks_that_are_kept_are_few_and_from_all_of_the_run(monkeypatch):
     assert max(gaps) < 2 * min(gaps)
 
 
-def test_short_iterations_come_in_longer_blocks_and_are_looked_into_soon(monkeypatch):
+def test_short_iterations_come_in_longer_blocks_and_are_sampled_soon(monkeypatch):
     gpu = FakeGpu(20_000, [8_000] * 15, traced_ns=6_000)
     session = session_on(gpu, monkeypatch, every=10)
     session.begin()
@@ -153,7 +153,7 @@ def test_short_iterations_come_in_longer_blocks_and_are_looked_into_soon(monkeyp
         gpu.iteration(session)
         session.end_iteration()
     m = measurement(session)
-    assert session.lengths.usual == 50 and m.sampled >= 20
+    assert session.lengths.default == 50 and m.sampled >= 20
     assert m.accounted == pytest.approx(1.0, abs=0.02)
 
 
@@ -166,19 +166,19 @@ def test_a_plan_is_made_again_when_blocks_turn_out_to_be_long(monkeypatch):
     assert session.every < before and len(session._blocks) >= 2
 
 
-def test_with_enough_blocks_it_looks_less(monkeypatch):
+def test_with_enough_blocks_sampling_is_reduced(monkeypatch):
     gpu = FakeGpu(*HOST_BOUND, traced_ns=6_000)
     session = session_on(gpu, monkeypatch, every=5)
     run(gpu, session, 900)
-    assert len(session._blocks) == session.enough_blocks and session.every > 100
+    assert len(session._blocks) == session.min_blocks and session.every > 100
 
 
-def test_the_next_look_comes_in_the_middle_of_a_cycle(monkeypatch):
+def test_the_next_sample_comes_in_the_middle_of_a_cycle(monkeypatch):
     gpu = FakeGpu(*HOST_BOUND, traced_ns=6_000)
     session = session_on(gpu, monkeypatch)
     run(gpu, session, 333)
     for _ in range(3):
-        session.look_every(5)
+        session.sample_every(5)
         session.begin()
         before = gpu.traces
         for _ in range(session.lengths.cycle(5)):

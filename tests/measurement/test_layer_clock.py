@@ -1,4 +1,4 @@
-"""The clock in someone's own loop: it sees what the loop does, leaves nothing behind, and says what is wrong."""
+"""The clock in a custom training loop: what it measures, that it leaves nothing behind, and its errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import paceline
 from paceline.errors import InputError, PacelineError
 from paceline.measurement import layer_clock
 from paceline.measurement.layer_clock import LayerClock
-from paceline.measurement.tape import OUTSIDE
+from paceline.measurement.mark_log import OUTSIDE
 from tests.measurement.slow_layers import SlowLayer, hooks_of, iterations, slept_s
 
 BACKWARD, GRAD = torch.autograd.backward, torch.autograd.grad
@@ -66,7 +66,7 @@ def test_a_loop_in_three_lines(model, optimizer):
 
 
 @pytest.mark.serial
-def test_a_layer_that_sleeps_has_its_time_and_the_others_do_not():
+def test_a_sleeping_layer_has_its_time_and_the_others_do_not():
     model = nn.Sequential(nn.Linear(4, 4), SlowLayer(0.005, 0.010), nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
@@ -90,7 +90,7 @@ def test_a_module_called_twice_counts_two_calls():
     assert (layers["0"].calls, layers["1"].calls) == (2, 1) and "2" not in layers
 
 
-def test_loading_is_its_own_part_the_start_of_the_loader_included(model, optimizer):
+def test_loading_is_a_part_and_includes_starting_the_loader(model, optimizer):
     slept = []
 
     class Slow:
@@ -118,7 +118,7 @@ def test_a_loader_with_workers(model, optimizer):
     assert measured.parts_s["load"] > 0.0
 
 
-def test_what_comes_between_epochs_belongs_to_no_iteration(model, optimizer):
+def test_time_between_epochs_belongs_to_no_iteration(model, optimizer):
     with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
         for _ in range(4):
             train(clock, 4)
@@ -137,7 +137,7 @@ def test_a_forward_pass_before_the_loop_is_not_counted(model, optimizer):
     assert {layer.calls for layer in clock.measurement().layers if layer.parameters} == {1}
 
 
-def test_untouched_iterations_are_untouched_and_so_is_all_afterwards(model, optimizer):
+def test_untouched_iterations_have_no_hooks_and_none_are_left_afterwards(model, optimizer):
     seen = []
     with LayerClock(model, optimizer, every=3, warm_up=1) as clock:
         for x in iterations(clock, 12):
@@ -155,7 +155,7 @@ def test_a_sampled_iteration_that_raises_leaves_nothing_behind(model, optimizer)
 
         def wrong(x):
             if clock.session.number == 2:
-                assert clock.session.tape is not None and not untouched(model, optimizer)
+                assert clock.session.log is not None and not untouched(model, optimizer)
                 return 1 / 0
             return forward(x)
 
@@ -164,7 +164,7 @@ def test_a_sampled_iteration_that_raises_leaves_nothing_behind(model, optimizer)
     assert untouched(model, optimizer)
 
 
-def test_a_loop_that_catches_an_error_goes_on(model, optimizer):
+def test_a_loop_that_catches_an_error_continues(model, optimizer):
     fail, forward = [3, 4, 5], model[1].forward
     with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
 
@@ -275,7 +275,7 @@ def test_a_step_never_called(model, optimizer):
 def test_a_step_after_the_block(model, optimizer):
     with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
         train(clock)
-    with pytest.raises(InputError, match="after the block"):
+    with pytest.raises(InputError, match="outside the clock.s `with` block"):
         clock.step()
     assert untouched(model, optimizer)
 
@@ -283,12 +283,14 @@ def test_a_step_after_the_block(model, optimizer):
 def test_too_few_iterations(model, optimizer):
     with LayerClock(model, optimizer, every=20, warm_up=5) as clock:
         train(clock, 7)
-    with pytest.raises(PacelineError, match="no iteration was sampled: 7 are too few, the first sample comes after 15"):
+    with pytest.raises(
+        PacelineError, match="no iteration was sampled: 7 iterations are too few, the first sample comes after 15"
+    ):
         clock.measurement()
 
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"every": -3}, {"warm_up": -1}])
-def test_numbers_that_make_no_sense(model, wrong):
+def test_invalid_settings_are_rejected(model, wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(InputError, match=f"{name}={value}"):
         LayerClock(model, **wrong)

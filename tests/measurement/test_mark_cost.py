@@ -1,4 +1,4 @@
-"""What a mark costs is measured here and now: something, but little."""
+"""The measured cost of a mark is positive and small."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_costs_of_marks_are_positive_and_small():
     assert torch.autograd.backward is BACKWARD
 
 
-def test_they_can_be_measured_where_gradients_are_off():
+def test_the_cost_can_be_measured_with_gradients_disabled():
     with torch.no_grad():
         assert mark_cost_s()["node"] > 0.0
         assert not torch.is_grad_enabled()

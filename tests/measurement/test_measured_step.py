@@ -1,4 +1,4 @@
-"""On a GPU a block of iterations may go on from one epoch to the next, but not over a validation."""
+"""On a GPU a block of iterations may continue into the next epoch, but not across a validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCHES = 10
 
 @pytest.fixture
 def measured(monkeypatch):
-    """A step on the CPU whose clock is that of a GPU."""
+    """A step on the CPU with a GPU's session."""
     FakeGpu(20_000, [8_000]).install(monkeypatch)
     settings = {"data": f"digits:{32 * BATCHES}", "batch": 32, "device": "cpu", "threads": 1}
     workload = resolve("mlp", settings)
@@ -33,7 +33,7 @@ def measured(monkeypatch):
 
 
 @pytest.mark.parametrize(("pause_s", "goes_on"), [(0.0, True), (0.5, False)])
-def test_what_comes_between_two_epochs_may_end_a_block(pause_s, goes_on, measured, monkeypatch):
+def test_a_pause_between_two_epochs_ends_a_block(pause_s, goes_on, measured, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(measured_step, "perf_counter", lambda: now[0])
     tally, begun = Tally(1), []
@@ -50,7 +50,7 @@ def test_what_comes_between_two_epochs_may_end_a_block(pause_s, goes_on, measure
 @pytest.mark.parametrize(("batches", "block", "longest"), [(1_000, 5, 50), (60, 5, 15), (7, 5, 5), (3, 3, 3)])
 def test_blocks_fit_into_an_epoch(batches, block, longest):
     lengths = BlockLengths(stride=1, captured=False)
-    lengths.fit_into(batches)
-    assert lengths.usual == block
-    lengths.suit(each_s=1e-4)
-    assert lengths.usual == longest
+    lengths.fit_epoch(batches)
+    assert lengths.default == block
+    lengths.adapt_to(each_s=1e-4)
+    assert lengths.default == longest

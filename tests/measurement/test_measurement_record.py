@@ -1,4 +1,4 @@
-"""A measurement is a record like the others: saved and loaded it is the same, and a spoilt file is refused."""
+"""A measurement is a record: it survives saving and loading, and a corrupted file is rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measured() -> paceline.Measurement:
     return clock.measurement()
 
 
-def test_what_is_loaded_equals_what_was_saved(measured, tmp_path):
+def test_a_loaded_measurement_equals_the_saved_one(measured, tmp_path):
     record.save(measured, tmp_path / "record.json")
     assert json.loads((tmp_path / "record.json").read_text())["kind"] == "measurement"
     loaded = paceline.load(tmp_path)
@@ -37,7 +37,7 @@ def test_what_is_loaded_equals_what_was_saved(measured, tmp_path):
     assert loaded.trace == measured.trace and loaded.layers == measured.layers
 
 
-def test_every_number_in_it_is_a_number(measured):
+def test_all_numbers_are_finite(measured):
     numbers = [value for layer in measured.layers for value in vars(layer).values() if isinstance(value, float)]
     assert numbers and all(math.isfinite(number) for number in numbers)
     assert all(math.isfinite(value) for value in measured.parts_s.values())

@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from paceline.measurement.layer_clock import LayerClock
+from paceline.measurement.mark_log import RECOMPUTE
 from paceline.measurement.measuring import measure
-from paceline.measurement.tape import RECOMPUTE
 from paceline.workload import resolve
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
@@ -31,14 +31,14 @@ def test_every_layer_has_its_kernels(network, step):
     assert any(kept.loss == kept.loss for kept in m.kept)
 
 
-def test_a_compiled_step_is_one_row_with_the_plain_layers_apart():
+def test_a_compiled_step_is_one_row_with_eager_layers():
     m = measure(resolve("mlp", {"device": "cuda", "data": "digits"}), iterations=100, step="compiled")
     assert [layer for layer in m.layers if "compiled" in layer.name and layer.forward_s.median_s > 0]
-    assert {layer.name for layer in m.apart} >= {"fc1", "output"} and m.apart_s > 0
+    assert {layer.name for layer in m.eager_layers} >= {"fc1", "output"} and m.eager_s > 0
 
 
 class Alternating(nn.Module):
-    """Launches other kernels every time."""
+    """Launches different kernels every time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Alternating(nn.Module):
 
 
 class Pair(nn.Module):
-    """The second operation keeps its output, so the first one has to be computed again for it."""
+    """The second operation keeps its output, so the first one is recomputed for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def measured(model: nn.Module, width: int, iterations: int = 1_000):
     return clock.measurement()
 
 
-def test_the_clock_in_ones_own_loop():
+def test_the_clock_in_a_custom_loop():
     m = measured(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(inplace=True), nn.Linear(1024, 8)), 1024)
     layers = {layer.name: layer for layer in m.layers}
     assert layers["0"].forward_s.median_s > layers["2"].forward_s.median_s
@@ -93,7 +93,7 @@ def test_the_clock_in_ones_own_loop():
     assert m.device == "cuda:0" and m.parts_s["update"] > 0 and 0.5 < m.accounted < 2.0
 
 
-def test_kernels_that_differ_every_time_are_told_by_marks():
+def test_kernels_that_differ_every_time_are_attributed_by_marks():
     m = measured(Alternating(), 64)
     layers = {layer.name: layer for layer in m.layers}
     assert all(
@@ -102,7 +102,7 @@ def test_kernels_that_differ_every_time_are_told_by_marks():
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_what_is_computed_again_is_booked_as_that(reentrant):
+def test_recomputation_has_its_own_rows(reentrant):
     m = measured(Recomputing(reentrant), 1024)
     layers = {layer.name: layer for layer in m.layers}
     again = layers[f"large.linear {RECOMPUTE}"]

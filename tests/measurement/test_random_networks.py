@@ -1,4 +1,4 @@
-"""Whatever the network, the owners of a tape partition it, and every node of the backward pass has its owner."""
+"""For any network, spans partition the iteration and every node of the backward pass has a span key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from paceline.measurement.tape import OUTSIDE
-from tests.measurement.slow_layers import hooks_of, tape_of
+from paceline.measurement.mark_log import OUTSIDE
+from tests.measurement.slow_layers import hooks_of, log_of
 
 WIDTH = 3
 
@@ -26,7 +26,7 @@ class Residual(nn.Module):
 
 
 class Tables(nn.Module):
-    """Its inner module is given a table by keyword, and gives one back."""
+    """Its inner module takes a dict by keyword and returns one."""
 
     class Inner(nn.Module):
         def __init__(self, inner: nn.Module) -> None:
@@ -82,22 +82,22 @@ def larger(inner: st.SearchStrategy[nn.Module]) -> st.SearchStrategy[nn.Module]:
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(body=st.recursive(LEAVES, larger, max_leaves=6), passes=st.integers(1, 2))
-def test_the_owners_partition_the_tape(body, passes):
+def test_spans_partition_the_iteration(body, passes):
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), body, nn.Linear(WIDTH, WIDTH))
 
     def iteration() -> None:
         for _ in range(passes):
             model(torch.randn(2, WIDTH)).square().sum().backward()
 
-    tape = tape_of(model, iteration)
-    owners = tape.durations_s({})
-    assert sum(owners.values()) == pytest.approx(tape.wall_s() - tape.own_s(), abs=1e-9)
-    assert min(owners.values()) >= 0.0
+    log = log_of(model, iteration)
+    spans_s = log.durations_s({})
+    assert sum(spans_s.values()) == pytest.approx(log.wall_s() - log.overhead_s(), abs=1e-9)
+    assert min(spans_s.values()) >= 0.0
     names = {name or "Sequential" for name, _ in model.named_modules(remove_duplicate=False)}
-    for part, row in owners:
+    for part, row in spans_s:
         assert (part, row) == ("other", "") or row in names | {OUTSIDE}
     # Only the loss is outside the model: its two nodes and, first of all, the way into the engine.
-    nodes = [owner for kind, owner, *_ in tape.marks if kind == "node"]
+    nodes = [key for kind, key, *_ in log.marks if kind == "node"]
     assert nodes.count(("backward", OUTSIDE)) == 2 * passes
     assert {"0", "2"} <= {row for _, row in nodes}
     assert hooks_of(model) == 0

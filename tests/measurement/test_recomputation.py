@@ -1,4 +1,4 @@
-"""Activations that are computed again for the backward pass are booked apart, and their gradients with their layers."""
+"""Recomputed activations have their own rows; their gradients count for their layers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paceline.measurement.layer_clock import LayerClock
-from paceline.measurement.tape import OUTSIDE, RECOMPUTE
-from tests.measurement.slow_layers import SlowLayer, check_sleeps, iterations, owners_of, rows, slept_s
+from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
+from tests.measurement.slow_layers import SlowLayer, check_sleeps, iterations, rows, slept_s, spans_of
 
 FORWARD_S, BACKWARD_S = 0.005, 0.010
 
@@ -31,24 +31,24 @@ def model(request) -> Checkpointed:
     return Checkpointed(request.param)
 
 
-def test_recomputation_has_rows_of_its_own(model):
-    owners = owners_of(model, lambda: model(torch.randn(3, 4)).sum().backward())
-    again = owners["backward", f"block.1 {RECOMPUTE}"]
-    assert owners["forward", "block.1"] >= FORWARD_S and again >= FORWARD_S
-    assert owners["forward", "block.1"] + again >= model.block[1].slept["forward"]
-    assert {f"block {RECOMPUTE}", f"block.0 {RECOMPUTE}", f"block.2 {RECOMPUTE}"} <= rows(owners, "backward")
-    assert not [row for row in rows(owners, "forward") if RECOMPUTE in row]
-    assert RECOMPUTE not in rows(owners, "backward")
+def test_recomputation_has_its_own_rows(model):
+    spans_s = spans_of(model, lambda: model(torch.randn(3, 4)).sum().backward())
+    again = spans_s["backward", f"block.1 {RECOMPUTE}"]
+    assert spans_s["forward", "block.1"] >= FORWARD_S and again >= FORWARD_S
+    assert spans_s["forward", "block.1"] + again >= model.block[1].slept["forward"]
+    assert {f"block {RECOMPUTE}", f"block.0 {RECOMPUTE}", f"block.2 {RECOMPUTE}"} <= rows(spans_s, "backward")
+    assert not [row for row in rows(spans_s, "forward") if RECOMPUTE in row]
+    assert RECOMPUTE not in rows(spans_s, "backward")
 
 
 def test_the_gradients_of_what_was_recomputed_belong_to_their_layers(model):
-    owners = owners_of(model, lambda: model(torch.randn(3, 4)).sum().backward())
-    assert owners["backward", "block.1"] >= model.block[1].slept["backward"] >= BACKWARD_S
-    assert {"first", "last", "block.0", "block.1", "block.2", "block.3"} <= rows(owners, "backward")
+    spans_s = spans_of(model, lambda: model(torch.randn(3, 4)).sum().backward())
+    assert spans_s["backward", "block.1"] >= model.block[1].slept["backward"] >= BACKWARD_S
+    assert {"first", "last", "block.0", "block.1", "block.2", "block.3"} <= rows(spans_s, "backward")
 
 
 class SleepAfterUnpacking(torch.autograd.Function):
-    """What it saved has to be computed again before it can begin."""
+    """Its saved tensors are recomputed before its backward starts."""
 
     @staticmethod
     def forward(ctx, x, layer):
@@ -69,15 +69,15 @@ class Unpacking(SlowLayer):
 
 
 @pytest.mark.serial
-def test_after_recomputation_the_time_is_the_nodes_again():
-    """Computing again begins in the middle of a node; that node's own work still follows."""
+def test_after_recomputation_time_belongs_to_the_node_again():
+    """Recomputation begins in the middle of a node; the node's own work still follows."""
     model = nn.Sequential(nn.Linear(4, 4), Unpacking())
 
     def iteration():
         checkpoint(model, torch.randn(3, 4), use_reentrant=False).sum().backward()
 
-    owners = check_sleeps(model, iteration).durations_s({})
-    assert {"1", f"1 {RECOMPUTE}"} <= rows(owners, "backward")
+    spans_s = check_sleeps(model, iteration).durations_s({})
+    assert {"1", f"1 {RECOMPUTE}"} <= rows(spans_s, "backward")
 
 
 def test_a_clock_counts_a_recomputed_layer_once(model):

@@ -1,4 +1,4 @@
-"""A session samples as it was told, and its memory does not grow with the run."""
+"""A session samples as configured, and its memory does not grow with the run."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ def test_these_iterations_are_sampled(every, warm_up, sampled):
     session = run(Session(nn.Identity(), {}, every=every, warm_up=warm_up), 12)
     assert [sample.number for sample in session.samples] == sampled
     first = max(1, warm_up)  # the first iteration tells the shapes
-    touched = set(sampled) | {n - 1 for n in sampled if every >= 4}  # marks are put in place one iteration before
-    assert [(number, was) for number, _, was in session.walls] == [(n, n in touched) for n in range(first, 12)]
+    instrumented = set(sampled) | {n - 1 for n in sampled if every >= 4}  # marks are put in place one iteration before
+    assert [(number, was) for number, _, was in session.walls] == [(n, n in instrumented) for n in range(first, 12)]
 
 
 @pytest.mark.parametrize(
-    ("every", "settling", "kept"),
+    ("every", "warmup", "kept"),
     [(3, 0, 1), (4, 1, 1), (79, 1, 1), (80, 2, 2), (120, 3, 3), (220, 3, 8), (1_000, 3, 8)],
 )
-def test_where_looks_are_rare_they_are_longer(every, settling, kept, monkeypatch):
-    monkeypatch.setattr("paceline.measurement.session.MOST_OVERHEAD", math.inf)
+def test_rare_sampling_windows_are_longer(every, warmup, kept, monkeypatch):
+    monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
     session = run(Session(nn.Identity(), {}, every=every, warm_up=5), 5 + 3 * every)
     first = [5 + every // 2 + number * every for number in range(3)]
     assert [sample.number for sample in session.samples] == [n + i for n in first for i in range(kept)]
-    touched = [number for number, _, was in session.walls if was]
-    assert touched == [n + i for n in first for i in range(-settling, kept)]
-    assert every < 40 or len(touched) / (3 * every) <= 0.05
+    instrumented = [number for number, _, was in session.walls if was]
+    assert instrumented == [n + i for n in first for i in range(-warmup, kept)]
+    assert every < 40 or len(instrumented) / (3 * every) <= 0.05
 
 
-def test_a_look_that_is_broken_off_keeps_what_it_has_seen():
+def test_an_interrupted_window_keeps_its_samples():
     session = Session(nn.Identity(), {}, every=220, warm_up=5)
     session.begin()
     for _ in range(5 + 110 + 3):
@@ -75,8 +75,8 @@ def test_a_look_that_is_broken_off_keeps_what_it_has_seen():
 @pytest.mark.parametrize("every", [2, 20])
 def test_memory_is_bounded_over_100_000_iterations(every, monkeypatch):
     monkeypatch.setattr(
-        "paceline.measurement.session.MOST_OVERHEAD", math.inf
-    )  # iterations of nothing: any look is dear
+        "paceline.measurement.session.MAX_OVERHEAD", math.inf
+    )  # empty iterations: any sampling is expensive
     before = resident_bytes()
     session = run(Session(nn.Identity(), {}, every=every), 100_000)
     assert session.number == 100_000
@@ -86,7 +86,7 @@ def test_memory_is_bounded_over_100_000_iterations(every, monkeypatch):
 
 
 def test_the_lists_stay_short_however_long_the_run(monkeypatch):
-    monkeypatch.setattr("paceline.measurement.session.MOST_OVERHEAD", math.inf)
+    monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
     monkeypatch.setattr("paceline.measurement.session.KEEP_SAMPLES", 10)
     monkeypatch.setattr("paceline.measurement.session.KEEP_ITERATIONS", 400)
     session, most = Session(nn.Identity(), {}, every=4), [0, 0]
@@ -104,7 +104,7 @@ def test_the_lists_stay_short_however_long_the_run(monkeypatch):
     assert sum(1 for n in numbers if {n - 1, n + 1} & kept) >= len(numbers) - 1  # each with something to compare
 
 
-def test_backward_passes_are_counted_where_they_were_seen():
+def test_backward_passes_are_counted_in_sampled_iterations():
     model = nn.Linear(2, 2)
     session = Session(model, {}, every=2, warm_up=1)
     session.begin()
@@ -124,7 +124,7 @@ def test_an_iteration_whose_beginning_was_not_seen_does_not_count():
     session.close()
 
 
-def test_with_enough_samples_it_looks_less_so_that_looking_costs_a_hundredth():
+def test_with_enough_samples_sampling_is_reduced_to_one_percent_overhead():
     model = nn.Linear(2, 2)
     session = Session(model, {}, every=4, warm_up=1)
     session.begin()

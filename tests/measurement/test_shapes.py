@@ -1,4 +1,4 @@
-"""What a layer has to do is counted in one forward pass, for every shape of input and output."""
+"""Each layer's work is counted in one forward pass, for all kinds of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from paceline.measurement.shapes import LayerShape, ShapeWatch
+from paceline.measurement.shapes import LayerShape, ShapeRecorder
 from tests.measurement.slow_layers import hooks_of
 
 
 def shapes_of(model: nn.Module, *inputs, **keywords) -> dict[str, LayerShape]:
-    watch = ShapeWatch(model)
-    with watch.watching():
+    watch = ShapeRecorder(model)
+    with watch.recording():
         model(*inputs, **keywords)
     assert hooks_of(model) == 0
     return watch.layers
@@ -32,7 +32,7 @@ def test_a_convolution_with_groups():
     assert shape.flops == 2 * (2 * 8 * 5 * 5) * (2 * 3 * 3)
 
 
-def test_backward_needs_what_is_trained():
+def test_backward_flops_depend_on_what_is_trained():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
     model[0].requires_grad_(False)
     model[3].requires_grad_(False)
@@ -61,16 +61,16 @@ def test_a_module_called_twice():
     assert layers["0"].parameters == 20
 
 
-def test_what_was_counted_before_is_forgotten():
+def test_recording_again_drops_earlier_counts():
     model = nn.Linear(4, 4)
-    watch = ShapeWatch(model)
+    watch = ShapeRecorder(model)
     for _ in range(2):
-        with watch.watching():
+        with watch.recording():
             model(torch.zeros(2, 4))
     assert watch.layers["Linear"].calls == 1 and watch.layers["Linear"].parameters == 20
 
 
-def test_a_lazy_layer_has_its_parameters_after_the_pass():
+def test_a_lazy_layer_has_parameters_after_the_pass():
     layers = shapes_of(nn.Sequential(nn.LazyLinear(3)), torch.zeros(2, 4))
     assert layers["0"].parameters == 15
 

@@ -79,12 +79,12 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     for name, m in measured:
         if m.layers:
             views.append(View(name, _layer_table(m.layers), _options()))
-        if m.apart:
-            views.append(View(f"{name}, the plain step", _layer_table(m.apart), _options()))
+        if m.eager_layers:
+            views.append(View(f"{name}, the plain step", _layer_table(m.eager_layers), _options()))
     if not views:
         return None
-    name, first = next((name, m) for name, m in measured if m.layers or m.apart)
-    layers = sorted(first.layers or first.apart, key=lambda layer: -layer.total_s)
+    name, first = next((name, m) for name, m in measured if m.layers or m.eager_layers)
+    layers = sorted(first.layers or first.eager_layers, key=lambda layer: -layer.total_s)
     total = sum(layer.total_s for layer in layers) or 1.0
     largest = ", ".join(f"{layer.name} {percent(layer.total_s / total, 0)}" for layer in layers[:3])
     says = f"{count(len(layers), 'layer')} of {name}; most time takes {largest}."

@@ -16,13 +16,13 @@ import torch
 
 from paceline import record
 from paceline.measurement.mark_cost import mark_cost_s
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
 from paceline.measurement.measured_step import read_shapes
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.memory import peak_memory_bytes
 from paceline.measurement.rates import DeviceRates, device_rates
 from paceline.measurement.session import Session
 from paceline.measurement.summary import summarise
-from paceline.measurement.tape import OUTSIDE, Tape, around
 from paceline.step.placement import device_name, dtype_of
 from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.training.drivers.local.worker_measurements import file_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from paceline.training.drivers.local.worker import Worker
 
 WRITE_EVERY_S = 1.0
-EVERY, WARM_UP = 10, 5  # it looks less when it has enough
+EVERY, WARM_UP = 10, 5  # sampling is reduced once there are enough samples
 
 
 class WorkerClock:
@@ -40,8 +40,8 @@ class WorkerClock:
         parts = worker.learner.parts
         self.session = Session(parts.network, mark_cost_s(), every=EVERY, warm_up=WARM_UP)
         read_shapes(parts, self.session)
-        self.session.extra.append(self._marks)
-        self.session.first_owner = ("idle", "waiting for a task")
+        self.session.extra_marks.append(self._marks)
+        self.session.first_key = ("idle", "waiting for a task")
         self._rates: DeviceRates | None = None
         self._written, self._written_at_s = 0, 0.0
 
@@ -51,11 +51,11 @@ class WorkerClock:
     def end_task(self) -> None:
         self.session.end_iteration()
 
-    def _marks(self, tape: Tape) -> ExitStack:
+    def _marks(self, log: MarkLog) -> ExitStack:
         stack, worker, learner = ExitStack(), self.worker, self.worker.learner
 
         def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
-            stack.callback(around(thing, method, tape, (part, row), after))
+            stack.callback(mark_around(thing, method, log, (part, row), after))
 
         mark(worker, "_carry_out", "communicate", after=("communicate", ""))
         mark(worker, "_fetch", "communicate", after=("communicate", ""))
@@ -70,7 +70,7 @@ class WorkerClock:
             mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
             if phase.chain is not None:
                 mark(phase.chain, "gradient", "forward", OUTSIDE, ("update", ""))
-                phase.chain.watch = lambda part, row: tape.mark("edge", (part, row))
+                phase.chain.watch = lambda part, row: log.mark("edge", (part, row))
                 stack.callback(setattr, phase.chain, "watch", None)
         return stack
 

@@ -1,4 +1,4 @@
-"""Where looks are rare, most iterations go by unnoticed: the same training, and every iteration has its number."""
+"""With rare sampling windows most iterations are not timed: training is identical and every iteration is counted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from paceline.measurement.look import COLD_AFTER, FULL
 from paceline.measurement.measured_step import MeasuredStep
-from paceline.measurement.session import REACH
+from paceline.measurement.sampling_window import COLD_AFTER, FULL_WINDOW_EVERY
+from paceline.measurement.session import MAX_NEIGHBOURS
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.tally import Tally
@@ -39,22 +39,22 @@ def trained(step, chunk) -> tuple[list[torch.Tensor], list[float]]:
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 100])
-def test_it_is_the_same_training_and_every_iteration_is_counted(chunk, monkeypatch):
-    monkeypatch.setattr("paceline.measurement.session.MOST_OVERHEAD", math.inf)
+def test_training_is_identical_and_every_iteration_is_counted(chunk, monkeypatch):
+    monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
     plain, losses = trained(made_step(), chunk)
     step = MeasuredStep(made_step())
-    step.session.every, step.session.warm_up, step.keep_every = FULL, 5, 50
+    step.session.every, step.session.warm_up, step.keep_every = FULL_WINDOW_EVERY, 5, 50
     parameters, measured_losses = trained(step, chunk)
     step.close()
     assert all(torch.equal(a, b) for a, b in zip(plain, parameters, strict=True)) and losses == measured_losses
     session = step.session
     assert session.number == WHOLE * EPOCHS
-    looks = range(session.first_sample, session.number, FULL)
-    assert [sample.number for sample in session.samples] == [n + i for n in looks for i in range(8)]
+    windows = range(session.first_sample, session.number, FULL_WINDOW_EVERY)
+    assert [sample.number for sample in session.samples] == [n + i for n in windows for i in range(8)]
     noticed = {number for number, _, was in session.walls if not was}
     assert len(noticed) < 0.2 * session.number
-    for first in looks:
-        assert set(range(first - 3 - REACH, first - 3)) <= noticed
-        assert set(range(first + 8, first + 8 + COLD_AFTER + REACH)) <= noticed
+    for first in windows:
+        assert set(range(first - 3 - MAX_NEIGHBOURS, first - 3)) <= noticed
+        assert set(range(first + 8, first + 8 + COLD_AFTER + MAX_NEIGHBOURS)) <= noticed
     scores = step.scores()
-    assert len(scores) > len(looks) and set(scores) <= {number for number, _, _ in session.walls} | set(range(5))
+    assert len(scores) > len(windows) and set(scores) <= {number for number, _, _ in session.walls} | set(range(5))
