@@ -11,7 +11,8 @@ from paceline.api.settings import as_optional_path, as_path, split
 from paceline.errors import InputError, PacelineError, StrategyError
 from paceline.given_workload import given_workload, texts_of
 from paceline.held_objects import holding
-from paceline.training.starting import CHECKPOINT_EVERY_S, DISTRIBUTION_KEYS, Setup, resume_training
+from paceline.training.driver import CHECKPOINT_EVERY_S
+from paceline.training.starting import DISTRIBUTION_KEYS, Setup, resume_training
 
 if TYPE_CHECKING:
     from paceline import data

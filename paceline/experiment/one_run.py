@@ -124,8 +124,8 @@ def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
 
 def _train(task: Task, out: Path, cache: Path | None, watcher: Watcher) -> None:
     from paceline.reporting.run_files import write_measured
+    from paceline.training.driver import CHECKPOINT_EVERY_S
     from paceline.training.measured_training import TrainingClock
-    from paceline.training.starting import CHECKPOINT_EVERY_S
 
     words, setup = run_words(task.settings), setup_of(task.settings)
     alone = setup.strategy is None

@@ -112,8 +112,8 @@ def updates_at_end(epoch: Epoch, run: Run) -> int:
     found = run.distribution
     if found is None:
         return run.updates
-    if found.points:
-        return found.points[-1].updates
+    if run.points:
+        return run.points[-1].updates
     applied = found.ledger.applied_by_epoch
     return found.ledger.updates * sum(applied[: epoch.epoch]) // max(1, sum(applied))
 
@@ -122,7 +122,7 @@ def trained_s(run: Run) -> float:
     """On the driver's own clock, real or virtual."""
     if run.distribution is None:
         return run.train_s
-    return run.distribution.points[-1].seconds if run.distribution.points else run.distribution.seconds
+    return run.points[-1].seconds if run.points else run.distribution.seconds
 
 
 def last_rate(epoch: Epoch, run: Run) -> float:

@@ -207,13 +207,13 @@ def values_of(runs: Iterable[RunResult], key: str) -> list[str]:
 
 def _curve(run: Run) -> tuple[CurvePoint, ...]:
     accuracy = {float(e.epoch): e.train_accuracy for e in run.epochs}
-    if run.distribution is not None and run.distribution.points:
+    if run.points:
         return tuple(
             CurvePoint(
                 p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss, accuracy.get(p.epoch, math.nan),
                 p.test_accuracy,
             )
-            for p in run.distribution.points
+            for p in run.points
         )  # fmt: skip
     # A record of one process does not count updates by epoch; a finished run made as many in each.
     each = run.updates / len(run.epochs) if run.status == "finished" and run.epochs else math.nan

@@ -43,20 +43,6 @@ class FaultRecord:
 
 
 @dataclass(frozen=True)
-class ValidationPoint:
-    """Where a run stood when it was validated: convergence against seconds and against updates."""
-
-    epoch: float
-    """Passes over the data so far; whole at the end of an epoch."""
-    seconds: float
-    """On the driver's clock."""
-    updates: int
-    train_loss: float = math.nan
-    test_loss: float = math.nan
-    test_accuracy: float = math.nan
-
-
-@dataclass(frozen=True)
 class Distribution:
     strategy: Strategy
     workers: int
@@ -73,7 +59,6 @@ class Distribution:
     faults: tuple[FaultRecord, ...] = ()
     """The first of them; `fault_count` counts all."""
     fault_count: int = 0
-    points: tuple[ValidationPoint, ...] = ()
     server_threads: int = 1
     """Threads that make an update together, each its pieces of it."""
     collective: str = "shared memory"

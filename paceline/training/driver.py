@@ -1,4 +1,4 @@
-"""What every driver of a distributed run is told, and what it does for the run."""
+"""What a run is told, and what a driver does for it: one process, processes of this machine, or a simulated cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from paceline.data.dataset import Dataset
 from paceline.step.choose import StepChoice
@@ -15,39 +15,42 @@ from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.engine import check_policy
 from paceline.strategy.event_record import EventRecord
-from paceline.strategy.learner import Learner
 from paceline.strategy.server_optimizer import check_optimizer
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
-from paceline.training.evaluate import Evaluator
 from paceline.training.limits import check_workers
 from paceline.training.run import Conditions, Run
 from paceline.training.validation_interval import parse_interval
 from paceline.workload import Workload
 
 if TYPE_CHECKING:
-    from paceline.training.distributed_run import DistributedRun
+    from paceline.training.training_run import TrainingRun
 
 CHECKPOINT_EVERY_S = 20.0
 
 
-@dataclass(frozen=True)
-class DistributedOptions:
-    """What every driver is told, besides the workload."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How any run is carried out, besides its workload."""
 
+    cache: Path | None = None
+    checkpoint_every_s: float | None = CHECKPOINT_EVERY_S
+    """None: there are no checkpoints."""
+    validate_every: str = "1epoch"
+    record_events: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributedOptions(RunOptions):
     strategy: Strategy
     workers: int
-    cache: Path | None = None
     on_bad_gradient: str = "stop"
-    record_events: bool = False
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S
-    validate_every: str = "1epoch"
     faults: tuple[Fault, ...] = ()
 
     def check(self, driver: str) -> None:
-        """Says what is wrong before anything is loaded."""
+        """Raises what is wrong before anything is loaded."""
         if isinstance(self.workers, int):
             check_workers(self.workers, driver)
         check_policy(self.on_bad_gradient)
@@ -58,43 +61,52 @@ class DistributedOptions:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One version of everything that continuing needs: plain positions and tensors."""
+    """One version of everything that resuming needs: plain positions and tensors."""
 
-    version: int
+    updates: int
     epochs_done: int
-    parameters: Tensor
-    """Flat, with the buffers."""
+    parameters: dict[str, Tensor]
+    """The network's state dict."""
     state: dict[str, Any] = field(default_factory=dict)
     score: Score = field(default_factory=Score)
     """Of the epoch under way."""
+    next_step: int = 0
+    """In the epoch under way, where that is done step by step."""
 
 
 class Driver(Protocol):
-    """What is different between processes of this machine and a simulated cluster."""
-
-    learner: Learner
-    evaluator: Evaluator
+    network: nn.Module
     conditions: Conditions
     step: StepChoice
     data: str
     notes: list[str]
+    placement: dict[str, int]
     resumable: bool
 
-    def run(self, run: DistributedRun) -> None:
-        """Trains until every epoch is done, and tells `run` what happens."""
+    def run(self, run: TrainingRun) -> None:
+        """Trains until every epoch is done, and reports to `run` what happens."""
         ...
 
-    def distribution(self) -> Distribution: ...
+    @property
+    def updates(self) -> int: ...
 
-    def trace(self) -> list[Span]: ...
+    def where(self) -> str:
+        """How far the training is, for a message: `step 12`."""
+        ...
 
     def timing(self) -> tuple[float, float]:
         """Seconds of training, and samples/s."""
         ...
 
+    def distribution(self) -> Distribution | None:
+        """Workers, waiting and staleness so far; None for one process."""
+        ...
+
+    def trace(self) -> list[Span]: ...
+
     def snapshot(self) -> Snapshot: ...
 
-    def report_epochs(self, run: DistributedRun, count: int) -> None:
+    def report_epochs(self, run: TrainingRun, count: int) -> None:
         """Waits until the first `count` epochs are validated and part of the record."""
         ...
 
@@ -105,4 +117,4 @@ class Driver(Protocol):
     def close(self) -> None: ...
 
 
-MakeDriver = Callable[[Workload, Dataset, DistributedOptions, Recorder], Driver]
+MakeDriver = Callable[[Workload, Dataset, Recorder], Driver]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from paceline.step.choose import StepChoice
@@ -23,6 +24,20 @@ class Epoch:
     test_top_accuracy: float
     wall_s: float
     samples_per_s: float
+
+
+@dataclass(frozen=True)
+class ValidationPoint:
+    """A validation, at the end of an epoch or between: convergence against seconds and against updates."""
+
+    epoch: float
+    """Passes over the data so far; whole at the end of an epoch."""
+    seconds: float
+    """Of training by then, on the driver's clock."""
+    updates: int
+    train_loss: float = math.nan
+    test_loss: float = math.nan
+    test_accuracy: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -57,13 +72,14 @@ class Run:
     wall_s: float = 0.0
     """All time spent on it, validation and checkpoints too, over all resumptions."""
     train_s: float = 0.0
-    samples_per_s: float = float("nan")
-    """Training samples a second after the warm-up, validation and checkpoints apart."""
+    samples_per_s: float = math.nan
+    """Training samples/s after the warm-up, without validation and checkpoints."""
     updates: int = 0
     epochs: tuple[Epoch, ...] = ()
-    test_accuracy: float = float("nan")
-    test_top_accuracy: float = float("nan")
-    test_loss: float = float("nan")
+    points: tuple[ValidationPoint, ...] = ()
+    test_accuracy: float = math.nan
+    test_top_accuracy: float = math.nan
+    test_loss: float = math.nan
     classes: int = 0
     """Of the data; 0 where nothing is classified."""
     chance_accuracy: float = 0.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import StrategyError, WorkloadError, nearest
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import DRIVERS, REAL_ONLY, ClusterWords, DriverWords, StrategyWords
+from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.limits import FOOTPRINTS, check_workers
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from paceline.training.run import Run
     from paceline.training.watcher import Watcher
     from paceline.workload import Workload
-
-CHECKPOINT_EVERY_S = 20.0
 
 
 def _names(record: type) -> tuple[str, ...]:
@@ -34,6 +33,8 @@ FIELD_KEYS = tuple(name for name in _names(Strategy) if name not in (*STRATEGY_K
 """Of a strategy, beyond those that have a word of their own."""
 DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *FIELD_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS))
 """Every setting that says how a training is distributed; all others are of the workload."""
+FOR_ONE_PROCESS = ("validate_every",)
+"""Settings of a driver that training in this process has, too."""
 _ABSENT = ("strategy", "workers", "driver")
 """Settings for which None means that they were not given."""
 
@@ -64,14 +65,13 @@ class Setup:
         check_driver_name(given.get("driver"))
         words = DriverWords(**{key: value for key, value in given.items() if key in DRIVER_KEYS})
         cluster = ClusterWords(**{key: value for key, value in given.items() if key in CLUSTER_KEYS})
+        distributed = {key: value for key, value in given.items() if key not in FOR_ONE_PROCESS}
+        if not distributed or distributed == {"workers": 1}:
+            return Setup(driver=words)
         if not given.keys() & {"strategy", "workers", "groups"}:
-            if given:
-                raise StrategyError(
-                    f"{option(next(iter(given)))} needs --workers or a --strategy, as --strategy downpour"
-                )
-            return Setup()
-        if given == {"workers": 1}:
-            return Setup()
+            raise StrategyError(
+                f"{option(next(iter(distributed)))} needs --workers or a --strategy, as --strategy downpour"
+            )
         strategy, workers = strategy_of(given)
         if words.driver in FOOTPRINTS:
             check_workers(workers, words.driver)
@@ -105,7 +105,7 @@ class Setup:
 
             return trainer.run(
                 workload, step=step, clock=clock, log_placement=log_placement, checkpoint_every_s=checkpoint_every_s,
-                **shared,
+                validate_every=self.driver.validate_every, **shared,
             )  # fmt: skip
         if step != "auto" or log_placement:
             raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
@@ -148,13 +148,12 @@ def resume_training(
         if clock is not None:
             raise WorkloadError("--measure samples workers from the beginning of a run: this one continues without it")
         return launcher.resume(directory, **shared, **words.options(resuming=True, given=list(given)))
-    if given:
-        raise StrategyError(
-            f"{option(next(iter(given)))} is for distributed runs, and the one in {directory} is of one process"
-        )
+    for key in given:
+        if key not in FOR_ONE_PROCESS:
+            raise StrategyError(f"{option(key)} is for distributed runs, and the one in {directory} is of one process")
     from paceline.training import trainer
 
-    return trainer.resume(directory, clock=clock, **shared)
+    return trainer.resume(directory, clock=clock, validate_every=words.validate_every, **shared)
 
 
 def check_driver_name(driver: Any) -> None:

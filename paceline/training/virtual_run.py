@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from time import perf_counter
 
+from torch import Tensor
+
 from paceline import data
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
@@ -26,12 +28,12 @@ from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
-from paceline.training.directory import RunDirectory
-from paceline.training.distributed_run import DistributedRun, check_not_importing, prepared
 from paceline.training.driver import DistributedOptions, Snapshot
 from paceline.training.evaluate import Evaluator
+from paceline.training.flat_state import named_parameters
 from paceline.training.resuming import VIRTUAL
 from paceline.training.run import Epoch, Run
+from paceline.training.training_run import TrainingRun, train_new
 from paceline.training.watcher import Progress, Watcher, WorkersProgress
 from paceline.workload import Workload
 
@@ -57,26 +59,24 @@ def run_virtual(
 
     With `record_events` what happened is kept too, to be replayed.
     """
-    check_not_importing()
     options = DistributedOptions(
-        find_strategy(strategy), workers, cache, on_bad_gradient, record_events, 0.0, validate_every, faults
-    )
+        strategy=find_strategy(strategy), workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
+        record_events=record_events, validate_every=validate_every, faults=faults,
+    )  # fmt: skip
     options.check("virtual")
     cluster = cluster or VirtualCluster()
     cluster.check(workers, faults)
-    directory = RunDirectory.claim_new(out) if out is not None else None
-    make = functools.partial(VirtualTraining, cluster)
-    with prepared(workload, options, make, directory, progress, watcher) as run:
-        return run.train()
+    make = functools.partial(VirtualTraining, cluster, options)
+    return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
 
 
 class VirtualTraining:
-    """The simulated cluster as a driver of a `DistributedRun`."""
+    """The simulated cluster as a driver."""
 
     resumable = False
 
     def __init__(
-        self, cluster: VirtualCluster, workload: Workload, dataset: Dataset, options: DistributedOptions, _: Recorder
+        self, cluster: VirtualCluster, options: DistributedOptions, workload: Workload, dataset: Dataset, _: Recorder
     ) -> None:
         strategy, workers = options.strategy, options.workers
         device, note = choose_device(workload.device)
@@ -93,17 +93,19 @@ class VirtualTraining:
         except BaseException:
             parts.feeder.close()
             raise
-        self.learner, self.notes, self.data = self.store.learner, [note] if note else [], parts.feeder.where
+        self.learner, self.network = self.store.learner, parts.network
+        self.placement: dict[str, int] = {}
+        self.notes, self.data = [note] if note else [], parts.feeder.where
         self.conditions = current_conditions(device, workload.precision)
         how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
         self.step = StepChoice(VIRTUAL, how)
-        self.run_: DistributedRun | None = None
+        self.run_: TrainingRun | None = None
         self.shown_s = self.epoch_began_s = perf_counter()
         self.train_s, self.samples = 0.0, 0
         self.shares_s: list[float] = []
         """Of the epochs that have ended together and are still to be reported."""
 
-    def run(self, run: DistributedRun) -> None:
+    def run(self, run: TrainingRun) -> None:
         self.run_ = run
         try:
             run.begun()
@@ -138,7 +140,7 @@ class VirtualTraining:
         run = self.run_
         if run is not None and run.validation_is_due(update, self.simulator.now_s):
             began_s = perf_counter()
-            test = run.validate(self.store.current)
+            test = self._validate(self.store.current)
             batches = self.simulator.coordinator.ledger.applied.total()
             passes = batches / self.simulator.coordinator.batches.per_epoch
             run.validated(passes, self.simulator.now_s, update, test)
@@ -156,7 +158,7 @@ class VirtualTraining:
         self.train_s += train_s
         test = Score()
         if run.validates(end.epoch):
-            test = run.validate(end.parameters)
+            test = self._validate(end.parameters)
             run.validated(end.epoch + 1, end.seconds, end.updates, test, end.score.loss)
         run.finished_epoch(
             Epoch(
@@ -167,6 +169,17 @@ class VirtualTraining:
         )  # fmt: skip
         run.save()
         self.epoch_began_s = perf_counter()
+
+    def _validate(self, parameters: Tensor) -> Score:
+        self.learner.show(parameters)
+        return self.evaluator.score()
+
+    @property
+    def updates(self) -> int:
+        return self.simulator.coordinator.version
+
+    def where(self) -> str:
+        return f"update {self.updates} and {self.simulator.now_s:g} virtual seconds"
 
     def distribution(self) -> Distribution:
         return self.simulator.distribution()
@@ -180,9 +193,10 @@ class VirtualTraining:
     def snapshot(self) -> Snapshot:
         """Parameters to look at; a simulation is repeated from its seed, not resumed."""
         epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
-        return Snapshot(self.store.version, epochs, self.store.current)
+        parameters = named_parameters(self.network, self.store.current, self.learner.local)
+        return Snapshot(self.store.version, epochs, parameters)
 
-    def report_epochs(self, run: DistributedRun, count: int) -> None:
+    def report_epochs(self, run: TrainingRun, count: int) -> None:
         """Each is validated when it ends."""
 
     def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:

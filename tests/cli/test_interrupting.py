@@ -52,7 +52,9 @@ def test_a_signal_stops_in_good_order_and_the_run_goes_on(started, tmp_path, pac
     _, err = started.communicate(timeout=30)
     assert started.returncode == 130
     (line,) = err.splitlines()
-    assert line.startswith("paceline: stopped in epoch ") and line.endswith("go on with: paceline train --resume run")
+    assert line.startswith("paceline: stopped in epoch ") and line.endswith(
+        "continue with: paceline train --resume run"
+    )
     before = package.load(tmp_path / "run")
     assert before.status == "interrupted" and 1 <= len(before.epochs) < 500
     assert sorted(p.name for p in (tmp_path / "run").iterdir() if p.suffix != ".html") == [

@@ -12,24 +12,27 @@ from paceline.measurement.measurement import LayerTime, Measurement, Spread
 from paceline.results.outcome import RunOutcome
 from paceline.simulation.links import MessageSizes
 from paceline.simulation.time_record import TimeRecord, time_record
-from paceline.strategy.distribution import Distribution, FaultRecord, ValidationPoint, WorkerRecord
+from paceline.strategy.distribution import Distribution, FaultRecord, WorkerRecord
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.presets import find_strategy
 from paceline.trace import Span, Trace
-from paceline.training.run import Epoch, Run
+from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.workload import Workload
 from tests.a_run import a_run
 
 EVIL = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>\"'&</script>\u2028{{7*7}}"
 
 
-def a_distribution(strategy: str = "downpour", workers: int = 2, epochs: int = 3, **changes: Any) -> Distribution:
-    """Faster with more workers, a little less accurate, and staler."""
-    seconds = 60.0 * (0.1 + 0.9 / workers)
-    points = tuple(
-        ValidationPoint(e, seconds * e / epochs, 30 * e, 2.0 / e, 1.8 / e, 0.5 + 0.4 * e / epochs - 0.005 * workers)
+def some_points(d: Distribution, epochs: int) -> tuple[ValidationPoint, ...]:
+    return tuple(
+        ValidationPoint(e, d.seconds * e / epochs, 30 * e, 2.0 / e, 1.8 / e, 0.5 + 0.4 * e / epochs - 0.005 * d.workers)
         for e in range(1, epochs + 1)
     )
+
+
+def a_distribution(strategy: str = "downpour", workers: int = 2, **changes: Any) -> Distribution:
+    """Faster with more workers, a little less accurate, and staler."""
+    seconds = 60.0 * (0.1 + 0.9 / workers)
     ledger = LedgerSummary(updates=90, applied=90, returned=1, staleness={"0": 10, str(workers - 1): 80})
     by_worker = tuple(
         WorkerRecord(w, 90 // workers, 5000 // workers, 0.5, 0.9, 0.8 * seconds, 0.05 * seconds, 0.15 * seconds)
@@ -37,7 +40,7 @@ def a_distribution(strategy: str = "downpour", workers: int = 2, epochs: int = 3
     )
     made = Distribution(
         find_strategy(strategy), workers, "virtual", seconds=seconds, steps=90, updates=90, server_s=2.0, ledger=ledger,
-        by_worker=by_worker, points=points, fault_count=1,
+        by_worker=by_worker, fault_count=1,
         faults=(FaultRecord(1.25, "died", 0, note="was ended by SIGKILL"),),
     )  # fmt: skip
     return replace(made, **changes)
@@ -52,14 +55,16 @@ def a_trace(workers: int = 2, steps: int = 20) -> Trace:
 
 
 def a_virtual_run(strategy: str = "downpour", workers: int = 2, seed: int = 0, epochs: int = 3, **changes: Any) -> Run:
-    d = a_distribution(strategy, workers, epochs)
+    d = a_distribution(strategy, workers)
+    points = some_points(d, epochs)
     made = tuple(
         Epoch(p.epoch, p.train_loss, p.test_accuracy - 0.01, 1.0, p.test_loss, p.test_accuracy, 1.0, 0.1, 9000.0)
-        for p in d.points
+        for p in points
     )
     workload = Workload(network="dnn", data="digits", epochs=epochs, batch=32, seed=seed)
     run = a_run(
-        workload=workload, distribution=d, epochs=made, updates=90, trace=a_trace(workers), wall_s=0.5 + 0.01 * seed,
+        workload=workload, distribution=d, points=points, epochs=made, updates=90, trace=a_trace(workers),
+        wall_s=0.5 + 0.01 * seed,
         test_accuracy=made[-1].test_accuracy + 0.001 * seed, test_loss=made[-1].test_loss,
     )  # fmt: skip
     return replace(run, **changes)

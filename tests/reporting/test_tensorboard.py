@@ -11,10 +11,10 @@ import pytest
 from paceline.errors import OutputError
 from paceline.reporting.event_file import EventFile
 from paceline.reporting.tensorboard import TensorBoard, last_rate, updates_at_end
-from paceline.strategy.distribution import Distribution, ValidationPoint
+from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.presets import find_strategy
-from paceline.training.run import Run
+from paceline.training.run import Run, ValidationPoint
 from paceline.workload import Workload
 from tests.a_run import a_run
 from tests.reporting.event_reading import Event, read_events
@@ -43,8 +43,8 @@ def points_of(directory: Path) -> list[Event]:
 
 def distributed(driver: str, *, points: tuple[ValidationPoint, ...] = (), applied: tuple[int, ...] = (23, 23)) -> Run:
     ledger = LedgerSummary(46, sum(applied), applied_by_epoch=applied, staleness={"1": 40, "3": 6})
-    made = Distribution(find_strategy("downpour"), 2, driver, seconds=3.0, updates=46, ledger=ledger, points=points)
-    return a_run(distribution=made)
+    made = Distribution(find_strategy("downpour"), 2, driver, seconds=3.0, updates=46, ledger=ledger)
+    return a_run(distribution=made, points=points)
 
 
 def test_an_epoch_is_a_point_of_every_curve_at_its_updates(tmp_path):
@@ -71,10 +71,9 @@ def test_without_labels_there_is_no_accuracy(tmp_path):
 def test_a_simulated_run_has_the_steps_and_seconds_of_its_own_clock(tmp_path):
     run = distributed("virtual", points=(ValidationPoint(1, 10.0, 24), ValidationPoint(2, 20.0, 46)))
     with TensorBoard(tmp_path) as board:
-        board.begun(replace(run, updates=0, distribution=replace(run.distribution, points=(), seconds=0.0)), [])
+        board.begun(replace(run, updates=0, points=(), distribution=replace(run.distribution, seconds=0.0)), [])
         for number, epoch in enumerate(run.epochs, start=1):
-            so_far = replace(run.distribution, points=run.distribution.points[:number])
-            board.finished_epoch(epoch, replace(run, distribution=so_far))
+            board.finished_epoch(epoch, replace(run, points=run.points[:number]))
     first, second = points_of(tmp_path)
     assert [e.step for e in (first, second)] == [24, 46]
     assert [e.scalars["time/virtual_s"] for e in (first, second)] == [10.0, 20.0]

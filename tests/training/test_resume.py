@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from paceline import record
 from paceline.errors import CheckpointError
 from paceline.training import trainer
 from paceline.training.checkpoint import load_checkpoint
-from paceline.training.trainer import Silent
+from paceline.training.watcher import Silent
 from paceline.workload import Workload, resolve
 
 SMALL = {"data": "digits:640", "batch": 48, "epochs": 3}
@@ -75,7 +76,7 @@ def test_a_death_at_any_point_changes_nothing(
     assert deaths >= 2
     assert run.status == "finished" and run.resumed == deaths and len(run.epochs) == workload.epochs
     assert same(parameters(place), parameters(tmp_path / "undisturbed"))
-    undisturbed = trainer.record.load(tmp_path / "undisturbed")
+    undisturbed = record.load(tmp_path / "undisturbed")
     assert run.updates == undisturbed.updates
     assert [e.test_accuracy for e in run.epochs] == [e.test_accuracy for e in undisturbed.epochs]
     for a, b in zip(run.epochs, undisturbed.epochs, strict=True):

@@ -45,7 +45,7 @@ def test_nor_has_one_whose_correction_failed(name, words, tmp_path):
 def test_epochs_that_end_together_share_the_time_they_took():
     """Worker 1 needs as long for one batch of the first epoch as worker 0 for all others and the second epoch."""
     run = run_virtual(workload(epochs=2), "downpour", cluster=VirtualCluster(speeds=(1.0, 1 / 400)))
-    first, second = run.distribution.points
+    first, second = run.points
     assert first.seconds == second.seconds == 400
     assert run.epochs[0].samples_per_s == run.epochs[1].samples_per_s
     assert run.train_s == pytest.approx(2 * 1437 / run.epochs[0].samples_per_s)

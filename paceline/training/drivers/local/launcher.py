@@ -12,10 +12,9 @@ from paceline.record import from_json
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault, check_faults
-from paceline.training.checkpoint import load_checkpoint
-from paceline.training.directory import RunDirectory, resumable_directory
-from paceline.training.distributed_run import check_not_importing, prepared
-from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions
+from paceline.training.checkpoint import Checkpoint, load_checkpoint
+from paceline.training.directory import resumable_directory
+from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, MakeDriver, RunOptions
 from paceline.training.drivers.local.collective import check_collective
 from paceline.training.drivers.local.hang_limits import HangLimits
 from paceline.training.drivers.local.local_training import KIND, LocalOptions, LocalTraining
@@ -23,6 +22,7 @@ from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
 from paceline.training.resuming import resumed_workload
 from paceline.training.run import Run
+from paceline.training.training_run import resume_from, train_new
 from paceline.training.watcher import Watcher
 from paceline.workload import Workload
 
@@ -56,24 +56,16 @@ def run(
     averages: from shared memory, or among its members with nccl or gloo; auto is nccl where every worker has a GPU of
     its own.
     """
-    check_not_importing()
     options = DistributedOptions(
-        find_strategy(strategy),
-        workers,
-        cache,
-        on_bad_gradient,
-        record_events,
-        checkpoint_every_s,
-        validate_every,
-        faults,
-    )
+        strategy=find_strategy(strategy), workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
+        record_events=record_events, checkpoint_every_s=checkpoint_every_s, validate_every=validate_every,
+        faults=faults,
+    )  # fmt: skip
     local = LocalOptions(hang_limits or HangLimits(), measure, server_threads, collective)
     _check(options, local)
-    directory = RunDirectory.claim_new(out) if out is not None else None
-    make = functools.partial(LocalTraining, local)
     process_server()  # it imports PyTorch while the data are loaded
-    with prepared(workload, options, make, directory, progress, watcher) as distributed:
-        return distributed.train()
+    make = functools.partial(LocalTraining, local, options)
+    return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
 
 
 def resume(
@@ -92,30 +84,23 @@ def resume(
     hang_limits: HangLimits | None = None,
 ) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
-    claimed = RunDirectory.claim_existing(directory)
-    try:
-        place = claimed.path
-        checkpoint = load_checkpoint(place)
+
+    def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
         if checkpoint.step_kind != KIND:
             raise CheckpointError(f"{place} is of a run in one process: resume it without a strategy")
         workload = resumed_workload(checkpoint, changes or {}, place)
         strategy, workers, threads = _saved(checkpoint.optimizer, place)
         options = DistributedOptions(
-            strategy, workers, cache, on_bad_gradient, False, checkpoint_every_s, validate_every, faults
-        )
-        local = LocalOptions(
-            hang_limits or HangLimits(), None, threads if server_threads is None else server_threads, collective
-        )
+            strategy=strategy, workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
+            checkpoint_every_s=checkpoint_every_s, validate_every=validate_every, faults=faults,
+        )  # fmt: skip
+        threads = threads if server_threads is None else server_threads
+        local = LocalOptions(hang_limits or HangLimits(), None, threads, collective)
         _check(options, local)
-    except BaseException:
-        claimed.close()
-        raise
-    process_server()
-    with prepared(
-        workload, options, functools.partial(LocalTraining, local), claimed, progress, watcher
-    ) as distributed:
-        distributed.restore(checkpoint, place)
-        return distributed.train()
+        process_server()
+        return workload, options, functools.partial(LocalTraining, local, options)
+
+    return resume_from(directory, plan, progress=progress, watcher=watcher)
 
 
 def is_distributed(directory: str | Path) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
 from paceline.held_objects import is_held, save_held
@@ -25,7 +27,6 @@ from paceline.strategy.updater import Updater
 from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
-from paceline.training.distributed_run import DistributedRun
 from paceline.training.driver import DistributedOptions, Snapshot
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.collective import UNTESTED, choose_collective
@@ -44,8 +45,9 @@ from paceline.training.drivers.local.validation import ValidationThread
 from paceline.training.drivers.local.worker_measurements import wait_for_clocks
 from paceline.training.drivers.local.writer_lock import WriterLock
 from paceline.training.evaluate import Evaluator
-from paceline.training.flat_state import flat_parameters
+from paceline.training.flat_state import flat_parameters, named_parameters
 from paceline.training.run import Run
+from paceline.training.training_run import TrainingRun
 from paceline.workload import Workload
 
 KIND = "local"
@@ -69,7 +71,7 @@ class LocalTraining:
     resumable = True
 
     def __init__(
-        self, local: LocalOptions, workload: Workload, dataset: Dataset, options: DistributedOptions, recorder: Recorder
+        self, local: LocalOptions, options: DistributedOptions, workload: Workload, dataset: Dataset, recorder: Recorder
     ) -> None:
         self.options, self.local, self.recorder, self.dataset = options, local, recorder, dataset
         with ExitStack() as opened:  # closed again when something fails half way
@@ -84,6 +86,8 @@ class LocalTraining:
         )
         parts = launcher_parts(workload, dataset, share)
         strategy.check(workers, parts.updates_per_epoch)
+        self.network = parts.network
+        self.placement: dict[str, int] = {}
         self.learner = Learner(parts, strategy, workers)
         opened.callback(self.learner.close)
         layout = self.learner.layout
@@ -140,8 +144,8 @@ class LocalTraining:
 
     # The run
 
-    def run(self, run: DistributedRun) -> None:
-        self.validation = ValidationThread(self.memory, run.validate, run.validates, self.supervisor.server_bell)
+    def run(self, run: TrainingRun) -> None:
+        self.validation = ValidationThread(self.memory, self._validate, run.validates, self.supervisor.server_bell)
         try:
             self.supervisor.start()
             with self.recorder.span("start"):
@@ -166,10 +170,10 @@ class LocalTraining:
         self.bell.arm()
         self.bell.wait(POLL_INTERVAL_S)
 
-    def _is_over(self, run: DistributedRun) -> bool:
+    def _is_over(self, run: TrainingRun) -> bool:
         return bool(self.memory.control[ControlField.FINISHED]) and len(run.run.epochs) == run.run.workload.epochs
 
-    def _poll(self, run: DistributedRun) -> None:
+    def _poll(self, run: TrainingRun) -> None:
         if not self.memory.control[ControlField.FINISHED]:
             self.supervisor.check()
         run.check_stop()
@@ -182,7 +186,11 @@ class LocalTraining:
         reported = len(run.run.epochs) == self.memory.control[ControlField.EPOCHS_DONE]
         run.save_if_due(patience=1.0 if reported else 2.0)  # else it would have to wait for a validation
 
-    def _report_epochs(self, run: DistributedRun, wait: bool = False) -> None:
+    def _validate(self, parameters: Tensor) -> Score:
+        self.learner.show(parameters)
+        return self.evaluator.score()
+
+    def _report_epochs(self, run: TrainingRun, wait: bool = False) -> None:
         assert self.validation is not None
         if self.scored is None:
             self.scored = self.validation.finished_epoch(wait)
@@ -194,16 +202,15 @@ class LocalTraining:
                 run.validated(epoch + 1, self.progress.seconds_at_end_of(epoch), updates, test, done.loss)
             run.finished_epoch(done, updates)
 
-    def _validate_between(self, run: DistributedRun) -> None:
+    def _validate_between(self, run: TrainingRun) -> None:
         assert self.validation is not None
-        updates, seconds = self.memory.control[ControlField.VERSION], self.progress.elapsed_s
-        if run.validation_is_due(updates, seconds):
+        if run.validation_is_due(self.updates, self.progress.train_s):
             with WriterLock(self.memory, self._help).reading() as version:
                 parameters = self.memory.parameters[version % 2].clone()
             self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
         self._finish_validations(run)
 
-    def _finish_validations(self, run: DistributedRun, wait: bool = False) -> None:
+    def _finish_validations(self, run: TrainingRun, wait: bool = False) -> None:
         assert self.validation is not None
         between = self.validation.between
         while between and (wait or between[0][3].done()):
@@ -211,6 +218,13 @@ class LocalTraining:
             run.validated(passes, seconds, updates, future.result())
 
     # What is kept
+
+    @property
+    def updates(self) -> int:
+        return self.memory.control[ControlField.VERSION]
+
+    def where(self) -> str:
+        return f"update {self.updates}"
 
     def distribution(self) -> Distribution:
         return self.progress.distribution()
@@ -252,36 +266,33 @@ class LocalTraining:
             "refusals": memory.control[ControlField.REFUSALS],
             "worker_scores": [dataclasses.asdict(score) for score in by_worker],
         }
-        return Snapshot(version, done, parameters, state, self.progress.score(done))
+        named = named_parameters(self.network, parameters, self.learner.local)
+        return Snapshot(version, done, named, state, self.progress.score(done))
 
-    def report_epochs(self, run: DistributedRun, count: int) -> None:
+    def report_epochs(self, run: TrainingRun, count: int) -> None:
         while len(run.run.epochs) < count:
             self._report_epochs(run, wait=True)
 
     def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
         memory, saved = self.memory, checkpoint.optimizer
-        try:
-            position: Position = from_json(Position, saved["position"], "position")
-            if position.opened > self.memory.sizes.epochs:
-                raise CheckpointError(
-                    f"{place} is in epoch {position.opened} already: --epochs {self.memory.sizes.epochs} is less"
-                )
-            now = position.version % 2
-            parts = self.learner.parts
-            memory.parameters[now].copy_(flat_parameters(parts.network, checkpoint.parameters, self.learner.local))
-            if saved["state"].keys() != memory.states[now].keys():
-                raise KeyError("the server's optimizer is another one")
-            for name, tensor in memory.states[now].items():
-                tensor.copy_(saved["state"][name])
-            for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
-                for name, tensor in kept[0].items():
-                    tensor.copy_(was[name])
-            put_position(memory, position)
-            memory.control[ControlField.UPDATE_NS] = saved["update_ns"]
-            by_worker = [Score(**score) for score in saved["worker_scores"]]
-            self.progress.continue_from(before, Score(**checkpoint.score), by_worker, int(saved["refusals"]))
-        except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
-            raise CheckpointError(f"{place} does not fit this run: {error}") from error
+        position: Position = from_json(Position, saved["position"], "position")
+        if position.opened > memory.sizes.epochs:
+            raise CheckpointError(
+                f"{place} is in epoch {position.opened} already: --epochs {memory.sizes.epochs} is less"
+            )
+        now = position.version % 2
+        memory.parameters[now].copy_(flat_parameters(self.network, checkpoint.parameters, self.learner.local))
+        if saved["state"].keys() != memory.states[now].keys():
+            raise KeyError("the server's optimizer is another one")
+        for name, tensor in memory.states[now].items():
+            tensor.copy_(saved["state"][name])
+        for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
+            for name, tensor in kept[0].items():
+                tensor.copy_(was[name])
+        put_position(memory, position)
+        memory.control[ControlField.UPDATE_NS] = saved["update_ns"]
+        by_worker = [Score(**score) for score in saved["worker_scores"]]
+        self.progress.continue_from(before, Score(**checkpoint.score), by_worker, int(saved["refusals"]))
 
     def events(self) -> EventRecord | None:
         return events_of(self.memory, self.learner.parts.workload, self.options.strategy)

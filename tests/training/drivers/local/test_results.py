@@ -105,7 +105,7 @@ def nothing(gradient, late):
 )  # the last epoch always is
 def test_validations_after_epochs(every, epochs):
     run = launcher.run(workload(epochs=4), "sync", workers=2, validate_every=every)
-    points = run.distribution.points
+    points = run.points
     assert [point.epoch for point in points] == epochs
     assert [point.updates for point in points][-1] == run.updates
     assert [e.epoch for e in run.epochs if e.test_loss == e.test_loss] == epochs, "others have no test loss"
@@ -116,7 +116,7 @@ def test_validations_after_epochs(every, epochs):
 def test_validations_between_the_ends_of_epochs(every, least):
     slow = tuple(Fault("slow", worker=worker, seconds=0.01) for worker in range(2))
     run = launcher.run(workload(epochs=4), "downpour", workers=2, validate_every=every, faults=slow)
-    points = [point for point in run.distribution.points if point.train_loss != point.train_loss]
+    points = [point for point in run.points if point.train_loss != point.train_loss]
     assert len(points) >= least
     assert all(0 < point.epoch <= 4 and 0 < point.test_loss < 3 for point in points)
     assert [point.seconds for point in points] == sorted(point.seconds for point in points)

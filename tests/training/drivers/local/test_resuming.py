@@ -73,7 +73,7 @@ def test_the_ledger_counts_from_the_run_s_beginning(tmp_path):
     right = sum(worker.accuracy * worker.samples for worker in d.by_worker)
     assert right == pytest.approx(sum(epoch.train_accuracy * SAMPLES for epoch in run.epochs))
     assert [worker.starts for worker in d.by_worker] == [2, 2]
-    assert [point.epoch for point in d.points] == [1, 2, 3]
+    assert [point.epoch for point in run.points] == [1, 2, 3]
 
 
 def test_refusals_are_still_counted(tmp_path):

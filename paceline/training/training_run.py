@@ -1,4 +1,4 @@
-"""The life of a distributed run with any driver: prepare, train, validate, checkpoint, record, resume, fail."""
+"""The life of a run with any driver: prepare, train, validate, checkpoint, record, resume, fail."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
-
 from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError, Interrupted, PacelineError, WorkloadError
+from paceline.errors import CheckpointError, Interrupted, PacelineError, RecordError, WorkloadError
 from paceline.step.build import load_data
 from paceline.step.tally import Score
-from paceline.strategy.distribution import ValidationPoint
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
-from paceline.training.checkpoint import Checkpoint, load_parameters, save_checkpoint
+from paceline.training.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
 from paceline.training.directory import RunDirectory
-from paceline.training.driver import DistributedOptions, Driver, MakeDriver
+from paceline.training.driver import Driver, MakeDriver, RunOptions
 from paceline.training.ending import recorded_end
 from paceline.training.failures import explained
-from paceline.training.flat_state import named_parameters
 from paceline.training.outcome import chance_accuracy, warnings_of
-from paceline.training.run import Epoch, Run
+from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval
 from paceline.training.watcher import Progress, Silent, Watcher
@@ -36,44 +33,61 @@ from paceline.workload import Workload
 CHECKPOINT_SHARE = 0.02
 """Checkpoints may take this much of the time."""
 
+Plan = Callable[[Checkpoint, Path], tuple[Workload, RunOptions, MakeDriver]]
+"""From the checkpoint in a directory to how its run is resumed."""
 
-@contextlib.contextmanager
-def prepared(
-    workload: Workload, options: DistributedOptions, make: MakeDriver, directory: RunDirectory | None,
+
+def train_new(
+    workload: Workload, options: RunOptions, make: MakeDriver, *, out: str | Path | None,
     progress: data.Progress | None, watcher: Watcher | None,
-) -> Iterator[DistributedRun]:  # fmt: skip
-    """A run that is ready to train; its directory, if it has one, is released at the end."""
-    with contextlib.ExitStack() as stack:
-        if directory is not None:
-            stack.callback(directory.close)
-        recorder = Recorder()
-        with recorder.span("load"), explained(workload):
-            dataset = load_data(workload, options.cache, progress)
-        with explained(workload), recorder.span("prepare"):
-            driver = make(workload, dataset, options, recorder)
-        stack.callback(driver.close)
-        with explained(workload):
-            yield DistributedRun(
-                workload, dataset, options, driver, recorder, watcher or Silent(), directory.path if directory else None
-            )
-
-
-def check_not_importing() -> None:
+) -> Run:  # fmt: skip
+    """Trains `workload`; with `out`, record and checkpoint are kept there."""
     module = user_code.importing()
     if module:
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory.claim_new(out)).path if out is not None else None
+        return stack.enter_context(_prepared(workload, options, make, directory, progress, watcher)).train()
 
 
-class DistributedRun:
+def resume_from(
+    directory: str | Path, plan: Plan, *, progress: data.Progress | None, watcher: Watcher | None
+) -> Run:  # fmt: skip
+    """Resumes the run in `directory` from its last checkpoint."""
+    with RunDirectory.claim_existing(directory) as claimed:
+        place = claimed.path
+        checkpoint = load_checkpoint(place)
+        workload, options, make = plan(checkpoint, place)
+        with _prepared(workload, options, make, place, progress, watcher) as run:
+            run.restore(checkpoint, place)
+            return run.train()
+
+
+@contextlib.contextmanager
+def _prepared(
+    workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None,
+    progress: data.Progress | None, watcher: Watcher | None,
+) -> Iterator[TrainingRun]:  # fmt: skip
+    recorder = Recorder()
+    with explained(workload):
+        with recorder.span("load"):
+            dataset = load_data(workload, options.cache, progress)
+        with recorder.span("prepare"):
+            driver = make(workload, dataset, recorder)
+        with contextlib.closing(driver):
+            yield TrainingRun(workload, dataset, options, driver, recorder, watcher or Silent(), directory)
+
+
+class TrainingRun:
     def __init__(
-        self, workload: Workload, dataset: Dataset, options: DistributedOptions, driver: Driver, recorder: Recorder,
+        self, workload: Workload, dataset: Dataset, options: RunOptions, driver: Driver, recorder: Recorder,
         watcher: Watcher, directory: Path | None,
     ) -> None:  # fmt: skip
         self.options, self.driver, self.recorder, self.watcher = options, driver, recorder, watcher
-        self.dataset, self.directory = dataset, directory
+        self.directory = directory
+        self.samples = len(dataset.train), len(dataset.test)
         self.stop = StopRequest()
         self.every = parse_interval(options.validate_every)
-        self.points: list[ValidationPoint] = []
         self.wall_before_s = 0.0
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self._next_validation = self.every.amount
@@ -81,25 +95,35 @@ class DistributedRun:
             workload=workload,
             conditions=driver.conditions,
             step=driver.step,
-            parameters=sum(p.numel() for p in driver.learner.parts.network.parameters()),
+            parameters=sum(p.numel() for p in driver.network.parameters()),
             data=driver.data,
             classes=len(dataset.classes),
             chance_accuracy=chance_accuracy(dataset),
+            placement=driver.placement,
         )
 
     # From its beginning to its end
 
     def restore(self, checkpoint: Checkpoint, place: Path) -> None:
-        if self._samples() != checkpoint.samples:
-            before, now = (f"{train:,} + {test:,}" for train, test in (checkpoint.samples, self._samples()))
+        if self.samples != checkpoint.samples:
+            before, now = (f"{train:,} + {test:,}" for train, test in (checkpoint.samples, self.samples))
             raise CheckpointError(f"{place} is of {before} samples, {self.run.workload.data} now has {now}")
-        load_parameters(self.driver.learner.parts.network, checkpoint, place)
-        before_run: Run = record.from_json(Run, json.loads(checkpoint.record), "record")
-        self.driver.restore(checkpoint, before_run, str(place))
+        load_parameters(self.driver.network, checkpoint, place)
+        try:
+            before_run: Run = record.from_json(Run, json.loads(checkpoint.record), "record")
+            self.driver.restore(checkpoint, before_run, str(place))
+        except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
+            if isinstance(error, PacelineError) and not isinstance(error, RecordError):
+                raise
+            raise CheckpointError(
+                f"{place} does not fit this run, its step was {checkpoint.step_kind}: {error}"
+            ) from error
         self.wall_before_s = before_run.wall_s
-        if before_run.distribution is not None:
-            self.points = list(before_run.distribution.points)
-        self.run = replace(self.run, epochs=before_run.epochs, resumed=before_run.resumed + 1)
+        self.validation_is_due(checkpoint.updates, before_run.train_s)  # those before have been made
+        self.run = replace(
+            self.run, step=self.driver.step, epochs=before_run.epochs, points=before_run.points,
+            resumed=before_run.resumed + 1, placement=before_run.placement,
+        )  # fmt: skip
         (place / EVENTS).unlink(missing_ok=True)  # what was recorded is only about the part before
 
     def train(self) -> Run:
@@ -123,12 +147,10 @@ class DistributedRun:
         """Ends the run in good order if Ctrl-C or SIGTERM asked for it."""
         if not self.stop.made:
             return
-        found = self.driver.distribution()
-        seconds = f" and {found.seconds:g} virtual seconds" * (not self.driver.resumable)
-        where = f"stopped in epoch {len(self.run.epochs) + 1} after update {found.updates}{seconds}"
+        where = f"stopped in epoch {len(self.run.epochs) + 1} after {self.driver.where()}"
         if self.directory is None:
             raise Interrupted(f"{where}; nothing was kept, since no directory was given")
-        if not self.driver.resumable:
+        if not (self.driver.resumable and self.keeps_checkpoints):
             raise Interrupted(f"{where}; what was reached is in {self.directory}; start it again to repeat it")
         self.save()
         raise Interrupted(f"{where}; continue with: paceline train --resume {self.directory}")
@@ -154,15 +176,17 @@ class DistributedRun:
         self._next_validation = self.every.amount * (math.floor(reached / self.every.amount) + 1)
         return True
 
-    def validate(self, parameters: Tensor) -> Score:
-        self.driver.learner.show(parameters)
-        return self.driver.evaluator.score()
+    def updates_to_validation(self, updates: int) -> int:
+        """How many updates may be made until the next validation; any number where seconds or epochs count."""
+        every = int(self.every.amount)
+        return every - updates % every if self.every.unit == "updates" else sys.maxsize
 
     def validated(self, epoch: float, seconds: float, updates: int, test: Score, train_loss: float = math.nan) -> None:
-        self.points.append(ValidationPoint(epoch, seconds, updates, train_loss, test.loss, test.accuracy))
+        point = ValidationPoint(epoch, seconds, updates, train_loss, test.loss, test.accuracy)
+        self.run = replace(self.run, points=(*self.run.points, point))
 
     def finished_epoch(self, epoch: Epoch, updates: int) -> None:
-        """An epoch is done, with so many updates; others may have been made since."""
+        """An epoch is done after this many updates; others may have been made since."""
         self.run = replace(self.run, epochs=(*self.run.epochs, epoch))
         self.update_record("running")
         self.watcher.finished_epoch(epoch, replace(self.run, updates=updates))
@@ -171,55 +195,57 @@ class DistributedRun:
 
     def update_record(self, status: str) -> None:
         tested = next((e for e in reversed(self.run.epochs) if not math.isnan(e.test_loss)), None)
-        distribution = replace(self.driver.distribution(), points=tuple(self.points))
         train_s, samples_per_s = self.driver.timing()
+        driver_spans = self.driver.trace() if status != "running" else []
         self.run = replace(
             self.run,
             status=status,
             wall_s=self.wall_before_s + self.recorder.now(),
             train_s=train_s,
             samples_per_s=samples_per_s,
-            updates=distribution.updates,
+            updates=self.driver.updates,
             test_accuracy=tested.test_accuracy if tested else math.nan,
             test_top_accuracy=tested.test_top_accuracy if tested else math.nan,
             test_loss=tested.test_loss if tested else math.nan,
-            distribution=distribution,
+            distribution=self.driver.distribution(),
+            trace=Trace((*self.recorder.spans, *driver_spans)),
         )
-        if status != "running":
-            spans = (*self.recorder.spans, *self.driver.trace())
-            self.run = replace(self.run, trace=Trace(spans), warnings=warnings_of(self.run))
+        self.run = replace(self.run, warnings=warnings_of(self.run))
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
+
+    @property
+    def keeps_checkpoints(self) -> bool:
+        return self.directory is not None and self.options.checkpoint_every_s is not None
 
     def save_if_due(self, patience: float = 1.0) -> None:
         """When the last checkpoint is old enough, and rarely enough that checkpoints cost little."""
         every_s = self.options.checkpoint_every_s
         pause_s = every_s and max(every_s, self.saving_s / CHECKPOINT_SHARE)
-        if self.recorder.now() - self.saved_at_s >= patience * pause_s:
+        if pause_s is not None and self.recorder.now() - self.saved_at_s >= patience * pause_s:
             self.save()
 
     def save(self) -> None:
-        if self.directory is None:
+        if self.directory is None or not self.keeps_checkpoints:
             return
         with self.recorder.span("checkpoint"):
             start_s = self.recorder.now()
             snapshot = self.driver.snapshot()
             self.driver.report_epochs(self, snapshot.epochs_done)
-            distribution = replace(self.driver.distribution(), points=tuple(self.points))
             so_far = replace(
-                self.run, wall_s=self.wall_before_s + start_s, updates=snapshot.version,
-                epochs=self.run.epochs[: snapshot.epochs_done], distribution=distribution,
+                self.run, wall_s=self.wall_before_s + start_s, train_s=self.driver.timing()[0],
+                updates=snapshot.updates, epochs=self.run.epochs[: snapshot.epochs_done],
+                distribution=self.driver.distribution(),
             )  # fmt: skip
-            learner = self.driver.learner
             save_checkpoint(
                 Checkpoint(
                     workload=self.run.workload,
                     step_kind=self.driver.step.kind,
                     epoch=snapshot.epochs_done,
-                    next_step=0,
-                    updates=snapshot.version,
-                    samples=self._samples(),
-                    parameters=named_parameters(learner.parts.network, snapshot.parameters, learner.local),
+                    next_step=snapshot.next_step,
+                    updates=snapshot.updates,
+                    samples=self.samples,
+                    parameters=snapshot.parameters,
                     optimizer=snapshot.state,
                     score=dataclasses.asdict(snapshot.score),
                     record=json.dumps(record.to_json(so_far)),
@@ -235,6 +261,3 @@ class DistributedRun:
             if events is None:
                 raise PacelineError("the events of this run were not recorded")
             record.save(events, self.directory / EVENTS)
-
-    def _samples(self) -> tuple[int, int]:
-        return len(self.dataset.train), len(self.dataset.test)
