@@ -36,7 +36,9 @@ def _command(name: str, command: Any) -> str:
     rows = [f"| `{_cell(what)}` | {_cell(means)} |" for what, means in filter(None, records)]
     table = ["| argument or option | meaning |", "|---|---|", *rows]
     usage = ["```text", command.get_usage(context), "```"]
-    return "\n".join([f"## `paceline {name}`", "", command.help or "", "", *usage, "", *table, "", command.epilog or "", ""])
+    return "\n".join(
+        [f"## `paceline {name}`", "", command.help or "", "", *usage, "", *table, "", command.epilog or "", ""]
+    )
 
 
 def _cell(text: str) -> str:

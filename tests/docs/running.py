@@ -68,7 +68,9 @@ class PageRun:
             case "python":
                 exec(compile("\n" * block.line + block.text, block.page, "exec"), self.names)
             case "toml":
-                assert block.file_name is not None, f"{block.place}: the first line must be a comment with a file's name"
+                assert block.file_name is not None, (
+                    f"{block.place}: the first line must be a comment with a file's name"
+                )
                 tomllib.loads(block.text)
             case _:
                 for command in commands_of(block):
