@@ -1,14 +1,13 @@
 """Runs the blocks of one page in order, in this process, in the current directory.
 
-Python blocks of a page share their names. In `console` blocks lines after `$` are commands and the rest is their output;
-where a line of output begins with `paceline: `, the command must fail with that line. `paceline` and `python` run in this
-process, anything else in a shell.
+Python blocks of a page share their names. In `console` blocks lines after `$` are commands and the rest is their
+output; where a line of output begins with `paceline: `, the command must fail with that line. `paceline` and `python`
+run in this process, anything else in a shell.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import io
 import os
 import runpy
@@ -68,9 +67,7 @@ class PageRun:
             case "python":
                 exec(compile("\n" * block.line + block.text, block.page, "exec"), self.names)
             case "toml":
-                assert block.file_name is not None, (
-                    f"{block.place}: the first line must be a comment with a file's name"
-                )
+                assert block.file_name is not None, f"{block.place}: begin with a comment: # NAME.toml"
                 tomllib.loads(block.text)
             case _:
                 for command in commands_of(block):
@@ -91,7 +88,7 @@ class PageRun:
 
 
 def _expanded(word: str) -> list[str]:
-    return sorted(glob.glob(word)) or [word] if "*" in word else [word]
+    return sorted(map(str, Path().glob(word))) or [word] if "*" in word else [word]
 
 
 def _call(words: list[str], line: str) -> int:
