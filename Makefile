@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
+DOCS_READY := $(VENV)/.docs-ready
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
 # Tests marked `serial` compare times: they run after the others, one at a time. Both parts run, and either can fail.
@@ -12,7 +13,7 @@ run_tests = parallel=0; serial=0; \
 	$(BIN)/python -m pytest -m '($(1)) and serial' $(2) || serial=$$?; \
 	exit $$((parallel | serial))
 
-.PHONY: demo test test-slow soak lint bench clean
+.PHONY: demo test test-slow soak lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/paceline demo
@@ -36,6 +37,9 @@ lint: $(READY)
 bench: $(BENCH_READY)
 	$(BIN)/python -m benchmarks
 
+docs: $(DOCS_READY)
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -43,6 +47,10 @@ $(READY): pyproject.toml
 
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	touch $@
 
 clean:
