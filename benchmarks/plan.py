@@ -298,7 +298,7 @@ def _growth(seeds: int) -> list[dict[str, Any]]:
             epochs = [
                 mean(
                     simulate_on(
-                        step, machine, n, rule, network=machine.network, full_pass_per_worker=True, seed=seed
+                        step, machine, n, replace(rule, full_pass_per_worker=True), network=machine.network, seed=seed
                     ).epoch_s
                     for seed in range(seeds)
                 )

@@ -44,7 +44,7 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
     said.append(f"{made.strategy.name}, {count(each.workers_per_machine, 'worker')} per machine")
     said += [f"{each.network} between machines"] if each.network else []
     said += ["all-reduces begin during the backward pass"] if made.overlap_backward else []
-    said += ["an epoch is every worker's own pass over all data"] if made.full_pass_per_worker else []
+    said += ["an epoch is every worker's own pass over all data"] if made.strategy.full_pass_per_worker else []
     said += [f"prices of {each.price_date}"] if each.price_date else []
     return "; ".join(said)
 

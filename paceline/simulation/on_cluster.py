@@ -66,7 +66,6 @@ def simulate_on(
     network: Link | None,
     workers_per_machine: int = 1,
     steps: int = 200,
-    full_pass_per_worker: bool = False,
     server_s: float | None = None,
     seed: int = 0,
     contention: float = 0.0,
@@ -80,14 +79,11 @@ def simulate_on(
     pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
     """
     _check(prediction, workers_per_machine, steps, server_s, contention)
-    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
-    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
+    strategy = replace(strategy, warm_start=0)
     batches = -(-prediction.samples // prediction.batch)
     strategy.check(workers, batches or None)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    step_model = _step_model(prediction, strategy, placement, server_s, contention, steps, seed)
-    if overlap_backward:
-        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
+    step_model = _step_model(prediction, strategy, placement, server_s, contention, steps, seed, overlap_backward)
     cost = calibrated_exchange(prediction.exchange, strategy, placement) if server_s is None else None
     found = step_model.time() if cost is None else as_calibrated(step_model.time(), cost, prediction)
     machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
@@ -120,18 +116,13 @@ def trace_on(
     *,
     network: Link | None,
     workers_per_machine: int = 1,
-    full_pass_per_worker: bool = False,
     seed: int = 0,
     overlap_backward: bool = False,
 ) -> Trace:
     """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
-    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
-    strategy = replace(strategy, full_pass_per_worker=full_pass_per_worker, warm_start=0)
+    strategy = replace(strategy, warm_start=0)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    step_model = _step_model(prediction, strategy, placement, None, 0.0, 0, seed)
-    if overlap_backward:
-        step_model = replace(step_model, hidden_behind_s=_backward_share(prediction) * step_model.compute_s)
-    return trace_of(step_model)
+    return trace_of(_step_model(prediction, strategy, placement, None, 0.0, 0, seed, overlap_backward))
 
 
 def _step_model(
@@ -142,6 +133,7 @@ def _step_model(
     contention: float,
     steps: int,
     seed: int,
+    overlap_backward: bool,
 ) -> StepModel:
     """What a worker computes, and what its machine's others leave of it."""
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
@@ -168,6 +160,7 @@ def _step_model(
         server_s=server_s * slower if placement.together and not placement.on_gpu else server_s,
         steps=steps,
         seed=seed,
+        hidden_behind_s=_backward_share(prediction) * compute_s * slower if overlap_backward else None,
     )
 
 

@@ -14,18 +14,15 @@ from torch import Tensor
 
 from paceline.errors import RecordError
 from paceline.record import load
+from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
-from paceline.step.tally import Tally
 from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
-from paceline.strategy.learner import Learner
-from paceline.strategy.learner_state import LearnerState
-from paceline.strategy.updater import GroupContribution, Payload, Updater
 from paceline.workload import with_settings
 
 
 def replay(parts: Parts, events: EventRecord, watch: Callable[[int, Tensor], None] | None = None) -> Tensor:
-    """The flat parameters after the last update; `watch` is told each version, and must not change it.
+    """The flat parameters after the last update; `watch` is called with each version, and must not change it.
 
     `parts` are of the recorded workload, on a CPU with as many threads as the run's workers had.
     """
@@ -37,7 +34,7 @@ def replay(parts: Parts, events: EventRecord, watch: Callable[[int, Tensor], Non
                 watch(update.update, replayed.versions[update.update])
         return replayed.versions[len(events.updates)]
     finally:
-        replayed.learner.close()
+        replayed.store.close()
 
 
 def replay_run(
@@ -59,73 +56,53 @@ def replay_run(
 class _Replay:
     def __init__(self, parts: Parts, events: EventRecord) -> None:
         self.events = events
-        self.learner = Learner(parts, events.strategy, events.workers, fetches_stay=True)
-        self.updater = Updater(events.strategy, self.learner.layout, events.workers)
-        self.state = self.updater.initial_state()
-        self.correction_state: dict[int, dict[str, Tensor]] = defaultdict(self.updater.initial_correction_state)
-        self.versions: dict[int, Tensor] = {0: self.learner.initial()}
+        self.store = VirtualStore(parts, events.strategy, events.workers)
+        self.versions: dict[int, Tensor] = {0: self.store.current}
         self.wanted = Counter(version for task in events.tasks for version in task.versions)
-        """How many fetches of a version are still to come; without any it is let go."""
+        """How many fetches of a version are still to come; without any it is released."""
         self.todo: dict[int, list[TaskRecord]] = defaultdict(list)
         for task in sorted(events.tasks, key=lambda t: (t.worker, t.sequence), reverse=True):
             self.todo[task.worker].append(task)
-        self.states: dict[tuple[int, int], LearnerState] = {}
-        self.fetched: dict[int, Tensor] = {}
-        self.payloads: dict[tuple[int, int], tuple[Payload, Tensor]] = {}
+        self.incarnations: dict[int, int] = {}
         self.applied = {key for update in events.updates for one in update.contributions for key in one.payloads}
-        """Of the other tasks nothing need be kept: they were dropped or refused."""
+        """Payloads of other tasks were dropped or refused."""
 
     def apply(self, number: int) -> None:
         order = self.events.updates[number - 1].order
         if order.update != number:
             raise RecordError(f"update {number} of the recorded run is missing: found {order.update}")
-        given = []
-        for contribution in order.contributions:
-            found = [self._payload(task.worker, task.sequence) for task in contribution.tasks]
-            state = self.correction_state[contribution.group]
-            given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
-        old = self.versions[number - 1]
-        new = torch.empty_like(old)
-        self.updater.apply(order, given, old, new, self.state, self.state)
-        self.versions[number] = new
+        tasks = [task for contribution in order.contributions for task in contribution.tasks]
+        for task in tasks:
+            self._compute_up_to(task.worker, task.sequence)
+        self.store.apply(order)
+        for task in tasks:
+            self.store.release(task.worker, task.sequence)
+        self.versions[number] = self.store.current
         if not self.wanted[number - 1]:
             del self.versions[number - 1]
 
-    def _payload(self, worker: int, sequence: int) -> tuple[Payload, Tensor]:
-        """That of a task; what its worker did before comes first, whatever became of it."""
+    def _compute_up_to(self, worker: int, sequence: int) -> None:
+        """A task changes what its worker keeps, whatever becomes of its payload: so all before are computed, too."""
         todo = self.todo[worker]
-        while (worker, sequence) not in self.payloads:
+        while (worker, sequence) not in self.store.payloads:
             if not todo or todo[-1].sequence > sequence:
                 raise RecordError(f"task {sequence} of worker {worker} is applied but not in the recorded run")
-            task = todo.pop()
-            made = self._computed(task)
-            if (worker, task.sequence) in self.applied:
-                self.payloads[worker, task.sequence] = made
-        return self.payloads.pop((worker, sequence))
+            recorded = todo.pop()
+            self._compute(recorded)
+            if (worker, recorded.sequence) not in self.applied:
+                self.store.release(worker, recorded.sequence)
 
-    def _computed(self, recorded: TaskRecord) -> tuple[Payload, Tensor]:
-        learner, task, key = self.learner, recorded.task, (recorded.worker, recorded.incarnation)
-        if key not in self.states:
-            self.states.pop((recorded.worker, recorded.incarnation - 1), None)
-            self.states[key] = learner.fresh()
-        learner.load_state(self.states[key])
-        out = learner.local.new_empty(learner.payload_size)
-        learner.bind(out)
-        versions = list(recorded.versions)
-
-        def fetch(_: int) -> tuple[int, Tensor]:
-            version = versions.pop(0)
+    def _compute(self, recorded: TaskRecord) -> None:
+        task, worker = recorded.task, recorded.worker
+        if self.incarnations.get(worker) != recorded.incarnation:
+            self.incarnations[worker] = recorded.incarnation
+            self.store.joined(worker)
+        positions = (*task.fetches, len(task.batches))  # some exchanges fetch once more before they push
+        for position, version in zip(positions, recorded.versions, strict=False):
             if version not in self.versions:
-                raise RecordError(f"task {task.sequence} of worker {task.worker} fetched version {version} too early")
-            self.fetched[task.worker] = found = self.versions[version]
-            self._let_go(version)
-            return version, found
-
-        result = learner.run(task, fetch, out, Tally(learner.parts.workload.top))
-        self.states[key] = learner.state()
-        return Payload(out, result.samples, result.steps), self.fetched[task.worker]
-
-    def _let_go(self, version: int) -> None:
-        self.wanted[version] -= 1
-        if not self.wanted[version] and version != max(self.versions):
-            del self.versions[version]
+                raise RecordError(f"task {task.sequence} of worker {worker} fetched version {version} too early")
+            self.store.fetched(worker, position, version, self.versions[version])
+            self.wanted[version] -= 1
+            if not self.wanted[version] and version != max(self.versions):
+                del self.versions[version]
+        self.store.finished(task)

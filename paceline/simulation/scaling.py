@@ -40,7 +40,6 @@ class Scaling:
     workload: Workload
     cluster: str
     strategy: Strategy
-    full_pass_per_worker: bool
     machines: tuple[MachineScaling, ...]
     overlap_backward: bool = False
     """Whether all-reduces begin during the backward pass."""
@@ -53,7 +52,6 @@ def scale(
     workers: Sequence[int],
     *,
     per_machine: int | None = None,
-    full_pass_per_worker: bool = False,
     overlap_backward: bool = False,
     predict: Predict | None = None,
 ) -> Scaling:
@@ -63,7 +61,6 @@ def scale(
     """
     if not workers:
         raise InputError("name at least one number of workers")
-    full_pass_per_worker = full_pass_per_worker or strategy.full_pass_per_worker
     made = []
     for machine, count, network in _kinds(cluster):
         device, devices = worker_device(machine)
@@ -76,8 +73,7 @@ def scale(
             try:
                 outcome = simulate_on(
                     ask(threads if found.threads > threads else 0), machine, number, strategy,
-                    network=network, workers_per_machine=each, full_pass_per_worker=full_pass_per_worker,
-                    seed=workload.seed, overlap_backward=overlap_backward,
+                    network=network, workers_per_machine=each, seed=workload.seed, overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
                 left_out.append(str(error))
@@ -93,7 +89,7 @@ def scale(
         made.append(kind)
     if not any(kind.outcomes for kind in made):
         raise InputError(made[0].left_out[0])
-    return Scaling(workload, cluster.name, strategy, full_pass_per_worker, tuple(made), overlap_backward)
+    return Scaling(workload, cluster.name, strategy, tuple(made), overlap_backward)
 
 
 def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
@@ -109,8 +105,8 @@ def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
             workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
             found[f"{workers} on {machine.name}"] = trace_on(
                 prediction, machine, outcome.workers, scaling.strategy, network=network,
-                workers_per_machine=each.workers_per_machine, full_pass_per_worker=scaling.full_pass_per_worker,
-                seed=scaling.workload.seed, overlap_backward=scaling.overlap_backward,
+                workers_per_machine=each.workers_per_machine, seed=scaling.workload.seed,
+                overlap_backward=scaling.overlap_backward,
             )  # fmt: skip
     return found
 

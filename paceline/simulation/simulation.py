@@ -13,8 +13,6 @@ from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.simulation.worker_times import SPANS, WorkerTimes
-from paceline.step.step import Parts
-from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.engine import check_policy
@@ -26,7 +24,7 @@ from paceline.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What came of it. Parameters and events are there where gradients were computed, and events recorded."""
+    """The result. There are parameters if gradients were computed, and events if they were recorded."""
 
     distribution: Distribution
     trace: Trace
@@ -34,19 +32,8 @@ class Simulation:
     events: EventRecord | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class EpochEnd:
-    epoch: int
-    seconds: float
-    """Virtual ones, since the beginning."""
-    updates: int
-    score: Score
-    """Of its steps, as they were taken."""
-    parameters: Tensor
-
-
 class Simulator:
-    """A simulation that can be looked at while it runs; `now_s`, `coordinator` and `gradients` say where it is."""
+    """A simulation that can be observed while it runs; `now_s`, `coordinator` and `gradients` say where it is."""
 
     def __init__(
         self,
@@ -61,10 +48,11 @@ class Simulator:
         gradients: VirtualStore | None = None,
         on_bad_gradient: str = "stop",
         faults: tuple[Fault, ...] = (),
-        epoch_done: Callable[[EpochEnd], None] | None = None,
+        epoch_done: Callable[[int], None] | None = None,
         updated: Callable[[int], None] | None = None,
         watch: Callable[[], None] | None = None,
         spans: int = SPANS,
+        slots: int | None = None,
     ) -> None:
         strategy.check(workers, batches)
         cluster.check(workers, faults)
@@ -72,15 +60,13 @@ class Simulator:
         network = cluster.network
         overlaps = network is not None and network.shared
         self.strategy, self.workers, self.gradients = strategy, workers, gradients
-        self.coordinator = Coordinator(
-            strategy, workers, batches, epochs, ahead=2 if overlaps and strategy.overlap else 1
-        )
+        ahead = 2 if overlaps and strategy.overlap else 1
+        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=ahead, slots=slots)
         self.times = WorkerTimes(spans)
-        self.on_epoch = epoch_done
         messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
         self.driver = VirtualDriver(
             self.coordinator, cluster, self.times, seed=seed, messages=messages, gradients=gradients,
-            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=self._epoch_done, updated=updated,
+            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=epoch_done, updated=updated,
             watch=watch,
         )  # fmt: skip
 
@@ -119,14 +105,6 @@ class Simulator:
             fault_count=self.times.fault_count,
         )
 
-    def _epoch_done(self, epoch: int) -> None:
-        if self.gradients is None:
-            return
-        score = self.gradients.epoch_score(epoch)
-        if self.on_epoch is not None:
-            updates = self.coordinator.version
-            self.on_epoch(EpochEnd(epoch, self.now_s, updates, score, self.gradients.current))
-
 
 def simulate_time(
     strategy: Strategy,
@@ -149,27 +127,3 @@ def simulate_time(
         strategy, workers, cluster or VirtualCluster(), batches=batches, seed=seed, message_bytes=message_bytes,
         faults=faults, watch=watch, spans=spans,
     ).run()  # fmt: skip
-
-
-def simulate_training(
-    parts: Parts,
-    strategy: Strategy,
-    workers: int,
-    cluster: VirtualCluster | None = None,
-    *,
-    on_bad_gradient: str = "stop",
-    faults: tuple[Fault, ...] = (),
-    epoch_done: Callable[[EpochEnd], None] | None = None,
-    record: bool = False,
-) -> Simulation:
-    """Trains the parts' workload on a virtual cluster; with `record` what happened can be replayed."""
-    strategy.check(workers, parts.updates_per_epoch)
-    gradients = VirtualStore(parts, strategy, workers, record=record)
-    try:
-        return Simulator(
-            strategy, workers, cluster or VirtualCluster(), batches=parts.updates_per_epoch,
-            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.messages.fetch_bytes,
-            gradients=gradients, on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=epoch_done,
-        ).run()  # fmt: skip
-    finally:
-        gradients.close()

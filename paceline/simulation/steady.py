@@ -1,7 +1,4 @@
-"""What the virtual driver finds once everything is under way.
-
-Two runs are subtracted from each other, one half as long as the other, so that neither beginning nor end counts.
-"""
+"""The virtual driver's steady state: the difference of two runs, one half as long, so that start and end cancel."""
 
 from __future__ import annotations
 
@@ -9,24 +6,22 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from paceline.simulation.links import message_sizes
+from paceline.simulation.simulation import Simulator
 from paceline.simulation.virtual_cluster import VirtualCluster
-from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.worker_times import WorkerTimes
-from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.strategy import Strategy
 
 MOST_STEPS = 60_000
-"""Of all workers together: ten thousand of them are given fewer steps each."""
+"""Over all workers; with many workers each is given fewer steps."""
 FEWEST_ROUNDS = 8
 SLOTS = 2
-"""Payloads of a worker that are not applied yet, where it goes on meanwhile."""
+"""Payloads of one worker that may wait to be applied while it continues."""
 
 
 @dataclass(frozen=True)
 class Steady:
-    """A worker's step in the mean, or a group's round."""
+    """Averages per step of a worker, or per round of a group."""
 
     round_s: float
     computing_s: float
@@ -47,14 +42,14 @@ def play_steady(
     message_bytes: int = 0,
     seed: int = 0,
 ) -> Steady:
-    """About `steps` steps a worker, of many workers fewer; `cluster` is asked for one for each run."""
+    """About `steps` steps per worker, fewer with many workers; `cluster` makes a new cluster for each run."""
     every = max(strategy.push_every, strategy.fetch_every)
     least = FEWEST_ROUNDS if every == 1 else FEWEST_ROUNDS // 2 * every
     steps = max(least, min(steps, MOST_STEPS // workers))
     runs = []
     for count in (steps, steps // 2):
-        driver = play(strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed)
-        runs.append(_sums(driver.now_s, driver.times, driver.coordinator.ledger.summary()))
+        played = play(strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed)
+        runs.append(_sums(played.now_s, played.times, played.coordinator.ledger.summary()))
     return _difference(runs[0], runs[1], workers)
 
 
@@ -67,16 +62,14 @@ def play(
     message_bytes: int = 0,
     seed: int = 0,
     spans: int = 0,
-) -> VirtualDriver:
-    """`steps` a worker in the mean, from beginning to end; so many `spans` are kept at most."""
-    ahead = 2 if strategy.overlap and cluster.network is not None and cluster.network.shared else 1
+) -> Simulator:
+    """On average `steps` steps per worker, from beginning to end; the trace keeps at most `spans` spans."""
     batches = steps if strategy.full_pass_per_worker else workers * steps
-    coordinator = Coordinator(strategy, workers, batches, 1, ahead=ahead, slots=SLOTS)
-    driver = VirtualDriver(
-        coordinator, cluster, WorkerTimes(spans), seed=seed, messages=message_sizes(strategy, message_bytes)
+    simulator = Simulator(
+        strategy, workers, cluster, batches=batches, seed=seed, message_bytes=message_bytes, spans=spans, slots=SLOTS
     )
-    driver.run(workers)
-    return driver
+    simulator.driver.run(workers)
+    return simulator
 
 
 @dataclass(frozen=True)

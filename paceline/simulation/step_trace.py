@@ -27,9 +27,9 @@ def trace_of(step_model: StepModel) -> Trace:
         return _of_groups(step_model, steps // strategy.push_every)
     cluster, spans = step_model.cluster(step_model.spread()), 8 * workers * steps
     size, seed = step_model.message_bytes, step_model.seed
-    driver = play(strategy, workers, steps, cluster, message_bytes=size, seed=seed, spans=spans)
+    played = play(strategy, workers, steps, cluster, message_bytes=size, seed=seed, spans=spans)
     rows = {SERVER, *(f"worker {number}" for number in range(MOST_WORKERS))}
-    return Trace(tuple(span for span in driver.times.trace(driver.now_s).spans if span.who in rows))
+    return Trace(tuple(span for span in played.times.trace(played.now_s).spans if span.who in rows))
 
 
 def _of_one_group(step_model: StepModel, rounds: int) -> Trace:
@@ -51,13 +51,13 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     made: dict[str, list[Round]] = {f"worker {group}": [] for group in range(groups)}
     cluster = step_model.cluster(step_model.rounds(lambda group, one: made[f"worker {group}"].append(one)))
     size, seed = step_model.message_bytes, step_model.seed
-    driver = play(
+    played = play(
         step_model.of_groups(), groups, rounds, cluster, message_bytes=size, seed=seed, spans=8 * groups * rounds
     )
     spans: list[Span] = []
     next_rounds = {who: iter(each) for who, each in made.items()}
     first = {who: members * group for group, who in enumerate(made)}
-    for span in driver.times.trace(driver.now_s).spans:
+    for span in played.times.trace(played.now_s).spans:
         if span.who == SERVER:
             spans.append(span)
         elif span.what == "compute":

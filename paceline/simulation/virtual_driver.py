@@ -145,6 +145,8 @@ class VirtualDriver:
             self.gradients.release(worker, sequence)
 
     def announce(self, epoch: int) -> None:
+        if self.gradients is not None:
+            self.gradients.end_epoch(epoch)
         if self.epoch_done is not None:
             self.epoch_done(epoch)
         self._over = self.coordinator.finished

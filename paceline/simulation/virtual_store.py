@@ -48,8 +48,10 @@ class VirtualStore:
         self.correction_state: dict[int, dict[str, Tensor]] = {}
         self.workers: dict[int, _Worker] = {}
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
+        self.epoch_score = Score()
+        """Of the epoch that ended last."""
         self.scores: dict[int, Score] = {}
-        """Of each worker, over the epochs that are over."""
+        """Of each worker, over all epochs that have ended."""
         self.accuracies: dict[int, list[float]] = {}
         """Of each worker in each of them."""
         self.corrupted: set[int] = set()
@@ -134,8 +136,8 @@ class VirtualStore:
 
     # What comes of it
 
-    def epoch_score(self, epoch: int) -> Score:
-        """Losses and accuracy of an epoch's steps, as they were taken; the epoch is over then."""
+    def end_epoch(self, epoch: int) -> None:
+        """All steps of an epoch are taken: `epoch_score` has their losses and accuracy."""
         total = Score()
         for worker, tally in sorted(self._tallies.pop(epoch, {}).items()):
             score = tally.read()
@@ -144,7 +146,7 @@ class VirtualStore:
             mine += [math.nan] * (epoch - len(mine))  # it was not there, or had nothing to do
             mine.append(score.accuracy)
             total += score
-        return total
+        self.epoch_score = total
 
     def score_so_far(self, epoch: int) -> Score:
         return sum((tally.read() for tally in self._tallies.get(epoch, {}).values()), Score())

@@ -10,12 +10,16 @@ from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
 from paceline.simulation.durations import DurationDistribution
-from paceline.simulation.simulation import Simulation, simulate_training
+from paceline.simulation.simulation import Simulation, Simulator
 from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble, load_data
+from paceline.step.step import Parts
 from paceline.strategy.correction import Correction, Late, find_correction
 from paceline.strategy.plugin import name_of
 from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
 from paceline.workload import resolve
 
 SIZE = 1000
@@ -139,3 +143,26 @@ def _run(place: str) -> Simulation:
     cluster = VirtualCluster(compute=DurationDistribution("gamma", (100.0, 0.01)))
     strategy = find_strategy("delay-compensated", correction=place)
     return simulate_training(parts, strategy, WORKERS, cluster, on_bad_gradient="skip")
+
+
+def simulate_training(
+    parts: Parts,
+    strategy: Strategy,
+    workers: int,
+    cluster: VirtualCluster | None = None,
+    *,
+    on_bad_gradient: str = "stop",
+    faults: tuple[Fault, ...] = (),
+    record: bool = False,
+) -> Simulation:
+    """Trains the parts' workload on a virtual cluster; with `record` what happened can be replayed."""
+    strategy.check(workers, parts.updates_per_epoch)
+    gradients = VirtualStore(parts, strategy, workers, record=record)
+    try:
+        return Simulator(
+            strategy, workers, cluster or VirtualCluster(), batches=parts.updates_per_epoch,
+            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.messages.fetch_bytes,
+            gradients=gradients, on_bad_gradient=on_bad_gradient, faults=faults,
+        ).run()  # fmt: skip
+    finally:
+        gradients.close()

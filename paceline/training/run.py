@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from paceline.step.choose import StepChoice
+from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
 from paceline.workload import Workload
@@ -24,6 +25,14 @@ class Epoch:
     test_top_accuracy: float
     wall_s: float
     samples_per_s: float
+
+    @staticmethod
+    def of(epoch: int, train: Score, test: Score, wall_s: float, samples_per_s: float) -> Epoch:
+        """The epoch with this index, counted from 0."""
+        return Epoch(
+            epoch + 1, train.loss, train.accuracy, train.top_accuracy, test.loss, test.accuracy, test.top_accuracy,
+            wall_s, samples_per_s,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from paceline.errors import StrategyError, WorkloadError, nearest
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import DRIVERS, REAL_ONLY, ClusterWords, DriverWords, StrategyWords
 from paceline.training.driver import CHECKPOINT_EVERY_S
-from paceline.training.limits import FOOTPRINTS, check_workers
+from paceline.training.limits import check_workers
 
 if TYPE_CHECKING:
     from paceline import data
@@ -73,8 +73,7 @@ class Setup:
                 f"{option(next(iter(distributed)))} needs --workers or a --strategy, as --strategy downpour"
             )
         strategy, workers = strategy_of(given)
-        if words.driver in FOOTPRINTS:
-            check_workers(workers, words.driver)
+        check_workers(workers, words.driver)
         cluster.build().check(workers)
         _check_together(given, words.driver, measuring)
         return Setup(strategy, workers, cluster, words)

@@ -195,10 +195,7 @@ class Trainer:
             run.validated(self.epoch + self.next / steps, self.train_s, self.updates, test)
 
     def _finish_epoch(self, run: TrainingRun, test: Score, wall_s: float, samples_per_s: float) -> None:
-        done = Epoch(
-            self.epoch + 1, self.score.loss, self.score.accuracy, self.score.top_accuracy,
-            test.loss, test.accuracy, test.top_accuracy, wall_s, samples_per_s,
-        )  # fmt: skip
+        done = Epoch.of(self.epoch, self.score, test, wall_s, samples_per_s)
         self.epoch, self.next, self.score = self.epoch + 1, 0, Score()
         run.finished_epoch(done, self.updates)
 

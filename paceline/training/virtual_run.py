@@ -12,7 +12,7 @@ from torch import Tensor
 from paceline import data
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError
-from paceline.simulation.simulation import EpochEnd, Simulator
+from paceline.simulation.simulation import Simulator
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble
@@ -146,27 +146,22 @@ class VirtualTraining:
             run.validated(passes, self.simulator.now_s, update, test)
             self.epoch_began_s += perf_counter() - began_s  # validation is not training
 
-    def _epoch_done(self, end: EpochEnd) -> None:
-        run = self.run_
+    def _epoch_done(self, epoch: int) -> None:
+        run, score, updates = self.run_, self.store.epoch_score, self.updates
         assert run is not None
         began_s = perf_counter()
         if not self.shares_s:  # epochs that end together were trained together
-            together = self.simulator.coordinator.epochs_done - end.epoch
+            together = self.simulator.coordinator.epochs_done - epoch
             self.shares_s = [(began_s - self.epoch_began_s) / together] * together
         train_s = self.shares_s.pop()
-        self.samples += end.score.samples
+        self.samples += score.samples
         self.train_s += train_s
         test = Score()
-        if run.validates(end.epoch):
-            test = self._validate(end.parameters)
-            run.validated(end.epoch + 1, end.seconds, end.updates, test, end.score.loss)
-        run.finished_epoch(
-            Epoch(
-                end.epoch + 1, end.score.loss, end.score.accuracy, end.score.top_accuracy, test.loss, test.accuracy,
-                test.top_accuracy, train_s + perf_counter() - began_s, end.score.samples / max(train_s, 1e-9),
-            ),
-            end.updates,
-        )  # fmt: skip
+        if run.validates(epoch):
+            test = self._validate(self.store.current)
+            run.validated(epoch + 1, self.simulator.now_s, updates, test, score.loss)
+        wall_s = train_s + perf_counter() - began_s
+        run.finished_epoch(Epoch.of(epoch, score, test, wall_s, score.samples / max(train_s, 1e-9)), updates)
         run.save()
         self.epoch_began_s = perf_counter()
 

@@ -31,4 +31,4 @@ def test_workers_without_a_strategy_are_synchronous_and_validated_as_often_as_as
     assert found.code == 0, found.err
     distribution = found.json["distribution"]
     assert distribution["strategy"]["name"] == "sync" and distribution["workers"] == 2
-    assert len(distribution["points"]) > 2 and distribution["points"][-1]["epoch"] == 2
+    assert len(found.json["points"]) > 2 and found.json["points"][-1]["epoch"] == 2

@@ -74,9 +74,7 @@ def test_the_record_has_everything(paceline, tmp_path):
     assert result.code == 0, result.err
     found = result.json
     assert found["kind"] == "scaling" and found["cluster"] == "n1-standard-1 2017"
-    assert (
-        found["full_pass_per_worker"] and found["strategy"]["full_pass_per_worker"] and found["workload"]["seed"] == 5
-    )
+    assert found["strategy"]["full_pass_per_worker"] and found["workload"]["seed"] == 5
     (machine,) = found["machines"]
     assert machine["workers_per_machine"] == 1 and machine["prediction"]["iteration_s"] == 1e-3
     assert [(o["workers"], o["machines"]) for o in machine["outcomes"]] == [(3, 4), (7, 8)]

@@ -8,11 +8,12 @@ import torch
 
 from paceline.data.dataset import Dataset
 from paceline.simulation.durations import DurationDistribution
-from paceline.simulation.simulation import Simulation, simulate_training
+from paceline.simulation.simulation import Simulation
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
 from paceline.strategy.strategy import Strategy
+from paceline.testing.contract import simulate_training
 from paceline.workload import Workload, resolve
 
 CPU = torch.device("cpu")

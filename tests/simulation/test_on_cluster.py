@@ -40,7 +40,7 @@ def prediction(seconds: float = 0.1, spread: float = 0.0, **changes: Any) -> Pre
 
 
 def outcome(strategy: str, workers: int, machine: Machine = NODE, **options: Any) -> ClusterOutcome:
-    changes = options.pop("changes", {})
+    changes = {"full_pass_per_worker": options.pop("full_pass_per_worker", False), **options.pop("changes", {})}
     made = options.pop("of", prediction())
     return simulate_on(made, machine, workers, find_strategy(strategy, **changes), network=machine.network, **options)
 

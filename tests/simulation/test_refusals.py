@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from paceline.errors import Diverged
-from paceline.simulation.simulation import simulate_training
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.strategy.presets import find_strategy
+from paceline.testing.contract import simulate_training
 from paceline.workload import resolve
 
 

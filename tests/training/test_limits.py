@@ -10,10 +10,8 @@ from paceline import data
 from paceline.errors import DataError, NetworkError, StrategyError, WorkloadError
 from paceline.free_memory import free_memory_bytes
 from paceline.step.build import build_network, load_data
-from paceline.training.limits import check_workers, estimate_bytes
+from paceline.training.limits import check_workers
 from paceline.workload import Workload, resolve
-
-GB = 10**9
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +21,7 @@ def soon():
     assert time.monotonic() - start_s < 2
 
 
-@pytest.mark.parametrize("driver", ["local", "virtual", "time"])
+@pytest.mark.parametrize("driver", ["local", "virtual"])
 def test_absurd_numbers_of_workers_are_refused(driver):
     with pytest.raises(StrategyError, match=r"1,000,000,000.* workers need at least .* GB .*: use fewer workers"):
         check_workers(10**9, driver)
@@ -32,19 +30,8 @@ def test_absurd_numbers_of_workers_are_refused(driver):
 
 
 def test_what_fits_is_allowed():
-    check_workers(100_000, "time", batches=10_000_000, free_bytes=4 * GB)
-    check_workers(8, "local", parameters=25_000_000, free_bytes=4 * GB)
-    check_workers(1000, "virtual", parameters=60_000, free_bytes=4 * GB)
-
-
-def test_parameters_batches_and_epochs_count():
-    assert estimate_bytes(4, "local", parameters=10**6) - estimate_bytes(4, "local") == 4 * 2 * 4 * 10**6
-    with pytest.raises(StrategyError, match="use fewer workers"):
-        check_workers(1000, "virtual", parameters=10**8, free_bytes=4 * GB)
-    with pytest.raises(StrategyError, match=r"batches and 1 epochs need .*: use fewer steps"):
-        check_workers(10, "time", batches=10**13)
-    with pytest.raises(StrategyError, match="1,000,000,000 epochs"):
-        check_workers(2, "local", batches=10, epochs=10**9, free_bytes=4 * GB)
+    check_workers(2, "local")
+    check_workers(10_000, "virtual")
 
 
 @pytest.mark.parametrize("source", ["synthetic:100000x100000", "synthetic:8/9999999999", "synthetic:8:99999999999"])

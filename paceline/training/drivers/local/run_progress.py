@@ -140,10 +140,7 @@ class RunProgress:
         index = epoch - self.first_epoch
         start_s = self.epoch_ends_s[index - 1] if index else self.began_s or self.epoch_ends_s[0]
         wall_s = max(self.epoch_ends_s[index] - start_s, 1e-9)
-        return Epoch(
-            epoch + 1, score.loss, score.accuracy, score.top_accuracy, test.loss, test.accuracy, test.top_accuracy,
-            wall_s, self.samples / wall_s,
-        )  # fmt: skip
+        return Epoch.of(epoch, score, test, wall_s, self.samples / wall_s)
 
     def seconds_at_end_of(self, epoch: int) -> float:
         """Seconds of training by the end of an epoch."""
