@@ -15,7 +15,7 @@ from paceline import user_code
 from paceline.errors import WorkloadError, nearest
 from paceline.settings import check, read, read_any, read_toml, setting
 
-LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge")
+LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge", "model")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "adamw", "nadam")
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
@@ -78,7 +78,10 @@ class Workload:
         "digits", "Data source, see paceline data list; NAME:N takes N samples. Or module:function.",
         group=DATA, verbs=("train", "measure", "predict", "simulate", "plan"),
     )  # fmt: skip
-    loss: str = setting("cross-entropy", "Loss function.", group=MODEL, choices=LOSSES)
+    loss: str = setting(
+        "cross-entropy", "Loss function; model: the .loss that the network returns. Or module:name.",
+        group=MODEL, choices=LOSSES, or_custom=True,
+    )  # fmt: skip
     optimizer: str = setting("sgd", "Optimizer.", group=OPTIMIZER, choices=OPTIMIZERS, verbs=("train",))
     lr: float = setting(0.1, "Learning rate.", group=OPTIMIZER, above=0, verbs=("train",))
     schedule: str = setting(

@@ -28,27 +28,29 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
 
 def dataset_of(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:
     """Four tensors or arrays as a data set: bytes become numbers in [0, 1], whole y are classes"""
-    train = Arrays(as_tensor(f"{name}: x_train", x_train), as_tensor(f"{name}: y_train", y_train))
-    test = Arrays(as_tensor(f"{name}: x_test", x_test), as_tensor(f"{name}: y_test", y_test))
-    for part, word in ((train, "train"), (test, "test")):
-        if len(part.x) != len(part.y) or len(part.x) == 0:
+    x, y = as_tensor(f"{name}: x_train", x_train), as_tensor(f"{name}: y_train", y_train)
+    other_x, other_y = as_tensor(f"{name}: x_test", x_test), as_tensor(f"{name}: y_test", y_test)
+    for samples, targets, word in ((x, y, "train"), (other_x, other_y, "test")):
+        if samples.dim() == 0 or targets.dim() == 0 or len(samples) != len(targets) or len(samples) == 0:
+            counts = [len(each) if each.dim() else "no" for each in (samples, targets)]
             raise DataError(
-                f"data {name!r}: x_{word} has {len(part.x)} samples and y_{word} {len(part.y)}; "
+                f"data {name!r}: x_{word} has {counts[0]} samples and y_{word} {counts[1]}; "
                 "both need the same number, at least one"
             )
-    if train.x.shape[1:] != test.x.shape[1:]:
+    if x.shape[1:] != other_x.shape[1:]:
         raise DataError(
-            f"data {name!r}: a training sample is {tuple(train.x.shape[1:])}, "
-            f"a test sample {tuple(test.x.shape[1:])}; both need one shape"
+            f"data {name!r}: a training sample is {tuple(x.shape[1:])}, "
+            f"a test sample {tuple(other_x.shape[1:])}; both need one shape"
         )
+    kind = kind_of(x, y)
     return Dataset(
         name=name,
-        kind=_kind(train),
-        shape=tuple(train.x.shape[1:]),
-        classes=_classes(name, train.y, test.y),
-        train=train,
-        test=test,
-        prepare=Convert(bytes_to_unit=train.x.dtype == torch.uint8, keep_whole=_kind(train) == "text"),
+        kind=kind,
+        shape=tuple(x.shape[1:]),
+        classes=classes_of(name, y, other_y),
+        train=Arrays(x, y),
+        test=Arrays(other_x, other_y),
+        prepare=Convert(bytes_to_unit=x.dtype == torch.uint8, keep_whole=kind == "text"),
     )
 
 
@@ -67,14 +69,16 @@ class Convert:
         return x, y.to(dtype) if y.is_floating_point() else y.to(torch.int64)
 
 
-def _kind(part: Arrays) -> Literal["image", "text", "table"]:
-    if part.x.dim() == 4:
+def kind_of(x: Tensor, y: Tensor) -> Literal["image", "text", "table"]:
+    """A sample of three dimensions is an image; whole numbers with as many targets are text."""
+    if x.dim() == 4:
         return "image"
-    whole = not part.x.is_floating_point() and not part.y.is_floating_point()
-    return "text" if part.x.dim() == 2 and whole and part.y.shape == part.x.shape else "table"
+    whole = not x.is_floating_point() and not y.is_floating_point()
+    return "text" if x.dim() == 2 and whole and y.shape == x.shape else "table"
 
 
-def _classes(name: str, *labels: Tensor) -> tuple[str, ...]:
+def classes_of(name: str, *labels: Tensor) -> tuple[str, ...]:
+    """Their numbers, where the targets are classes."""
     if any(y.is_floating_point() for y in labels):
         return ()
     if min(int(y.min()) for y in labels) < 0:

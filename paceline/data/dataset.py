@@ -1,22 +1,26 @@
 """What every data source becomes: a training and a test part, and how a raw batch is prepared on the device.
 
-A part is either `Arrays` (tensors or memory-mapped files, gathered by index) or `Files` (samples that
-are read and decoded from disk, in the background). Nothing here knows where the bytes came from.
+A part is `Arrays` (tensors or memory-mapped files, gathered by index), `Samples` (a torch data set, read when a batch
+is needed) or `Files` (samples that are read and decoded from disk, in the background). Nothing here knows where the
+bytes came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-Prepare = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+from paceline.data.fields import Fields, Inputs
+from paceline.data.samples import Samples
+
+Prepare = Callable[[Any, Tensor], tuple[Any, Tensor]]
 
 
-def as_is(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def as_is(x: Any, y: Tensor) -> tuple[Any, Tensor]:
     return x, y
 
 
@@ -24,7 +28,7 @@ def as_is(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 class Arrays:
     """Samples that can be gathered by index: `x[i]` belongs to `y[i]`."""
 
-    x: Tensor
+    x: Inputs
     y: Tensor
 
     def __len__(self) -> int:
@@ -32,10 +36,21 @@ class Arrays:
 
     @property
     def size_bytes(self) -> int:
-        return self.x.numel() * self.x.element_size() + self.y.numel() * self.y.element_size()
+        x = self.x
+        size = x.size_bytes if isinstance(x, Fields) else x.numel() * x.element_size()
+        return size + self.y.numel() * self.y.element_size()
 
     def first(self, count: int) -> Arrays:
-        return Arrays(self.x[:count], self.y[:count])
+        return Arrays(*self.rows(slice(0, count)))
+
+    def rows(self, piece: slice) -> tuple[Inputs, Tensor]:
+        return (self.x.rows(piece) if isinstance(self.x, Fields) else self.x[piece]), self.y[piece]
+
+    def gather(self, chosen: Tensor) -> tuple[Inputs, Tensor]:
+        return self.x.index_select(0, chosen), self.y.index_select(0, chosen)
+
+    def select(self, chosen: Tensor) -> Arrays:
+        return Arrays(*self.gather(chosen))
 
 
 class Reader(Protocol):
@@ -63,11 +78,12 @@ class Dataset:
     """A data source, ready to be fed. `shape` is one prepared sample's, without the batch."""
 
     name: str
-    kind: Literal["image", "text", "table"]
+    kind: Literal["image", "text", "table", "fields"]
     shape: tuple[int, ...]
+    """Empty where a sample has several fields."""
     classes: tuple[str, ...]
-    train: Arrays | Files
-    test: Arrays | Files
+    train: Arrays | Samples | Files
+    test: Arrays | Samples | Files
     prepare: Prepare = field(default=as_is, compare=False)
     """Runs on the device for every batch: converts and normalises. It must not wait for the device."""
 

@@ -1,4 +1,4 @@
-"""Data from the user's own `module:function`: a `Dataset`, or (x_train, y_train, x_test, y_test)."""
+"""Data from the user's own `module:name`: a function without arguments that returns data, or the data themselves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paceline.data.arrays import dataset_of
 from paceline.data.dataset import Dataset
+from paceline.data.given import dataset_from
 from paceline.data.source import Source, without_count
 from paceline.errors import DataError, PacelineError, nearest
 
@@ -21,14 +21,12 @@ def load(source: Source, find: Find | None, known: tuple[str, ...]) -> Dataset:
     source.allow()
     name = without_count(source)
     make = find(name) if find is not None else _imported(source, known)
-    result = _called(name, make) if callable(make) else make
-    if isinstance(result, Dataset):
-        return result
-    if isinstance(result, (tuple, list)) and len(result) == 4:
-        return dataset_of(name, *result)
-    raise DataError(
-        f"data {name!r} gave a {type(result).__name__}; it must return a Dataset or (x_train, y_train, x_test, y_test)"
-    )
+    return dataset_from(name, _called(name, make) if _is_maker(make) else make)
+
+
+def _is_maker(found: Any) -> bool:
+    """Whether it makes data when it is called; a data set may be callable for another reason."""
+    return callable(found) and (isinstance(found, type) or not hasattr(found, "__getitem__"))
 
 
 def _called(name: str, make: Callable[[], Any]) -> Any:
@@ -36,6 +34,8 @@ def _called(name: str, make: Callable[[], Any]) -> Any:
         return make()
     except PacelineError:
         raise
+    except SystemExit as error:
+        raise DataError(f"data {name!r} ends the program (exit {error.code}); it should return data") from None
     except Exception as error:
         raise DataError(f"data {name!r} failed: {type(error).__name__}: {error}") from error
 

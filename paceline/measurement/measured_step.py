@@ -21,6 +21,7 @@ from paceline.measurement.mark_cost import mark_cost_s
 from paceline.measurement.mark_log import SCORE
 from paceline.measurement.session import SAMPLE_EVERY, Session
 from paceline.measurement.step_marks import mark_outside_graph, mark_step
+from paceline.step.calling import call
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.phase import Batch, Outcome
@@ -236,7 +237,8 @@ def _session_for(step: Step) -> Session:
         written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
         session.modules = not (written_out or step.kind == "compiled")
     session.extra_marks.append(lambda log: mark_step(step, log))
-    if not parts.workload.phases:  # custom phases may call it differently; then the first iteration records the shapes
+    if not parts.workload.phases and ":" not in parts.workload.loss:
+        # The user's own may call the network differently; then the first iteration records the shapes.
         read_shapes(parts, session)
     return session
 
@@ -249,7 +251,7 @@ def read_shapes(parts: Parts, session: Session) -> None:
     state = parts.generator.get_state()
     buffers = [(buffer, buffer.clone()) for buffer in parts.network.buffers()]
     with session.shapes.recording():
-        parts.network(x)
+        call(parts.network, x)
     with torch.no_grad():
         for buffer, value in buffers:
             buffer.copy_(value)

@@ -53,6 +53,8 @@ class Setting:
     below: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
+    or_custom: bool = False
+    """Whether the user's own `module:name` may stand for a choice."""
     check: Callable[[Any], object] | None = None
     """Raises an `InputError` for a value that has the right type but cannot be."""
 
@@ -92,8 +94,9 @@ class Setting:
                 raise error(f"{self.name}={given} is not a finite number") from None
             written = given if isinstance(given, str) and _is_number(given) else shown(given)
             raise error(f"{self.name}={written} should be {self.expected}") from None
-        if self.choices and found not in self.choices:
-            raise error(f"{self.name} {found!r:.60} is unknown: {nearest(found, self.choices)}")
+        if self.choices and found not in self.choices and not (self.or_custom and ":" in found):
+            custom = ", or module:name" if self.or_custom else ""
+            raise error(f"{self.name} {found!r:.60} is unknown: {nearest(found, self.choices)}{custom}")
         if self.check is not None:
             self.check(found)
         return found

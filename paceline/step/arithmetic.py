@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from paceline.data.fields import Inputs
+from paceline.step.calling import call
+
 
 def flops_of_call(module: nn.Module, read: list[Tensor], written: list[Tensor]) -> float:
     """Those of one layer's forward call, by the tensors it read and wrote."""
@@ -24,7 +27,7 @@ def flops_of_call(module: nn.Module, read: list[Tensor], written: list[Tensor]) 
     return float(written[0].numel())
 
 
-def flops_of(network: nn.Module, sample: Tensor) -> float:
+def flops_of(network: nn.Module, sample: Inputs) -> float:
     """Those of a whole forward pass on `sample`; infinite when the network does not take it."""
     total = 0.0
 
@@ -38,7 +41,7 @@ def flops_of(network: nn.Module, sample: Tensor) -> float:
     network.eval()
     try:
         with torch.no_grad():
-            network(sample)
+            call(network, sample)
     except Exception:
         return math.inf  # whoever trains it will say why
     finally:

@@ -9,10 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from paceline import data, networks, user_code
-from paceline.data.dataset import Dataset
+from paceline.data.dataset import Arrays, Dataset
+from paceline.data.fields import Fields, Inputs
+from paceline.data.samples import Samples
 from paceline.errors import NetworkError, WorkloadError
 from paceline.networks.size_check import RefuseLarge
-from paceline.step.feeder import make_feeder
+from paceline.step.calling import call, scores_of
+from paceline.step.feeder import floats_as, make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
@@ -50,6 +53,11 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
             raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
         _check_settings_apply(workload)
         return made
+    if dataset.kind == "fields":
+        raise NetworkError(
+            f"{workload.network} takes one tensor per sample, {dataset.name} has several: "
+            "use a network of your own (module:function)"
+        )
     if not dataset.classes:
         raise NetworkError(
             f"{workload.network} tells classes apart, the targets of {dataset.name} are numbers: "
@@ -113,31 +121,41 @@ def set_threads(workload: Workload, network: nn.Module, dataset: Dataset) -> Non
     torch.set_num_threads(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch))
 
 
-def example_of(workload: Workload, dataset: Dataset, count: int = 1) -> Tensor:
-    """Samples of the data set's shape, all zero."""
-    kind = torch.int64 if dataset.kind == "text" else dtype_of(workload)
-    return torch.zeros((count, *dataset.shape), dtype=kind)
+def example_of(workload: Workload, dataset: Dataset, count: int = 1) -> Inputs:
+    """Prepared samples: the first, or zeros where samples would have to be decoded."""
+    part = dataset.train
+    count = min(count, len(part))
+    if isinstance(part, Samples):
+        return floats_as(dtype_of(workload), dataset.prepare(*part.read(torch.arange(count)))[0])
+    if isinstance(part, Arrays):
+        return floats_as(dtype_of(workload), dataset.prepare(*part.rows(slice(0, count)))[0])
+    return torch.zeros((count, *dataset.shape), dtype=dtype_of(workload))
 
 
 def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device: torch.device) -> None:
     """A network of the user's own may not take these samples; better said now than from inside a layer."""
-    if ":" not in workload.network or workload.phases:
-        return
+    if ":" not in workload.network or workload.phases or ":" in workload.loss:
+        return  # a loss of the user's own may call the network in a way of its own
     sample = example_of(workload, dataset, 2).to(device)
     network.eval()
     try:
         with torch.no_grad():
-            output = network(sample)
+            output = call(network, sample)
     except Exception as error:
+        shown = f"fields {', '.join(sample)}" if isinstance(sample, Fields) else f"shape {tuple(dataset.shape)}"
         raise NetworkError(
-            f"{workload.network} does not take {dataset.name}'s samples of shape {tuple(dataset.shape)}: "
-            f"{reason(error)}"
+            f"{workload.network} does not take {dataset.name}'s samples of {shown}: {reason(error)}"
         ) from error
     finally:
         network.train()
-    main = output[0] if isinstance(output, tuple) and output else output
+    scores = scores_of(output)
+    main = scores[0] if isinstance(scores, tuple) and scores else scores
     if not isinstance(main, Tensor):
-        raise NetworkError(f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor")
+        if workload.loss in ("model", "cross-entropy") and isinstance(sample, Fields):
+            return  # it may compute its loss itself when it is given labels
+        raise NetworkError(
+            f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor, or an object with .logits"
+        )
     if main.dim() == 0 or len(main) != len(sample):
         raise NetworkError(
             f"{workload.network} turns {len(sample)} samples into an output of shape {tuple(main.shape)}; "

@@ -209,6 +209,7 @@ class Chain:
         In place of labels the batch may hold what `slopes_of` makes of them.
         """
         x, y = batch
+        assert isinstance(x, Tensor)
         watch = self.watch
         h = x.flatten(1)
         for name, link in zip(self.names, self.links, strict=True):

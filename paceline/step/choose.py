@@ -54,6 +54,9 @@ def _suitable(parts: Parts) -> tuple[Step, str]:
         return PlainStep(parts), obstacle
     updates = parts.updates_per_epoch * parts.workload.epochs
     if parts.device.type == "cuda":
+        uncaptured = GraphStep.possible(parts)
+        if uncaptured:
+            return FlatStep(parts), f"all parameters updated at once; not captured as a graph, since {uncaptured}"
         if updates < CAPTURE_FROM_UPDATES:
             return FlatStep(parts), f"{updates} updates are too few for capturing a graph to pay"
         return _captured_if_possible(parts)

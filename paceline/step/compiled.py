@@ -36,7 +36,11 @@ class CompiledStep(FlatStep):
     @staticmethod
     def possible(parts: Parts) -> str | None:
         """Why a workload cannot be compiled as one function, or None when it can."""
-        return "it has phases of its own" if parts.workload.phases else None
+        if parts.workload.phases:
+            return "it has phases of its own"
+        if ":" in parts.workload.loss or parts.workload.loss == "model":
+            return f"its loss is {parts.workload.loss}"
+        return "its samples have several fields" if parts.dataset.kind == "fields" else None
 
     def advance(self, count: int, tally: Tally) -> None:
         Step.advance(self, count, tally)

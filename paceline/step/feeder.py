@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import Protocol
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from paceline.data.dataset import Arrays, Dataset, Files, Reader, as_is
+from paceline.data.dataset import Arrays, Dataset, Files, Prepare, Reader, as_is
+from paceline.data.fields import Fields, Inputs
+from paceline.data.samples import Samples
 from paceline.step.order import Order
 from paceline.step.phase import Batch
 from paceline.step.placement import device_free_bytes
@@ -44,7 +46,7 @@ def first_batch(feeder: Feeder) -> Batch:
 class ResidentFeeder:
     """All samples live on the device; a batch is gathered from them."""
 
-    def __init__(self, x: Tensor, y: Tensor, order: Order, prepare: Callable[[Tensor, Tensor], Batch]) -> None:
+    def __init__(self, x: Inputs, y: Tensor, order: Order, prepare: Prepare) -> None:
         self.x, self.y, self.order, self.prepare = x, y, order, prepare
         self.where = f"all {order.samples:,} samples on {x.device}"
 
@@ -69,7 +71,7 @@ class ResidentFeeder:
 class HostFeeder:
     """Samples too many for the device stay in host memory or a mapped file; a thread fetches ahead."""
 
-    def __init__(self, arrays: Arrays, order: Order, prepare: Callable[[Tensor, Tensor], Batch], device: torch.device):
+    def __init__(self, arrays: Arrays, order: Order, prepare: Prepare, device: torch.device) -> None:
         self.arrays, self.order, self.prepare, self.device = arrays, order, prepare, device
         self.where = f"{order.samples:,} samples on the host, fetched ahead"
 
@@ -78,7 +80,7 @@ class HostFeeder:
 
         def raw() -> Iterator[Batch]:
             for chosen in indices:
-                yield self.arrays.x.index_select(0, chosen), self.arrays.y.index_select(0, chosen)
+                yield self.arrays.gather(chosen)
 
         with Prefetcher(raw(), self.device, DEPTH) as ahead:
             for x, y in ahead:
@@ -95,7 +97,7 @@ class FileFeeder:
         self,
         files: Files,
         order: Order,
-        prepare: Callable[[Tensor, Tensor], Batch],
+        prepare: Prepare,
         device: torch.device,
         *,
         training: bool,
@@ -142,6 +144,27 @@ class FileFeeder:
             self.reader, self.idle = None, True
 
 
+class SampleFeeder:
+    """Samples of the user's data set, read when they are needed, or ahead by processes if it asks for some."""
+
+    def __init__(self, part: Samples, order: Order, prepare: Prepare, device: torch.device) -> None:
+        self.part, self.order, self.prepare, self.device = part, order, prepare, device
+        ahead = f"by {part.readers} process{'es' * (part.readers > 1)}" if part.readers else "by the training process"
+        self.where = f"{order.samples:,} samples of a torch Dataset, read {ahead}"
+
+    def batches(self, epoch: int, first: int = 0) -> Batches:
+        for x, y in self.part.read_all(self.order.epoch(epoch)[first:], epoch, self.order.seed):
+            yield self.prepare(x.to(self.device), y.to(self.device))
+
+    def read(self, chosen: Tensor, epoch: int) -> Batch:
+        """The batch of these samples."""
+        x, y = self.part.read(chosen, epoch, self.order.seed)
+        return self.prepare(x.to(self.device), y.to(self.device))
+
+    def close(self) -> None:
+        pass
+
+
 def make_feeder(
     dataset: Dataset,
     order: Order,
@@ -154,30 +177,42 @@ def make_feeder(
     """The feeder for one part of a data set, on `device`."""
     part = dataset.train if training else dataset.test
 
-    def prepare(x: Tensor, y: Tensor) -> Batch:
+    def prepare(x: Any, y: Tensor) -> Batch:
         x, y = dataset.prepare(x, y)
-        return (x.to(dtype) if x.is_floating_point() else x), y
+        return floats_as(dtype, x), y
 
+    if isinstance(part, Samples):
+        return SampleFeeder(part, order, prepare, device)
     if not isinstance(part, Arrays):
         return FileFeeder(part, order, prepare, device, training=training, readers=readers)
-    x, y = prepare(part.x[:1], part.y[:1])
-    prepared_bytes = len(part) * (x.numel() * x.element_size() + y.numel() * y.element_size())
     room = SHARE_OF_MEMORY * device_free_bytes(device)
-    if prepared_bytes <= room / 2:
-        return ResidentFeeder(*_prepared(part, prepare, device), order, as_is)
+    if isinstance(part.x, Tensor) and _prepared_bytes(part, prepare) <= room / 2:
+        return ResidentFeeder(*_prepared(part.x, part.y, prepare, device), order, as_is)
     if part.size_bytes <= room:
         return ResidentFeeder(part.x.to(device), part.y.to(device), order, prepare)
     return HostFeeder(part, order, prepare, device)
 
 
-def _prepared(part: Arrays, prepare: Callable[[Tensor, Tensor], Batch], device: torch.device) -> Batch:
+def floats_as(dtype: torch.dtype, x: Inputs) -> Inputs:
+    """Inputs in the type that is trained in; whole numbers stay what they are."""
+    if isinstance(x, Fields):
+        return x.each(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+def _prepared_bytes(part: Arrays, prepare: Prepare) -> int:
+    x, y = prepare(*part.rows(slice(0, 1)))
+    return len(part) * int(x.numel() * x.element_size() + y.numel() * y.element_size())
+
+
+def _prepared(x: Tensor, y: Tensor, prepare: Prepare, device: torch.device) -> tuple[Tensor, Tensor]:
     """The whole part, prepared once instead of batch by batch; in pieces, so that little memory is used twice."""
-    x, y = prepare(part.x[:1], part.y[:1])
-    if x.dtype == part.x.dtype and y.dtype == part.y.dtype and x.data_ptr() == part.x.data_ptr():
-        return part.x.to(device), part.y.to(device)
-    xs = torch.empty((len(part), *x.shape[1:]), dtype=x.dtype, device=device)
-    ys = torch.empty((len(part), *y.shape[1:]), dtype=y.dtype, device=device)
-    for start in range(0, len(part), 1024):
+    first, target = prepare(x[:1], y[:1])
+    if first.dtype == x.dtype and target.dtype == y.dtype and first.data_ptr() == x.data_ptr():
+        return x.to(device), y.to(device)
+    xs = torch.empty((len(x), *first.shape[1:]), dtype=first.dtype, device=device)
+    ys = torch.empty((len(x), *target.shape[1:]), dtype=target.dtype, device=device)
+    for start in range(0, len(x), 1024):
         piece = slice(start, start + 1024)
-        xs[piece], ys[piece] = prepare(part.x[piece].to(device), part.y[piece].to(device))
+        xs[piece], ys[piece] = prepare(x[piece].to(device), y[piece].to(device))
     return xs, ys

@@ -51,6 +51,7 @@ class Window:
             return like.detach().expand(length, *like.shape).clone()
 
         self.length = length
+        assert isinstance(example[0], Tensor), "asked of `possible`"
         self.x, self.y = room(example[0]), room(example[1])
         self.chain = step.phases[0].chain if len(step.phases) == 1 else None
         self.slopes = self.chain.slopes_of(self.y.flatten()).view(*self.y.shape, -1) if self.chain else None
@@ -99,7 +100,7 @@ class GraphStep(FlatStep):
         example = first_batch(parts.feeder)
         before = Snapshot(parts.network, self, parts.generator)
         outcome = self._warm_up(example)
-        size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if t is not None)
+        size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if isinstance(t, Tensor))
         room = min(WINDOW_BYTES, device_free_bytes(parts.device) // 50)
         # What streams in comes one by one.
         length = window_length(parts.feeder.order.full_batches, room // size) if self.resident is not None else 1
@@ -109,6 +110,8 @@ class GraphStep(FlatStep):
 
     @staticmethod
     def possible(parts: Parts) -> str | None:
+        if parts.dataset.kind == "fields":
+            return "its samples have several fields"
         return None if parts.device.type == "cuda" else "there is no GPU in use"
 
     def _warm_up(self, example: Batch) -> Outcome:
@@ -168,6 +171,7 @@ class GraphStep(FlatStep):
         else:
             size = self.parts.feeder.order.batch
             x, y = self.resident.gather(self.plan.chosen[steps.start * size : steps.stop * size])
+        assert isinstance(x, Tensor)
         window.x.flatten(0, 1).copy_(x)
         window.y.flatten(0, 1).copy_(y)
         if window.slopes is not None and window.chain is not None:

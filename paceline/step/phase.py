@@ -15,12 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from paceline import user_code
-from paceline.errors import WorkloadError
-from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
+from paceline.data.fields import Inputs, as_given
+from paceline.errors import NetworkError, WorkloadError
+from paceline.step.calling import call, model_loss, scores_of
+from paceline.step.losses import LOSSES, auxiliary_weight, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
+from paceline.step.own_loss import OwnLoss
 from paceline.workload import OPTIMIZERS, Workload
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Inputs, Tensor]
+"""Inputs and target; the inputs are a tensor, or several by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +59,50 @@ class LossPhase:
         self.parameters: Sequence[nn.Parameter] = [p for p in network.parameters() if p.requires_grad]
         self.rule = Rule.of(workload)
         self.loss_name = workload.loss
-        self.loss = LOSSES[workload.loss]
+        self.loss = LOSSES.get(workload.loss, cross_entropy)
+        self.own_loss = OwnLoss.find(workload.loss) if ":" in workload.loss else None
         self.auxiliary_weight = auxiliary_weight(network)
         self.autocast = workload.precision == "bfloat16"
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss and the main output."""
-        x, y = batch
-        context = torch.autocast(x.device.type, torch.bfloat16) if self.autocast else nullcontext()
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """The loss, and the output to compare with the target if there is one."""
+        context = torch.autocast(batch[0].device.type, torch.bfloat16) if self.autocast else nullcontext()
         with context:
-            output = self.network(x)
-            loss = total_loss(self.loss, output, y, self.auxiliary_weight)
-        return loss, output if isinstance(output, Tensor) else output[0]
+            if self.own_loss is not None and self.own_loss.takes_model:
+                loss, output = self.own_loss.of_model(self.network, as_given(batch))
+            else:
+                loss, output = self._loss_of_output(*batch)
+        return loss, output if output is not None and _comparable(output, batch[1]) else None
+
+    def _loss_of_output(self, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The network's own loss, if it returns one, goes before the default cross entropy."""
+        output = call(self.network, x, labels=self.loss_name in ("cross-entropy", "model"))
+        scores = scores_of(output)
+        main = scores[0] if isinstance(scores, tuple) and scores else scores
+        main = main if isinstance(main, Tensor) else None
+        if self.own_loss is not None:
+            return self.own_loss.checked(self.own_loss.function(scores, y)), main
+        if self.loss_name in ("cross-entropy", "model"):
+            loss = model_loss(output)
+            if loss is not None:  # of tokens the model alone knows which prediction belongs to which label
+                return loss, main if y.dim() == 1 else None
+        if self.loss_name == "model" or main is None:
+            missing = "loss" if self.loss_name == "model" else "logits"
+            raise NetworkError(
+                f"the network returned a {type(output).__name__} without .{missing}; return a tensor or an object with "
+                ".logits or .loss, or use a loss(model, batch)"
+            )
+        return total_loss(self.loss, scores, y, self.auxiliary_weight), main
 
     def gradient(self, batch: Batch, generator: torch.Generator) -> Outcome:
         loss, output = self.forward(batch)
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        return Outcome(loss.detach(), gradients, output.detach())
+        return Outcome(loss.detach(), gradients, None if output is None else output.detach())
+
+
+def _comparable(output: Tensor, y: Tensor) -> bool:
+    """Whether the output has scores for classes, one row for each target; real targets are compared nowhere."""
+    return y.is_floating_point() or output.dim() == y.dim() + 1
 
 
 def phases_of(workload: Workload, network: nn.Module) -> list[Phase]:

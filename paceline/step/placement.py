@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from paceline.data.fields import Inputs
 from paceline.errors import WorkloadError
 from paceline.free_memory import free_memory_bytes
 from paceline.step.arithmetic import flops_of
@@ -55,7 +56,7 @@ ONE_THREAD_UP_TO_FLOPS = 30e6
 MOST_THREADS = 1024  # with millions the library ends the program
 
 
-def choose_threads(asked: int, network: nn.Module, sample: Tensor, batch: int) -> int:
+def choose_threads(asked: int, network: nn.Module, sample: Inputs, batch: int) -> int:
     """Threads of a CPU operation: as asked, else one for little work and all cores for more."""
     if asked > MOST_THREADS:
         raise WorkloadError(f"threads={asked} is more than {MOST_THREADS}: use the {available_cores()} cores there are")

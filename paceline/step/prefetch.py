@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import torch
+from torch import Tensor
 
+from paceline.data.fields import Fields
 from paceline.step.phase import Batch
 
 
@@ -78,7 +80,12 @@ class Prefetcher:
         if self.stream is None:
             return batch, None
         with torch.cuda.stream(self.stream):
-            x, y = (tensor.pin_memory().to(self.device, non_blocking=True) for tensor in batch)
+            x, y = batch
+            x = x.each(self._copied) if isinstance(x, Fields) else self._copied(x)
+            y = self._copied(y)
             copied = torch.cuda.Event()
             copied.record(self.stream)
         return (x, y), copied
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(self.device, non_blocking=True)

@@ -55,7 +55,7 @@ class Parts:
 
 def has_own_code(workload: Workload) -> bool:
     """Whether a gradient runs code of the user's own, of which nothing is known."""
-    return ":" in workload.network or bool(workload.phases)
+    return ":" in workload.network or ":" in workload.loss or bool(workload.phases)
 
 
 @functools.lru_cache(maxsize=1024)

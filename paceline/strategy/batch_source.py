@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paceline.data.dataset import Reader
 from paceline.errors import StrategyError
-from paceline.step.feeder import DEPTH, FileFeeder, HostFeeder, ResidentFeeder
+from paceline.step.feeder import DEPTH, FileFeeder, HostFeeder, ResidentFeeder, SampleFeeder
 from paceline.step.order import Order
 from paceline.step.phase import Batch
 from paceline.step.randomness import mix
@@ -69,18 +69,20 @@ class BatchSource:
             return feeder.gather(chosen if feeder.x.device.type == "cpu" else chosen.to(feeder.x.device))
         if isinstance(feeder, HostFeeder):
             chosen = self.indices(epoch, number)
-            x, y = feeder.arrays.x.index_select(0, chosen), feeder.arrays.y.index_select(0, chosen)
+            x, y = feeder.arrays.gather(chosen)
             return feeder.prepare(x.to(feeder.device), y.to(feeder.device))
+        if isinstance(feeder, SampleFeeder):
+            return feeder.read(self.indices(epoch, number), epoch)
         assert isinstance(feeder, FileFeeder)
         key = (epoch, number)
         if key not in self._requested:
             self._request(key)
         while True:
-            x, y = self._opened().receive()
+            read, target = self._opened().receive()
             if self._requested.popleft() == key:
                 break
         # The reader reuses its memory for a later request.
-        return feeder.prepare(x.clone().to(feeder.device), y.clone().to(feeder.device))
+        return feeder.prepare(read.clone().to(feeder.device), target.clone().to(feeder.device))
 
     def _request(self, key: Key) -> None:
         if len(self._requested) == DEPTH:  # what was expected did not come; the oldest is given up

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 from paceline.data.dataset import Arrays, Dataset
 from paceline.training.run import Epoch, Run
@@ -39,8 +40,10 @@ def chance_accuracy(dataset: Dataset) -> float:
     part = dataset.test
     if not isinstance(part, Arrays) or part.y.is_floating_point():
         return 1 / len(dataset.classes)
-    inside = dataset.kind == "text" and part.y.shape != part.x.shape  # the label of a character is the next one
-    labels = (part.x if inside else part.y).flatten().to(torch.int64)
+    x, labels = part.x, part.y
+    if isinstance(x, Tensor) and dataset.kind == "text" and labels.shape != x.shape:
+        labels = x  # the label of a character is the next one
+    labels = labels.flatten().to(torch.int64)
     return int(torch.bincount(labels).max()) / len(labels) if len(labels) else 0.0
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 from paceline.data.dataset import Arrays, Dataset
+from paceline.data.samples import Samples
 from paceline.errors import WorkloadError
 from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
-from paceline.step.feeder import FileFeeder, HostFeeder
+from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_device, choose_threads
@@ -65,14 +66,18 @@ def launcher_parts(workload: Workload, dataset: Dataset, share: MachineShare) ->
     workload = with_settings(workload, {"threads": share.threads})
     network = placed_network(workload, dataset, device)
     order = Order(len(dataset.train), workload.batch, workload.seed)
-    part = dataset.train
-    feeder = (
-        HostFeeder(part, order, dataset.prepare, device)
-        if isinstance(part, Arrays)
-        else FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
-    )
+    feeder = idle_feeder(dataset, order, device)
     phases = phases_of(workload, network)
     return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
+
+
+def idle_feeder(dataset: Dataset, order: Order, device: torch.device) -> Feeder:
+    part = dataset.train
+    if isinstance(part, Arrays):
+        return HostFeeder(part, order, dataset.prepare, device)
+    if isinstance(part, Samples):
+        return SampleFeeder(part, order, dataset.prepare, device)
+    return FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
 
 
 def why_server_commits(strategy: Strategy, updater: Updater, workers: int, device: str, collective: str) -> str:
