@@ -6,6 +6,7 @@ A device, a pipe or a descriptor of this process (/dev/stdout) is written to; of
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -30,6 +31,8 @@ def write_atomically(path: Path, text: str) -> None:
             _replace(Path(os.path.realpath(path)), text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise OutputError(f"cannot write {str(path)!r}: {error}") from error
 
 
 def is_stream(path: Path) -> bool:
@@ -63,6 +66,8 @@ def _write_to(descriptor: int, text: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)

@@ -38,6 +38,11 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
 
 LONGEST_S, LARGEST, MOST_COUNT = 1e15, 1e30, 2**63
 """Seconds (30 million years), sizes and rates, and counts: beyond them a value is damage, and sums overflow."""
+MAY_BE_NAN = {"may_be_nan": True}
+"""Metadata of a field that holds a time only sometimes."""
+MEASURED = {"measured": True}
+"""Metadata of a measured time, from which what measuring costs was subtracted: noise may leave it below zero."""
+NOISE_S = 1e-3
 _SIZES = ("bytes", "flops", "bandwidth", "_per_s")
 
 
@@ -105,21 +110,23 @@ def _field_reader(field: dataclasses.Field[Any], hint: Any) -> Reader:
     read, most = _reader(hint), _most(field.name)
     if most is None:
         return read
-    may_be_nan = field.name.endswith("_per_s") or (isinstance(field.default, float) and math.isnan(field.default))
+    usually_nan = isinstance(field.default, float) and math.isnan(field.default)
+    may_be_nan = usually_nan or field.name.endswith("_per_s") or field.metadata == MAY_BE_NAN
+    least = -NOISE_S if field.metadata == MEASURED else 0.0
 
     def read_quantity(value: Any, where: str) -> Any:
         made = read(value, where)
-        _check_quantity(made, where, most, may_be_nan)
+        _check_quantity(made, where, least, most, may_be_nan)
         return made
 
     return read_quantity
 
 
-def _check_quantity(value: Any, where: str, most: float, may_be_nan: bool) -> None:
+def _check_quantity(value: Any, where: str, least: float, most: float, may_be_nan: bool) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
-            _check_quantity(item, f"{where}.{key}", most, may_be_nan)
-    elif isinstance(value, float | int) and not 0 <= value <= most and not (may_be_nan and math.isnan(value)):
+            _check_quantity(item, f"{where}.{key}", least, most, may_be_nan)
+    elif isinstance(value, float | int) and not least <= value <= most and not (may_be_nan and math.isnan(value)):
         given = "null" if math.isnan(value) else f"{value:g}"
         raise RecordError(f"{where} should be a number from 0 to {most:g}, not {given}")
 

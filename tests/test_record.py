@@ -187,3 +187,25 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(OutputError, match="cannot write"):
         record.save(a_run(), tmp_path / "folder")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("wall_s", -1.0),
+        ("wall_s", 1e308),
+        ("wall_s", None),
+        ("updates", -1),
+        ("updates", 10**30),
+        ("samples_per_s", -1),
+    ],
+)
+def test_a_time_or_count_that_cannot_be_one_is_refused_by_name(path, key, value):
+    assert f"record.json.{key} should be a number from 0 to " in refused(edited(path, **{key: value}))
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_words_that_are_no_json_are_refused(path, word):
+    edited(path, wall_s=12345)
+    path.write_text(path.read_text().replace("12345", word))
+    assert f"{word} is no JSON value" in refused(path)

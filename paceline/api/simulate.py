@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.api.settings import as_optional_path, split
 from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload
+from paceline.training.directory import claimed
 from paceline.training.starting import CLUSTER_KEYS, FIELD_KEYS, STRATEGY_KEYS, option, strategy_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from paceline.simulation.time_record import TimeRecord
     from paceline.strategy.strategy import Strategy
 
-STEPS = 100
+STEPS, MOST_STEPS = 100, 10**12
 RECORD, SCALING = "record.json", "scaling.json"
 _ARGUMENTS = ("strategy", "workers", "cluster", "steps", "per_machine", "overlap_backward", "data_dir", "out")
 
@@ -52,14 +53,10 @@ def simulate(
     """
     own, others = split(settings, {*STRATEGY_KEYS, *FIELD_KEYS, *CLUSTER_KEYS}, _ARGUMENTS)
     place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
-    if place is not None:
-        from paceline.training.directory import check_new
-
-        check_new(place)
     chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
     virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}
     rule, counts = _strategy(strategy, workers, chosen)
-    with given_workload(workload, own) as resolved:
+    with given_workload(workload, own) as resolved, claimed(place) as directory:
         if cluster is None:
             for name, value in (("per_machine", per_machine), ("overlap_backward", overlap_backward or None)):
                 if value is not None:
@@ -67,15 +64,14 @@ def simulate(
             if len(counts) > 1:
                 shown = ",".join(map(str, counts))
                 raise StrategyError(f"--workers {shown}: several numbers need a --cluster; here give one")
-            return _with_times(resolved, rule, counts[0], STEPS if steps is None else steps, virtual, cache, place)
+            return _with_times(resolved, rule, counts[0], STEPS if steps is None else steps, virtual, cache, directory)
         if virtual:
             raise StrategyError(
                 f"{option(next(iter(virtual)))} follows from the machines of --cluster: give one of the two"
             )
-        for name, value in (("per_machine", per_machine), ("steps", steps)):
-            if value is not None and value < 1:
-                raise InputError(f"{option(name)} {value} should be at least 1")
-        return _on_cluster(resolved, rule, counts, cluster, per_machine, overlap_backward, place)
+        if steps is not None and not 1 <= steps <= MOST_STEPS:
+            raise InputError(f"{option('steps')} {steps} should be from 1 to {MOST_STEPS:,}")
+        return _on_cluster(resolved, rule, counts, cluster, per_machine, overlap_backward, directory)
 
 
 def _strategy(
@@ -100,7 +96,6 @@ def _with_times(
     from paceline.record import save, write_atomically
     from paceline.reporting.chrome_trace import TRACE, chrome_trace
     from paceline.simulation.timing import time_workload
-    from paceline.training.directory import new_directory
     from paceline.training.distributing import ClusterWords
 
     words = ClusterWords(**given)
@@ -108,9 +103,8 @@ def _with_times(
     cluster.check(workers)
     made = time_workload(workload, strategy, workers, steps, cluster, words.words(), cache=cache)
     if out is not None:
-        directory = new_directory(out)
-        save(made, directory / RECORD)
-        write_atomically(directory / TRACE, chrome_trace(made.trace, directory.resolve().name))
+        save(made, out / RECORD)
+        write_atomically(out / TRACE, chrome_trace(made.trace, out.resolve().name))
     return made
 
 
@@ -123,7 +117,6 @@ def _on_cluster(
     from paceline.reporting.scaling_curve import write_curve
     from paceline.simulation.scaling import scale, traces
     from paceline.simulation.this_machine import HERE
-    from paceline.training.directory import new_directory
 
     if str(cluster) == HERE:  # all workers are its processes
         per_machine = per_machine or max(workers)
@@ -132,10 +125,9 @@ def _on_cluster(
         workload, machines, strategy, workers, per_machine=per_machine, overlap_backward=overlap_backward
     )  # fmt: skip
     if out is not None:
-        directory = new_directory(out)
-        save(made, directory / SCALING)
-        write_atomically(directory / TRACE, chrome_traces(traces(made, machines)))
-        write_curve(made, directory)
+        save(made, out / SCALING)
+        write_atomically(out / TRACE, chrome_traces(traces(made, machines)))
+        write_curve(made, out)
     return made
 
 

@@ -12,11 +12,7 @@ import typer
 from rich.console import Console
 
 from paceline.errors import OutputError
-from paceline.record import write_atomically
-
-JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-]
+from paceline.output_file import is_stream, write_atomically
 
 
 def console_for(json_file: str | None) -> Console:
@@ -34,11 +30,28 @@ def check_json(json_file: str | None) -> None:
 
 def check_place(path: Path, option: str) -> None:
     """Likewise, for the file that any option names."""
-    if path.is_dir():
-        raise OutputError(f"{option} {path} is a directory; name a file")
-    near = next(p for p in (path, *path.parents) if p.exists())
-    if (near != path and not near.is_dir()) or not os.access(near, os.W_OK):
+    try:
+        real = path if is_stream(path) else Path(os.path.realpath(path))
+        if real.is_dir():
+            raise OutputError(f"{option} {path} is a directory; name a file")
+        near = next(p for p in (real, *real.parents) if p.exists())
+    except OSError as error:
+        raise OutputError(f"{option} {path} cannot be written: {error.strerror}") from error
+    if (near != real and not near.is_dir()) or not os.access(near, os.W_OK):
         raise OutputError(f"{option} {path} cannot be written: {near} is not a writable directory")
+
+
+def _checked_json(json_file: str | None) -> str | None:
+    check_json(json_file)
+    return json_file
+
+
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the result as JSON; - for standard output.", callback=_checked_json
+    ),
+]
 
 
 def hand_over(value: Any, json_file: str | None) -> None:

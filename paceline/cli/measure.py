@@ -44,7 +44,7 @@ def measure(
     from paceline.reporting import report
     from paceline.reporting.experiment_table import experiment_of, saved_experiment
     from paceline.reporting.measurement_files import write_measurement, write_tables
-    from paceline.training.directory import check_new, new_directory
+    from paceline.training.directory import claimed
 
     check_json(json)
     console = console_for(json)
@@ -62,16 +62,15 @@ def measure(
     else:
         assert workload is not None
         flags = {"data": data, "batch": batch, "device": device, "threads": threads}
-        if out is not None:
-            check_new(out)
         resolved = _resolved(workload, flags, settings or [])
-        found = _measure(resolved, iterations, step, data_dir, console)
-        if out is not None:
-            from paceline.training.measured_validation import time_validation
+        with claimed(out) as directory:
+            found = _measure(resolved, iterations, step, data_dir, console)
+            if directory is not None:
+                from paceline.training.measured_validation import time_validation
 
-            experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
-            write_measurement(found, new_directory(out), experiment)
-            report([out], out / "report.html")
+                experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
+                write_measurement(found, directory, experiment)
+                report([directory], directory / "report.html")
     show(found, console)
     if out is not None:
         console.print(f"page, tables, trace and plots: {out}", markup=False)

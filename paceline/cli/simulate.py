@@ -105,12 +105,14 @@ def simulate(
 
 
 def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
+    from paceline.workload import MOST_EPOCHS
+
     if cluster is None:
         raise StrategyError("--epochs needs a --cluster, as --cluster g2-standard-8")
     if steps is not None:
         raise StrategyError("--epochs and --steps exclude each other")
-    if epochs < 1:
-        raise InputError(f"--epochs {epochs} should be at least 1")
+    if not 1 <= epochs <= MOST_EPOCHS:
+        raise InputError(f"--epochs {epochs} should be from 1 to {MOST_EPOCHS:,}")
 
 
 def _files(out: Path, made: TimeRecord | Scaling) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paceline.cost.prediction import Prediction
 from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement
+from paceline.record_fields import MAY_BE_NAN
 
 NOTABLE = 0.05
 KINDS = ("iteration", "part", "layer", "distribution", "epoch")
@@ -25,10 +26,10 @@ class Comparison:
     kind: str
     """iteration, part, layer (forward and backward together), distribution (of a worker's step) or epoch."""
     predicted_s: float
-    low_s: float
+    low_s: float = field(metadata=MAY_BE_NAN)
     """With `high_s` the interval that should hold the measured one in nine cases of ten; NaN where none was given."""
-    high_s: float
-    measured_s: float
+    high_s: float = field(metadata=MAY_BE_NAN)
+    measured_s: float = field(metadata=MAY_BE_NAN)
     error: float
     """NaN where nothing was measured."""
     within: bool | None

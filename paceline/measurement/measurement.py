@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from paceline.record_fields import MEASURED
 from paceline.trace import Trace
 
 
@@ -12,9 +13,9 @@ from paceline.trace import Trace
 class Spread:
     """A distribution of seconds: median, 10th and 90th percentile."""
 
-    median_s: float
-    p10_s: float
-    p90_s: float
+    median_s: float = field(metadata=MEASURED)
+    p10_s: float = field(metadata=MEASURED)
+    p90_s: float = field(metadata=MEASURED)
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class LayerSample:
 
     number: int
     layer: str
-    forward_s: float
-    backward_s: float
-    update_s: float
+    forward_s: float = field(metadata=MEASURED)
+    backward_s: float = field(metadata=MEASURED)
+    update_s: float = field(metadata=MEASURED)
 
 
 @dataclass(frozen=True)

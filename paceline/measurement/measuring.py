@@ -26,6 +26,8 @@ from paceline.workload import Workload
 
 PROGRESS_INTERVAL_S = 0.2
 MAX_UNTIMED = 10
+MOST_ITERATIONS = 10_000_000
+"""Every one of them has a row in memory."""
 
 
 def measure(
@@ -38,8 +40,8 @@ def measure(
 ) -> Measurement:
     """Where the time of an iteration of `workload` goes; `watch(done, total)` is called now and then."""
     check_supported()
-    if iterations < 20:
-        raise InputError(f"iterations={iterations} is too few: use at least 20")
+    if not 20 <= iterations <= MOST_ITERATIONS:
+        raise InputError(f"iterations={iterations:,} should be from 20 to {MOST_ITERATIONS:,}")
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
     taken, choice = make_step(parts, step)

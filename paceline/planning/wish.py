@@ -10,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.errors import InputError
+from paceline.workload import MOST_EPOCHS
 
 Numbers = npt.NDArray[np.float64]
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+LEAST_EPOCHS = 1e-6
 LONGEST_S = 100 * 365 * 86400.0
+MOST_MONEY = 1e15
 TIE = 1e-9
 """Money that a second is worth, so that of machines that cost nothing the faster is better."""
 
@@ -32,14 +35,14 @@ class Wish:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.target_accuracy is None):
             raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
-        if self.epochs is not None and not (math.isfinite(self.epochs) and self.epochs > 0):
-            raise InputError(f"epochs={self.epochs:g} should be above 0")
+        if self.epochs is not None and not LEAST_EPOCHS <= self.epochs <= MOST_EPOCHS:
+            raise InputError(f"epochs={self.epochs:g} should be from {LEAST_EPOCHS:g} to {MOST_EPOCHS:,}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise InputError(f"target-accuracy={self.target_accuracy:g} should be above 0 and at most 1, or as 97%")
         if self.deadline_s is not None and not 0 < self.deadline_s <= LONGEST_S:
             raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
-        if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
-            raise InputError(f"budget={self.budget:g} should be a number of at least 0")
+        if self.budget is not None and not (0 <= self.budget <= MOST_MONEY):
+            raise InputError(f"budget={self.budget:g} should be a number from 0 to {MOST_MONEY:g}")
 
         for key in ("epochs", "target_accuracy", "deadline_s", "budget"):
             if getattr(self, key) is not None:
@@ -104,6 +107,6 @@ def read_budget(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"--budget {text!r} should be an amount of money of at least 0, as 500")
+    if not (0 <= value <= MOST_MONEY):
+        raise InputError(f"--budget {text!r} should be an amount of money from 0 to {MOST_MONEY:g}, as 500")
     return value

@@ -16,6 +16,8 @@ from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 from paceline.workload import Workload
 
+MOST_PER_MACHINE = 10_000
+
 Predict = Callable[[Workload, Device], Prediction]
 
 
@@ -61,6 +63,8 @@ def scale(
     """
     if not workers:
         raise InputError("name at least one number of workers")
+    if per_machine is not None and not 1 <= per_machine <= MOST_PER_MACHINE:
+        raise InputError(f"per-machine={per_machine:,} should be from 1 to {MOST_PER_MACHINE:,} workers per machine")
     made = []
     for machine, count, network in _kinds(cluster):
         device, devices = worker_device(machine)

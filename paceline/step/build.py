@@ -19,6 +19,7 @@ from paceline.step.feeder import floats_as, make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
+from paceline.step.precision_check import check_bfloat16
 from paceline.step.randomness import default_generator, draws_random_numbers, mix
 from paceline.step.reason import reason
 from paceline.step.step import Parts, has_own_code
@@ -101,6 +102,8 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
         set_threads(workload, network, dataset)
     network.to(device).train()
     _check_fit(workload, network, dataset, device)
+    if workload.precision == "bfloat16" and device.type == "cpu":
+        check_bfloat16(workload.network, network, example_of(workload, dataset))
     return network
 
 

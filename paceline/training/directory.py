@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from paceline.errors import CheckpointError, OutputError
@@ -72,6 +72,16 @@ class RunDirectory:
         self._made = []
 
 
+@contextlib.contextmanager
+def claimed(out: Path | None) -> Iterator[Path | None]:
+    """The directory for the files of a measurement or simulation, locked while it is made; None if none is wanted."""
+    if out is None:
+        yield None
+        return
+    with RunDirectory.claim_new(out) as directory:
+        yield directory.path
+
+
 def _make_and_lock(path: Path, made: list[Path]) -> DirectoryLock:
     for attempt in range(_ATTEMPTS):
         missing = [place for place in (path, *path.parents) if not place.exists()]
@@ -102,19 +112,6 @@ def check_new(path: Path) -> None:
         raise OutputError(f"--out {path} is a file: choose a directory")
     if taken:
         raise OutputError(f"--out {path} is not empty: choose another, or go on with --resume {path}")
-
-
-def new_directory(path: Path) -> Path:
-    """`path`, made if it is missing, empty and writable. It is not locked: that is `RunDirectory.claim_new`."""
-    check_new(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(f"--out {path} cannot be written: {error.strerror}") from error
-    return path
 
 
 def next_directory(name: str, parent: Path = Path("runs")) -> Path:

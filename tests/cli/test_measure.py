@@ -107,7 +107,7 @@ def test_links(paceline, tmp_path):
     [
         ((), "one of the three"),
         (("mlp", "--link"), "one of the three"),
-        (("mlp", "--iterations", "3"), "at least 20"),
+        (("mlp", "--iterations", "3"), "from 20 to"),
         (("--load", "nowhere"), "no record"),
         (("mlp", "--step", "graph", "--device", "cpu"), "graph"),
     ],
@@ -123,3 +123,11 @@ def test_a_run_is_not_a_measurement(paceline, tmp_path):
     assert paceline("train", "mlp", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "run")).code == 0
     result = paceline("measure", "--load", str(tmp_path / "run" / "record.json"))
     assert result.code == 2 and "not a measurement" in result.err
+
+
+def test_a_directory_that_someone_else_writes_to_is_refused(paceline, tmp_path):
+    from paceline.training.directory import RunDirectory
+
+    with RunDirectory.claim_new(tmp_path / "out"):
+        line = paceline("measure", "mlp", "--iterations", "20", "--out", "out").refused()
+    assert "--out out belongs to a run that has just started (process " in line

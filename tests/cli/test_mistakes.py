@@ -246,7 +246,7 @@ def test_evaluating_on_data_of_another_shape(paceline, trained):
 
 def test_json_that_cannot_be_written(paceline, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot write file/x.json" in paceline("models", "--json", "file/x.json").refused()
+    assert "--json file/x.json cannot be written: " in paceline("models", "--json", "file/x.json").refused()
 
 
 # Disks
@@ -284,3 +284,51 @@ def test_a_reader_that_stops_reading(tmp_path):
     command = f"{sys.executable} -m paceline models --json - 2>err | true"
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     assert "Traceback" not in (tmp_path / "err").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["simulate", "mlp", "--workers", "2", "--steps", "1000000000000"], "steps=1,000,000,000,000"),
+        (["simulate", "mlp", "--workers", "1000000000"], "workers=1000000000"),
+        (
+            ["simulate", "mlp", "--workers", "2", "--cluster", "g2-standard-8", "--per-machine", "1000000000"],
+            "per-machine=1,000,000,000 should be from 1 to",
+        ),
+        (["plan", "mlp", "--epochs", "1e300"], "epochs=1e+300 should be from"),
+        (["plan", "mlp", "--budget", "1e308"], "--budget '1e308' should be"),
+        (["measure", "mlp", "--iterations", "100000000000"], "iterations=100,000,000,000 should be from"),
+        (["train", "mlp", "--strategy", "sync", "--workers", "1000000000"], "workers=1000000000"),
+        (["train", "mlp", "--data", "sys:exit"], "data 'sys:exit' ends the program (exit None)"),
+        (["train", "deep.toml"], "deep.toml: not valid TOML: tables or lists are nested too deeply"),
+        (["train", "digits.toml"], "digits.toml: not valid TOML: Exceeds the limit"),
+        (["plan", "mlp", "--cluster", "deep.toml"], "deep.toml: not valid TOML"),
+        (["compare", "digits.toml"], "digits.toml: not valid TOML: Exceeds the limit"),
+        (["models", "--json", "/"], "--json / is a directory"),
+        (["data", "list", "--json", "loop"], "--json loop cannot be written: Too many levels of symbolic links"),
+    ],
+)
+def test_values_beyond_all_measure_are_one_line_at_once(paceline, tmp_path, arguments, expected):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000)
+    (tmp_path / "digits.toml").write_text("batch = " + "9" * 5000)
+    (tmp_path / "loop").symlink_to("loop")
+    assert expected in paceline(*arguments).refused()
+
+
+def test_a_kernel_that_the_cpu_lacks_is_one_line(paceline, monkeypatch):
+    def lacking(*_: object) -> None:
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", lacking)
+    line = paceline("train", "lstm", "--precision", "bfloat16", "--device", "cpu").refused()
+    assert line == "precision 'bfloat16': PyTorch has no such kernel for lstm on this CPU; use float32, or a GPU"
+
+
+def test_a_network_that_ends_the_program_is_a_failure(paceline, tmp_path, monkeypatch):
+    source = (
+        "import sys\nfrom torch import nn\nclass Ends(nn.Flatten):\n    def forward(self, x):\n        sys.exit(0)\n"
+    )
+    (tmp_path / "ending_net.py").write_text(source)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    line = paceline("train", "ending_net:Ends").refused(1)
+    assert line == "the program was ended before it was done (exit 0)"

@@ -231,3 +231,11 @@ def test_a_strategy_of_the_user_is_found_by_module_and_name(paceline, tmp_path, 
         words = ("--strategy", f"my_strategies:{name}", "--backup-workers", "0", "--json", "-")
         found = paceline("simulate", "dnn", *words).json["distribution"]["strategy"]
         assert found["name"] == "rare" and found["fetch_every"] == fetches
+
+
+def test_a_directory_that_someone_else_writes_to_is_refused(paceline, tmp_path):
+    from paceline.training.directory import RunDirectory
+
+    with RunDirectory.claim_new(tmp_path / "out"):
+        line = paceline("simulate", "mlp", "--strategy", "sync", "--workers", "2", "--out", "out").refused()
+    assert "--out out belongs to a run that has just started (process " in line

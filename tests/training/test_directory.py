@@ -14,14 +14,21 @@ import pytest
 
 from paceline import record
 from paceline.errors import CheckpointError, OutputError
-from paceline.training.directory import RunDirectory, check_new, new_directory, next_directory, resumable_directory
+from paceline.training.directory import RunDirectory, check_new, claimed, next_directory, resumable_directory
 from paceline.training.directory_lock import DirectoryLock
 
 
-def test_a_new_directory_is_made_with_its_parents_and_left_empty(tmp_path):
-    made = new_directory(tmp_path / "a" / "b")
-    assert made.is_dir() and list(made.iterdir()) == []
-    assert new_directory(made) == made, "an empty one will do"
+def test_a_claimed_directory_is_locked_and_taken_back_if_nothing_is_written(tmp_path):
+    with claimed(tmp_path / "a" / "b") as made:
+        assert made == tmp_path / "a" / "b"
+        with pytest.raises(OutputError, match="belongs to a run that has just started"), claimed(made):
+            pass
+    assert not (tmp_path / "a").exists()
+    with claimed(tmp_path / "c") as made:
+        (made / "record.json").write_text("{}")
+    assert [each.name for each in (tmp_path / "c").iterdir()] == ["record.json"]
+    with claimed(None) as made:
+        assert made is None
 
 
 def test_looking_at_a_directory_makes_nothing(tmp_path):
@@ -32,7 +39,7 @@ def test_looking_at_a_directory_makes_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["record.json", ".hidden"])
 def test_one_that_holds_something_is_refused(tmp_path, name):
     (tmp_path / name).write_text("")
-    for check in (check_new, new_directory):
+    for check in (check_new, RunDirectory.claim_new):
         with pytest.raises(OutputError, match=f"--out {tmp_path} is not empty.*--resume {tmp_path}"):
             check(tmp_path)
 
@@ -42,14 +49,14 @@ def test_a_file_is_refused(tmp_path):
     with pytest.raises(OutputError, match=r"--out .*file is a file: choose a directory"):
         check_new(tmp_path / "file")
     with pytest.raises(OutputError, match=r"--out .*run cannot be (read|written): Not a directory"):
-        new_directory(tmp_path / "file" / "run")
+        RunDirectory.claim_new(tmp_path / "file" / "run")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_one_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="cannot be written: Permission denied"):
-        new_directory(tmp_path / "run")
+        RunDirectory.claim_new(tmp_path / "run")
 
 
 def test_the_next_one_is_the_first_that_is_free(tmp_path):
