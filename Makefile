@@ -38,7 +38,8 @@ bench: $(BENCH_READY)
 	$(BIN)/python -m benchmarks
 
 docs: $(DOCS_READY)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html in a browser."
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
-from tests.docs.blocks import EXECUTED, ROOT, SHOWN, blocks_of, parse, unfenced_commands
+from tests.docs.blocks import EXECUTED, ROOT, SHOWN, blocks_of, pages, parse, unfenced_commands
 from tests.docs.running import PageRun, commands_of
 
-CHECKED: tuple[str, ...] = ()
-"""Pages in their new form; the others follow."""
-SLOW: frozenset[str] = frozenset()
+WAITING = ("README", "docs/tutorial", "docs/explanation/simulator", "docs/howto/compare", "docs/howto/pandas", "docs/howto/plan",
+           "docs/howto/predict", "docs/howto/report", "docs/howto/verify")  # fmt: skip
+CHECKED = [page for page in pages() if page.removesuffix(".md") not in WAITING]
+"""Pages whose functions are all public."""
+SLOW = frozenset(f"docs/howto/{name}.md" for name in ("measure", "plan", "predict", "train")) | {"docs/tutorial.md"}
 """Pages whose blocks take more than a few seconds together."""
 
 
@@ -68,7 +70,7 @@ def test_every_block_is_of_a_kind_that_tests_know(page):
 def test_at_most_a_fifth_of_the_blocks_is_not_run():
     blocks = [block for page in CHECKED for block in blocks_of(page) if block.language in EXECUTED]
     left_out = [block.place for block in blocks if block.not_run]
-    assert len(left_out) <= max(1, len(blocks) / 5), left_out
+    assert len(left_out) <= len(blocks) / 5, left_out
 
 
 def test_a_block_that_fails_is_found(directory):
