@@ -9,8 +9,17 @@ import pytest
 from tests.docs.blocks import EXECUTED, ROOT, SHOWN, blocks_of, pages, parse, unfenced_commands
 from tests.docs.running import PageRun, commands_of
 
-WAITING = ("README", "docs/tutorial", "docs/explanation/simulator", "docs/howto/compare", "docs/howto/pandas", "docs/howto/plan",
-           "docs/howto/predict", "docs/howto/report", "docs/howto/verify")  # fmt: skip
+WAITING = (
+    "README",
+    "docs/tutorial",
+    "docs/explanation/simulator",
+    "docs/howto/compare",
+    "docs/howto/pandas",
+    "docs/howto/plan",
+    "docs/howto/predict",
+    "docs/howto/report",
+    "docs/howto/verify",
+)
 CHECKED = [page for page in pages() if page.removesuffix(".md") not in WAITING]
 """Pages whose functions are all public."""
 SLOW = frozenset(f"docs/howto/{name}.md" for name in ("measure", "plan", "predict", "train")) | {"docs/tutorial.md"}
