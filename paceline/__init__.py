@@ -9,76 +9,152 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.api.calibrate import calibrate
+    from paceline.api.compare import compare
+    from paceline.api.evaluate import evaluate
+    from paceline.api.listing import datasets, devices, links, machines, models, strategies, studies
+    from paceline.api.measure import measure, measure_links
+    from paceline.api.plan import plan
+    from paceline.api.predict import predict
+    from paceline.api.report import report
+    from paceline.api.reproduce import reproduce
     from paceline.api.simulate import simulate
     from paceline.api.train import resume, train
+    from paceline.api.verify import verify
+    from paceline.cluster import Cluster, Device, Link, Machine
+    from paceline.cost.calibration import Calibration
+    from paceline.cost.prediction import Prediction
+    from paceline.cost.verification import Verification
     from paceline.data.dataset import Arrays, Dataset
-    from paceline.errors import PacelineError
+    from paceline.errors import InputError, PacelineError
+    from paceline.experiment.experiment import Experiment
     from paceline.measurement.layer_clock import LayerClock
     from paceline.measurement.measurement import Measurement
+    from paceline.planning.plan import Plan
     from paceline.results.loading import load
+    from paceline.results.table import ResultsTable, collect
+    from paceline.simulation.scaling import Scaling
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
     from paceline.strategy.exchange import Exchange
     from paceline.strategy.presets import find_strategy
     from paceline.strategy.strategy import Strategy
     from paceline.trace import Span, Trace
-    from paceline.training.evaluate import Evaluation, evaluate
+    from paceline.training.evaluate import Evaluation
     from paceline.training.measured_training import TrainingClock
     from paceline.training.run import Run
     from paceline.workload import Workload, resolve
 
 _HOMES = {
     "Arrays": "paceline.data.dataset",
+    "Calibration": "paceline.cost.calibration",
+    "Cluster": "paceline.cluster",
     "Dataset": "paceline.data.dataset",
+    "Device": "paceline.cluster",
     "Evaluation": "paceline.training.evaluate",
     "Exchange": "paceline.strategy.exchange",
+    "Experiment": "paceline.experiment.experiment",
+    "InputError": "paceline.errors",
     "LayerClock": "paceline.measurement.layer_clock",
+    "Link": "paceline.cluster",
     "LossPhase": "paceline.step.phase",
+    "Machine": "paceline.cluster",
     "Measurement": "paceline.measurement.measurement",
     "Outcome": "paceline.step.phase",
     "PacelineError": "paceline.errors",
     "Phase": "paceline.step.phase",
+    "Plan": "paceline.planning.plan",
+    "Prediction": "paceline.cost.prediction",
+    "ResultsTable": "paceline.results.table",
     "Rule": "paceline.step.optimizers",
     "Run": "paceline.training.run",
+    "Scaling": "paceline.simulation.scaling",
     "Span": "paceline.trace",
     "Strategy": "paceline.strategy.strategy",
     "Trace": "paceline.trace",
     "TrainingClock": "paceline.training.measured_training",
+    "Verification": "paceline.cost.verification",
     "Workload": "paceline.workload",
-    "evaluate": "paceline.training.evaluate",
+    "calibrate": "paceline.api.calibrate",
+    "collect": "paceline.results.table",
+    "compare": "paceline.api.compare",
+    "datasets": "paceline.api.listing",
+    "devices": "paceline.api.listing",
+    "evaluate": "paceline.api.evaluate",
     "find_strategy": "paceline.strategy.presets",
+    "links": "paceline.api.listing",
     "load": "paceline.results.loading",
+    "machines": "paceline.api.listing",
+    "measure": "paceline.api.measure",
+    "measure_links": "paceline.api.measure",
+    "models": "paceline.api.listing",
+    "plan": "paceline.api.plan",
+    "predict": "paceline.api.predict",
+    "report": "paceline.api.report",
+    "reproduce": "paceline.api.reproduce",
     "resolve": "paceline.workload",
     "resume": "paceline.api.train",
     "simulate": "paceline.api.simulate",
+    "strategies": "paceline.api.listing",
+    "studies": "paceline.api.listing",
     "train": "paceline.api.train",
+    "verify": "paceline.api.verify",
 }
 
 __all__ = [
     "Arrays",
+    "Calibration",
+    "Cluster",
     "Dataset",
+    "Device",
     "Evaluation",
     "Exchange",
+    "Experiment",
+    "InputError",
     "LayerClock",
+    "Link",
     "LossPhase",
+    "Machine",
     "Measurement",
     "Outcome",
     "PacelineError",
     "Phase",
+    "Plan",
+    "Prediction",
+    "ResultsTable",
     "Rule",
     "Run",
+    "Scaling",
     "Span",
     "Strategy",
     "Trace",
     "TrainingClock",
+    "Verification",
     "Workload",
+    "calibrate",
+    "collect",
+    "compare",
+    "datasets",
+    "devices",
     "evaluate",
     "find_strategy",
+    "links",
     "load",
+    "machines",
+    "measure",
+    "measure_links",
+    "models",
+    "plan",
+    "predict",
+    "report",
+    "reproduce",
     "resolve",
     "resume",
     "simulate",
+    "strategies",
+    "studies",
     "train",
+    "verify",
 ]
 
 

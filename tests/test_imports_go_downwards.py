@@ -37,6 +37,7 @@ GROUND = {
     "given_workload": {"workload", "held_objects", "errors"},
     "user_code": {"held_objects", "errors"},
     "held_objects": {"errors"},
+    "notebook": {"errors"},
     "cluster": {"record", "settings", "errors"},
     "trace": {"errors"},
     "record": {"record_fields", "output_file", "errors"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,31 +44,22 @@ def calibrate(
     """Measure what operations and links of this machine take, so that others can be predicted."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from paceline.cost.calibrating import calibrate as run
+    from paceline.api.calibrate import calibrate as run
     from paceline.cost.calibrations import place_of
-    from paceline.record import dump, save
+    from paceline.record import dump
 
     check_json(json)
     if out is not None:
         check_place(out, "--out")
-    precisions = _precisions(precision or [], device)
     console = console_for(json)
     columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
         found = run(
-            device,
-            precisions=precisions,
-            quick=quick,
-            seed=seed,
+            device, precision=precision or (), workers=workers, quick=quick, seed=seed, out=out,
             watch=lambda done: bar.update(task, completed=done),
-        )
-    if workers:
-        from paceline.training.exchange_costs import measure_exchange
-
-        found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
+        )  # fmt: skip
     path = out or place_of(found.device_name)
-    save(found, path)
     console.print(_table(found))
     off = "" if isnan(found.residual) else f", typically off by {found.residual:.0%} on sizes not tried"
     console.print(
@@ -79,20 +69,6 @@ def calibrate(
     )
     console.print(f"calibration: {path}", markup=False)
     hand_over(dump(found), json)
-
-
-def _precisions(asked: list[str], device: str) -> tuple[str, ...]:
-    """float32 first, in which networks are measured too; what cannot be tried is said before the minutes, not after."""
-    from paceline.errors import InputError, nearest
-    from paceline.step.placement import choose_device
-
-    known = ("float32", "tf32", "bfloat16")
-    for precision in asked:
-        if precision not in known:
-            raise InputError(f"precision {precision!r} cannot be calibrated: {nearest(precision, known)}")
-    if "tf32" in asked and choose_device(device)[0].type == "cpu":
-        raise InputError("precision 'tf32' needs a GPU; calibrate float32 on the CPU")
-    return tuple(dict.fromkeys(("float32", *asked)))
 
 
 def _table(found: Calibration) -> Table:

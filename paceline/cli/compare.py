@@ -13,7 +13,7 @@ from paceline.errors import InputError, PacelineError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.experiment import Experiment, ResultsTable
+    from paceline.experiment import ResultsTable
 
 EXAMPLE = "Example: paceline compare examples/strategies.toml --jobs 2 --out runs/strategies"
 
@@ -43,51 +43,29 @@ def compare(
             raise InputError("--collect only reads what is there: it goes with --out and --json alone")
         _collect(places, out, json, console)
         return
-    study, text = _study(places, resume, quick)
+    if len(places) > 1:
+        raise InputError(f"one experiment at a time: {places[1]} is one too many, or --collect is missing")
+    file = places[0] if places else None
     if list_runs:
-        _list(study, json, console)
+        _list(file, resume, quick, json, console)
         return
     _execute(
-        study, console, json,
-        out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir, text=text, tensorboard=tensorboard,
+        file, console, json,
+        out=out, resume=resume, jobs=jobs, quick=quick, retry=retry, data_dir=data_dir, tensorboard=tensorboard,
     )  # fmt: skip
 
 
-def _study(places: list[Path], resume: Path | None, quick: bool) -> tuple[Experiment, str]:
-    """What is to be executed, and the text of its file; without a file, what is to be resumed."""
-    from paceline.experiment import read_experiment, saved_experiment
-    from paceline.experiment.reading import naming
-
-    if len(places) > 1:
-        raise InputError(f"one experiment at a time: {places[1]} is one too many, or --collect is missing")
-    if not places and resume is None:
-        raise InputError("name an experiment's TOML file, or --resume one, or --collect from directories")
-    before = saved_experiment(resume) if resume is not None else None
-    if before is not None and quick and not before.is_quick:
-        raise InputError(f"--resume {resume} was started without --quick: it goes on as it was")
-    if not places:
-        assert before is not None
-        return before, ""
-    given = read_experiment(places[0])
-    with naming(places[0]):
-        if quick or (before is not None and before.is_quick):
-            given = given.quickly()
-        given.runs()  # what is wrong with any of them is said now
-    return given, places[0].read_text(encoding="utf-8")
-
-
-def _execute(study: Experiment, console: Console, json: str | None, **options: Any) -> None:
+def _execute(file: Path | None, console: Console, json: str | None, **options: Any) -> None:
+    from paceline.api.compare import compare as run
+    from paceline.api.compare import directory_of
     from paceline.cli.experiment_progress import ExperimentProgress
-    from paceline.experiment import execute
-    from paceline.reporting import report
 
     with ExperimentProgress(console) as watcher:
-        found = execute(study, watcher=watcher, progress=watcher.downloads, **options)
+        found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
     _show(found, console)
-    place = watcher.directory
-    page = report([place], place / "report.html").path
+    place = directory_of(found)
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
-    console.print(f"page: {page}", markup=False)
+    console.print(f"page: {place / 'report.html'}", markup=False)
     hand_over(_content(found), json)
     failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:
@@ -128,11 +106,13 @@ def _collect(places: list[Path], out: Path | None, json: str | None, console: Co
     hand_over(_content(found), json)
 
 
-def _list(study: Experiment, json: str | None, console: Console) -> None:
+def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None, console: Console) -> None:
+    from paceline.api.compare import to_execute
     from paceline.cli.experiment_tables import plan_table
     from paceline.experiment.planning import interleaved
     from paceline.record import to_json
 
+    study, _ = to_execute(file, resume, quick)
     runs = interleaved(study.runs(), study.seed)
     console.print(plan_table(runs))
     settings = len({run.setting for run in runs})

@@ -27,12 +27,12 @@ def demo(
     json: JsonOption = None,
 ) -> None:
     """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
+    from paceline.api.verify import verify
     from paceline.cli.predict import show as show_prediction
     from paceline.cli.train import train_run
     from paceline.cli.verify import show as show_verification
     from paceline.record import dump, save
     from paceline.reporting import report
-    from paceline.reporting.verification import verify
     from paceline.training.directory import check_new, next_directory
     from paceline.workload import resolve
 

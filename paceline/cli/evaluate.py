@@ -20,11 +20,11 @@ def evaluate(
     json: JsonOption = None,
 ) -> None:
     """Test accuracy and loss of a run's saved parameters."""
+    from paceline.api.evaluate import evaluate as score
     from paceline.cli.progress import accuracies
     from paceline.record import dump
-    from paceline.training.evaluate import evaluate as score
 
-    result = score(run, data, device, data_dir)
+    result = score(run, data, device, data_dir=data_dir)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
     console_for(json).print(
         f"{result.workload.network} on {result.data}: {reached}"

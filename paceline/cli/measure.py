@@ -38,13 +38,9 @@ def measure(
     json: JsonOption = None,
 ) -> None:
     """Measure every layer's forward, backward and update time."""
-    from paceline.measurement.measurement import Measurement
     from paceline.record import dump
-    from paceline.record import load as load_record
-    from paceline.reporting import report
-    from paceline.reporting.experiment_table import experiment_of, saved_experiment
-    from paceline.reporting.measurement_files import write_measurement, write_tables
-    from paceline.training.directory import claimed
+    from paceline.settings import parse_pairs
+    from paceline.workload import resolve
 
     check_json(json)
     console = console_for(json)
@@ -54,37 +50,41 @@ def measure(
         _measure_links(device or "auto", console, json)
         return
     if load is not None:
-        found = load_record(load / "measurement.json" if load.is_dir() else load)
-        if not isinstance(found, Measurement):
-            raise InputError(f"{load} holds a {type(found).__name__.lower()}, not a measurement")
-        place = load if load.is_dir() else load.parent
-        write_tables(found, out or place, saved_experiment(place / "experiment.csv"))
+        found = _load(load, out)
     else:
         assert workload is not None
         flags = {"data": data, "batch": batch, "device": device, "threads": threads}
-        resolved = _resolved(workload, flags, settings or [])
-        with claimed(out) as directory:
-            found = _measure(resolved, iterations, step, data_dir, console)
-            if directory is not None:
-                from paceline.training.measured_validation import time_validation
-
-                experiment = experiment_of(found, time_validation(resolved, cache=data_dir))
-                write_measurement(found, directory, experiment)
-                report([directory], directory / "report.html")
+        given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
+        options = {"iterations": iterations, "step": step, "data_dir": data_dir, "out": out}
+        found = _measure(resolve(workload, given), options, console)
     show(found, console)
     if out is not None:
         console.print(f"page, tables, trace and plots: {out}", markup=False)
     hand_over(dump(found), json)
 
 
+def _load(place: Path, out: Path | None) -> Measurement:
+    """A saved measurement; its tables and plots are written again."""
+    from paceline.measurement.measurement import Measurement
+    from paceline.record import load
+    from paceline.reporting.experiment_table import saved_experiment
+    from paceline.reporting.measurement_files import write_tables
+
+    found = load(place / "measurement.json" if place.is_dir() else place)
+    if not isinstance(found, Measurement):
+        raise InputError(f"{place} holds a {type(found).__name__.lower()}, not a measurement")
+    home = place if place.is_dir() else place.parent
+    write_tables(found, out or home, saved_experiment(home / "experiment.csv"))
+    return found
+
+
 def _measure_links(device: str, console: Console, json: str | None) -> None:
     from rich.table import Table
 
-    from paceline.measurement.links import measure_links
+    from paceline.api.measure import measure_links
     from paceline.record import dump
-    from paceline.step.placement import choose_device
 
-    found = measure_links(choose_device(device)[0])
+    found = measure_links(device)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("link")
     table.add_column("latency", justify="right")
@@ -95,35 +95,22 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
     hand_over(dump(found), json)
 
 
-def _resolved(place: str, flags: dict[str, Any], settings: list[str]) -> Workload:
-    from paceline.settings import parse_pairs
-    from paceline.workload import resolve
-
-    return resolve(place, {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings))
-
-
-def _measure(workload: Workload, iterations: int, step: str, data_dir: Path | None, console: Console) -> Measurement:
+def _measure(workload: Workload, options: dict[str, Any], console: Console) -> Measurement:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from paceline.measurement.measuring import measure as run
+    from paceline.api.measure import measure as run
 
     columns = (TextColumn("measuring"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=iterations)
-        return run(
-            workload,
-            iterations=iterations,
-            step=step,
-            cache=data_dir,
-            watch=lambda done, _: bar.update(task, completed=done),
-        )
+        task = bar.add_task("", total=options["iterations"])
+        return run(workload, watch=lambda done, _: bar.update(task, completed=done), **options)
 
 
 def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
     """Several measurements in a row each: what an iteration consists of."""
     from rich.table import Table
 
-    from paceline.measurement.mark_log import PARTS
+    from paceline.measurement.tape import PARTS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) > 0 for _, m in measurements)]
@@ -150,9 +137,9 @@ def show(m: Measurement, console: Console) -> None:
     total = sum(m.parts_s.values()) or 1.0
     console.print(_layer_table(m.layers, total), markup=False, soft_wrap=False)
     console.print("times in ms; * apportioned by bytes: the update treats all layers at once", markup=False)
-    if m.eager_layers:
-        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.eager_s)} ms:", markup=False)
-        console.print(_layer_table(m.eager_layers, m.eager_s), markup=False, soft_wrap=False)
+    if m.apart:
+        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.apart_s)} ms:", markup=False)
+        console.print(_layer_table(m.apart, m.apart_s), markup=False, soft_wrap=False)
     parts = "  ".join(f"{part} {seconds / total:.1%}" for part, seconds in m.parts_s.items() if seconds > 0)
     console.print(f"parts: {parts}", markup=False)
     if m.hidden_communication_s:

@@ -11,7 +11,7 @@ def models(json: JsonOption = None) -> None:
     """List the built-in networks, their parameters and layers."""
     from rich.table import Table
 
-    from paceline import networks
+    from paceline.api.listing import models as known_models
     from paceline.record import to_json
     from paceline.workload import BUILT_IN, Workload
 
@@ -19,7 +19,7 @@ def models(json: JsonOption = None) -> None:
     for column in ("network", "parameters", "layers", "input", "default data", "what it is"):
         table.add_column(column, justify="right" if column in ("parameters", "layers") else "left", overflow="fold")
     rows = []
-    for network in networks.catalogue():
+    for network in known_models():
         size = "×".join(map(str, network.shape))
         data = BUILT_IN[network.name].get("data", Workload.data)
         table.add_row(

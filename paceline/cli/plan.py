@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paceline.api.plan import FILE, PAGE
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
 
 if TYPE_CHECKING:
@@ -14,12 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from paceline.planning.plan import Alternative, Plan
-    from paceline.planning.wish import Wish
     from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
 ROWS = 16
-FILE, PAGE = "plan.json", "summary.html"
 
 
 def plan(
@@ -49,61 +48,36 @@ def plan(
 ) -> None:
     """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
     from paceline.errors import PacelineError
-    from paceline.record import dump, save
-    from paceline.reporting.writing import write_records
-    from paceline.results.records import Records
+    from paceline.record import dump
     from paceline.settings import parse_pairs
-    from paceline.training.directory import check_new
     from paceline.workload import resolve
 
     check_json(json)
-    if out is not None:
-        check_new(out)
     given: dict[str, Any] = {"data": data, "batch": batch}
     given = {key: value for key, value in given.items() if value is not None}
     resolved = resolve(workload, {**given, **parse_pairs(settings or [])})
-    wish = _wish(resolved, epochs, target_accuracy, deadline, budget, spot)
     console = console_for(json)
-    made = _made(resolved, cluster, wish, strategies, console)
+    options = {
+        "cluster": cluster, "epochs": epochs, "target_accuracy": target_accuracy, "deadline": deadline,
+        "budget": budget, "spot": spot, "strategies": strategies, "out": out,
+    }  # fmt: skip
+    made = _made(resolved, options, console)
     _show(made, console)
     if out is not None:
-        save(made, out / FILE)
-        page = write_records(Records(plans=[(out.resolve().name, made)]), out / PAGE).path
         console.print(f"kept in {out / FILE}; train so with: paceline train --plan {out / FILE}", markup=False)
-        console.print(f"page: {page}", markup=False)
+        console.print(f"page: {out / PAGE}", markup=False)
     hand_over(dump(made), json)
     if not made.met:
         raise PacelineError(made.reasons[0])
 
 
-def _wish(
-    workload: Workload, epochs: float | None, accuracy: str | None, deadline: str | None, budget: str | None, spot: bool
-) -> Wish:
-    from paceline.errors import InputError
-    from paceline.planning.wish import Wish, read_accuracy, read_budget, read_deadline
+def _made(workload: Workload, options: dict[str, Any], console: Console) -> Plan:
+    from paceline.api.plan import plan as run
 
-    if epochs is not None and accuracy is not None:
-        raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
-    if epochs is None and accuracy is None:
-        epochs = workload.epochs
-    return Wish(
-        epochs,
-        None if accuracy is None else read_accuracy(accuracy),
-        None if deadline is None else read_deadline(deadline),
-        None if budget is None else read_budget(budget),
-        spot,
-    )
-
-
-def _made(workload: Workload, cluster: str, wish: Wish, strategies: str | None, console: Console) -> Plan:
-    from paceline.planning.candidates import STRATEGIES
-    from paceline.planning.planning import make_plan
-
-    names = STRATEGIES if strategies is None else tuple(name.strip() for name in strategies.split(","))
     if not console.is_terminal:
-        return make_plan(workload, cluster, wish, strategies=names)
+        return run(workload, **options)
     with console.status("planning"):
-        return make_plan(workload, cluster, wish, strategies=names)
+        return run(workload, **options)
 
 
 def _show(made: Plan, console: Console) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
-from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,47 +38,32 @@ def predict(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for prediction.json, or that file, to verify.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Predict an iteration's time, layer by layer, with an interval."""
+    from paceline.api.predict import PREDICTION, local_calibration
+    from paceline.api.predict import predict as run
     from paceline.record import dump
     from paceline.settings import parse_pairs
-    from paceline.workload import resolve
+    from paceline.workload import check_workload_keys
 
     check_json(json)
-    local = _calibrated(device) if workers > 1 and link is None else None
+    local = local_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
-    flags = {"data": data, "batch": batch, "precision": precision, "threads": threads}
+    flags: dict[str, Any] = {"data": data, "batch": batch, "precision": precision, "threads": threads}
     given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
-    if workload.endswith(".json") or (Path(workload) / "measurement.json").is_file():
-        made = _carried(Path(workload), given, device, step)
-    else:
-        from paceline.cost.predicting import predict as run
-
-        made = run(resolve(workload, given), device, step=step)
-        if local is not None and made.threads > (most := max(1, local.cores // workers)):
-            made = run(resolve(workload, {**given, "threads": most}), device, step=step)
+    check_workload_keys(given)
+    made = run(workload, device, step=step, out=out, **given)
+    if local is not None and made.threads > (most := max(1, local.cores // workers)):
+        made = run(workload, device, step=step, out=out, **{**given, "threads": most})
     together = _of_workers(made, workers, strategy, link, local) if workers > 1 else ""
     show(made, console)
     if together:
         console.print(together, markup=False, highlight=False)
+    if out is not None:
+        console.print(f"kept in {out if out.suffix == '.json' else out / PREDICTION}", markup=False)
     hand_over(dump(made), json)
-
-
-def _carried(path: Path, given: Mapping[str, object], device: str | None, step: str) -> Prediction:
-    from paceline.cost.carried import carry
-    from paceline.measurement.measurement import Measurement
-    from paceline.record import load
-    from paceline.workload import Workload, with_settings
-
-    found = load(path / "measurement.json" if path.is_dir() else path)
-    if not isinstance(found, Measurement):
-        raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a measurement")
-    others = set(given) - {"batch"} | ({"step"} if step not in ("auto", found.step) else set())
-    if others:
-        raise InputError(f"a measurement can be carried to another batch or device, not to another {min(others)}")
-    batch = with_settings(Workload(), {"batch": given.get("batch", found.batch)}).batch
-    return carry([found], batch=batch, device=device)
 
 
 def show(made: Prediction, console: Console) -> None:
@@ -128,34 +111,14 @@ def show(made: Prediction, console: Console) -> None:
         console.print(line, markup=False, highlight=False)
 
 
-def _calibrated(device: str | None) -> Calibration:
-    """Of the machine whose processes the workers are, since no link between them was given."""
-    from paceline.cost.calibrations import calibration_here, load_calibration
-    from paceline.cost.predicting import HERE
-
-    if device is not None and Path(device).is_file():
-        return load_calibration(Path(device))
-    if device is None or HERE.fullmatch(device):
-        return calibration_here(device or "auto")
-    raise InputError(f"workers on several {device} need a --link between them: see paceline catalogue links")
-
-
 def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:
-    """Machines with one worker each and a link between them, or processes of one machine."""
-    from paceline.cluster import Device, DeviceCount, Machine, find_link
+    from paceline.api.predict import predict_workers
     from paceline.cost.exchange import protocol_of
-    from paceline.simulation.on_cluster import simulate_on
-    from paceline.simulation.this_machine import machine_of
     from paceline.strategy.presets import find_strategy
 
-    chosen, network = find_strategy(strategy), None if link is None else find_link(link)
-    if local is not None:
-        machine, each = machine_of(local), workers
-    else:
-        one = Device(made.device, "cpu" if made.threads else "gpu")
-        machine, each = Machine(f"one {made.device}", (DeviceCount(one),), network=network), 1
-    found = simulate_on(made, machine, workers, chosen, network=network, workers_per_machine=each)
-    where = f"workers, {strategy}, over {network.name}" if network is not None else f"local workers, {strategy}"
+    chosen = find_strategy(strategy)
+    found = predict_workers(made, workers, chosen, link, local)
+    where = f"workers, {strategy}, over {link}" if link is not None else f"local workers, {strategy}"
     return (
         f"{workers} {where}: a worker's step {_time(found.step_s)}, an epoch {_time(found.epoch_s)}, "
         f"{found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; bound by {found.bound}"

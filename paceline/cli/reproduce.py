@@ -36,13 +36,13 @@ def reproduce(
             raise InputError("name a study: paceline reproduce lists them")
         _list(console, json)
         return
+    from paceline.api.reproduce import reproduce as make
     from paceline.cli.experiment_progress import ExperimentProgress
-    from paceline.studies.reproducing import reproduce as make
 
     with ExperimentProgress(console) as watcher:
         made = make(
-            study, quick=quick, out=out, resume=resume, jobs=jobs, retry=retry, cache=data_dir,
-            progress=watcher.downloads, watcher=watcher,
+            study, quick=quick, out=out, resume=resume, jobs=jobs, retry=retry, data_dir=data_dir,
+            downloads=watcher.downloads, watcher=watcher,
         )  # fmt: skip
     _show(made, console)
     hand_over(_content(made), json)
@@ -58,7 +58,7 @@ def reproduce(
 def _list(console: Console, json: str | None) -> None:
     from rich.table import Table
 
-    from paceline.studies import known_studies
+    from paceline.api.listing import studies as known_studies
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("study", "what it is"):

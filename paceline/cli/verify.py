@@ -27,14 +27,18 @@ def verify(
         str | None,
         typer.Option(help="Where no prediction was saved: predict with this calibration's file, or catalogue name."),
     ] = None,
+    prediction: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A prediction or a plan, or its directory, instead of the run's."),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Compare what was predicted with what was measured, part by part."""
+    from paceline.api.verify import verify as compare
     from paceline.record import dump
-    from paceline.reporting.verification import verify as compare
 
     check_json(json)
-    made = compare(run, device=device)
+    made = compare(run, device=device) if prediction is None else compare(prediction, run, device=device)
     show(made, console_for(json))
     hand_over(dump(made), json)
 

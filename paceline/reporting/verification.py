@@ -44,9 +44,17 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
 
-def verify(place: str | Path, *, device: str | None = None, predict: Predict | None = None) -> Verification:
-    """`place` is the directory of a run or of a measurement; what was saved there as prediction.json is preferred."""
-    found = read_measured(Path(place))
+def verify(
+    place: str | Path | Run | Measurement,
+    *,
+    prediction: Prediction | None = None,
+    device: str | None = None,
+    predict: Predict | None = None,
+) -> Verification:
+    """`place` is a run or a measurement, or its directory, where a saved prediction.json is preferred to a new one."""
+    found = _measured(place)
+    if prediction is not None:
+        found = replace(found, prediction=prediction)
     prediction = found.prediction
     if prediction is None:
         prediction = (predict or predict_now)(*_asked(found, device))
@@ -54,11 +62,22 @@ def verify(place: str | Path, *, device: str | None = None, predict: Predict | N
         raise InputError(f"--device is for a prediction that is made now; {place} has a saved one, {PREDICTION}")
     rows = tuple(_rows(found, prediction))
     if not any(math.isfinite(row.error) for row in rows):
-        raise InputError(f"{place} was not trained long enough: nothing was measured that could be compared")
+        named = place if isinstance(place, str | Path) else "this run"
+        raise InputError(f"{named} was not trained long enough: nothing was measured that could be compared")
     p = prediction
     return Verification(
         p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, tuple(_notes(found, prediction))
     )
+
+
+def _measured(given: str | Path | Run | Measurement) -> Measured:
+    if isinstance(given, Measurement):
+        return Measured(measurement=given)
+    if not isinstance(given, Run):
+        return read_measured(Path(given))
+    if given.distribution is not None and given.distribution.driver == "virtual":
+        raise InputError("this is a simulated run: nothing of it was measured")
+    return Measured(given)
 
 
 def read_measured(place: Path) -> Measured:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline import data
 from paceline.errors import InputError
@@ -16,6 +18,9 @@ from paceline.reporting.writing import Written
 from paceline.results.table import ResultsTable
 from paceline.studies import Beside, Study, find_study
 from paceline.studies.study import FOLDER, NAMES
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
 
 COMMAND = "paceline reproduce"
 
@@ -31,6 +36,22 @@ class Reproduced:
     @property
     def findings(self) -> list[str]:
         return [finding.sentence for finding in self.beside.findings]
+
+    @property
+    def table(self) -> ResultsTable:
+        """A row for each run."""
+        return self.found
+
+    @property
+    def page(self) -> Path:
+        return self.written.path
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return self.found.to_pandas()
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
+        return said + self.found._repr_html_()
 
 
 def to_make(

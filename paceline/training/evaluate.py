@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,13 +87,9 @@ class Evaluation:
     top_accuracy: float
 
 
-def evaluate(
-    run: str | Path, data: str | None = None, device: str | None = None, cache: Path | None = None
-) -> Evaluation:
-    """How well the saved parameters of a run do on its own test data, or on other data."""
-    path = Path(run)
+def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None = None) -> Evaluation:
+    """How well the saved parameters of a run do on its own test data, or with a change of data, device or network."""
     checkpoint = load_checkpoint(path)
-    changes = {"data": data, "device": device}
     workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
     place, _ = choose_device(workload.device)
     dataset = load_data(_any_batch(workload), cache)

@@ -1,0 +1,63 @@
+"""`paceline.calibrate`: short trials of operations, after which times of this machine can be predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.api.settings import as_optional_path
+from paceline.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from paceline.cost.calibration import Calibration
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+
+def calibrate(
+    device: str = "auto",
+    *,
+    precision: str | Sequence[str] = (),
+    workers: bool = False,
+    quick: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    watch: Callable[[float], None] | None = None,
+) -> Calibration:
+    """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
+
+    float32 is always calibrated; `precision` adds "tf32" or "bfloat16". `workers=True` also measures what local
+    workers cost each other. `quick` makes a seventh of the trials. `out` is the file for the calibration; by default
+    it is kept with the data sets, where predictions for this machine find it. `watch` is called with the share done.
+
+    >>> calibration = paceline.calibrate("cpu", quick=True, out="calibration.json")
+    >>> paceline.predict("lenet5", "calibration.json", data="digits").iteration_s > 0
+    True
+    """
+    from paceline.cost.calibrating import calibrate as run
+    from paceline.cost.calibrations import place_of
+    from paceline.record import save
+
+    place = as_optional_path(out, "out")
+    found = run(device, precisions=_precisions(precision, device), quick=quick, seed=seed, watch=watch)
+    if workers:
+        from paceline.training.exchange_costs import measure_exchange
+
+        found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
+    save(found, place or place_of(found.device_name))
+    return found
+
+
+def _precisions(given: str | Sequence[str], device: str) -> tuple[str, ...]:
+    """float32 first, in which networks are measured too; what cannot be tried is said before the minutes, not after."""
+    from paceline.step.placement import choose_device
+
+    asked = [given] if isinstance(given, str) else list(given)
+    for precision in asked:
+        if precision not in PRECISIONS:
+            raise InputError(f"precision {precision!r} cannot be calibrated: {nearest(str(precision), PRECISIONS)}")
+    if "tf32" in asked and choose_device(device)[0].type == "cpu":
+        raise InputError("precision 'tf32' needs a GPU; calibrate float32 on the CPU")
+    return tuple(dict.fromkeys(("float32", *asked)))

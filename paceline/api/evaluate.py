@@ -1,0 +1,45 @@
+"""`paceline.evaluate`: test accuracy and loss of a run's saved parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.api.settings import as_optional_path, as_path
+from paceline.errors import InputError
+from paceline.given_workload import texts_of
+from paceline.held_objects import holding, same
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from paceline.training.evaluate import Evaluation
+
+
+def evaluate(
+    run: str | Path,
+    data: Any = None,
+    device: str | None = None,
+    *,
+    model: nn.Module | None = None,
+    data_dir: str | Path | None = None,
+) -> Evaluation:
+    """Evaluate the saved parameters of a run on its own test data, or on other `data`.
+
+    `run` is the directory of a run, or its checkpoint. A run that was given an `nn.Module` needs it again as `model`;
+    it is left with the run's parameters.
+
+    >>> run = paceline.train("mlp", data="digits", epochs=2, out="runs/evaluated")
+    >>> paceline.evaluate("runs/evaluated").accuracy == run.test_accuracy
+    True
+    """
+    from paceline.training.evaluate import evaluate as score
+    from paceline.training.run import Run
+
+    if isinstance(run, Run):
+        raise InputError("evaluate takes the directory that the run was saved in, as evaluate('runs/first')")
+    with holding() as hold:
+        changes = texts_of({"data": data} if data is not None else {}, hold)
+        if model is not None:
+            changes["network"] = hold(same(model), type(model).__name__)
+        return score(as_path(run, "run"), {**changes, "device": device}, as_optional_path(data_dir, "data_dir"))

@@ -1,0 +1,77 @@
+"""`paceline.measure`: where the time of an iteration goes, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.api.settings import as_optional_path, split
+from paceline.given_workload import given_workload
+
+if TYPE_CHECKING:
+    from paceline.given_workload import WorkloadLike
+    from paceline.measurement.links import LinkMeasurement
+    from paceline.measurement.measurement import Measurement
+
+
+def measure(
+    workload: WorkloadLike,
+    *,
+    iterations: int = 200,
+    step: str = "auto",
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    watch: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Measurement:
+    """Measure the forward, backward and update time of every layer.
+
+    The step that would train the workload runs for some `iterations`, and a sample of them is timed layer by layer.
+    `workload` and its settings (`data`, `batch`, `device`, `precision`, ...) are as for `paceline.train`; a module is
+    copied and left as it is. `out` is a new directory for the record, tables, a trace, plots and a page. `watch` is
+    called with the number of iterations that are done and that are planned.
+
+    >>> found = paceline.measure("lenet5", data="digits", batch=32, iterations=40)
+    >>> [layer.name for layer in found.layers][:2], found.accounted > 0.5
+    (['conv1', 'activation1'], True)
+    """
+    from paceline.measurement.measuring import measure as run
+    from paceline.training.directory import claimed
+    from paceline.training.failures import explained
+
+    own, _ = split(settings, (), ("iterations", "step", "data_dir", "out"))
+    cache = as_optional_path(data_dir, "data_dir")
+    with (
+        given_workload(workload, own) as resolved,
+        explained(resolved),
+        claimed(as_optional_path(out, "out")) as directory,
+    ):
+        found = run(resolved, iterations=iterations, step=step, cache=cache, watch=watch)
+        if directory is not None:
+            _write(found, resolved, directory, cache)
+    return found
+
+
+def _write(found: Measurement, workload: Any, out: Path, cache: Path | None) -> None:
+    from paceline.reporting import report
+    from paceline.reporting.experiment_table import experiment_of
+    from paceline.reporting.measurement_files import write_measurement
+    from paceline.training.measured_validation import time_validation
+
+    experiment = experiment_of(found, time_validation(workload, cache=cache))
+    write_measurement(found, out, experiment)
+    report([out], out / "report.html")
+
+
+def measure_links(device: str = "auto") -> LinkMeasurement:
+    """Measure latency and bandwidth of this machine's links: memory, and between host and GPU where there is one.
+
+    >>> found = paceline.measure_links("cpu")
+    >>> all(link.bandwidth > 0 for link in found.links)
+    True
+    """
+    from paceline.measurement.links import measure_links as run
+    from paceline.step.placement import choose_device
+
+    return run(choose_device(device)[0])

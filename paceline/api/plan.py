@@ -1,0 +1,106 @@
+"""`paceline.plan`: which machines, how many, and how to distribute, for a deadline, a budget or an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.api.settings import as_optional_path, split
+from paceline.errors import InputError
+from paceline.given_workload import given_workload
+
+if TYPE_CHECKING:
+    from paceline.cluster import Cluster
+    from paceline.given_workload import WorkloadLike
+    from paceline.planning.places import Places
+    from paceline.planning.plan import Plan
+    from paceline.planning.wish import Wish
+    from paceline.strategy.strategy import Strategy
+    from paceline.workload import Workload
+
+FILE, PAGE = "plan.json", "summary.html"
+_ARGUMENTS = ("cluster", "target_accuracy", "deadline", "budget", "spot", "strategies", "out")
+
+
+def plan(
+    workload: WorkloadLike,
+    cluster: str | Path | Cluster = "catalogue",
+    *,
+    epochs: float | None = None,
+    target_accuracy: float | str | None = None,
+    deadline: float | str | None = None,
+    budget: float | str | None = None,
+    spot: bool = False,
+    strategies: str | Sequence[str | Strategy] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Plan:
+    """Plan a training: what time, money and accuracy could be had with which machines and strategies.
+
+    `cluster` is a cluster.toml, machines of the catalogue by name with commas between them, "catalogue" for all of
+    them, "here" for this machine, or a `Cluster`. The workload is trained for its own number of epochs, for `epochs`,
+    or until it reaches the test accuracy `target_accuracy`, as 0.97 or "97%". With a `deadline` (seconds, or text as
+    "24h") the cheapest plan that keeps it is picked, with a `budget` the fastest. `met` of the plan says whether the
+    pick keeps both. `strategies` limits what is tried. `out` is a new directory for plan.json and a page; train as
+    planned with `paceline.train(plan)`.
+
+    >>> made = paceline.plan("resnet50", "g2-standard-8,a2-highgpu-1g", deadline="24h", strategies="sync")
+    >>> made.met, made.pick.candidate.machine in ("g2-standard-8", "a2-highgpu-1g")
+    (True, True)
+    """
+    from paceline.planning.candidates import STRATEGIES
+    from paceline.planning.planning import make_plan
+    from paceline.training.directory import check_new
+
+    own, _ = split(settings, (), _ARGUMENTS)
+    place = as_optional_path(out, "out")
+    if place is not None:
+        check_new(place)
+    if isinstance(strategies, str):
+        strategies = [name.strip() for name in strategies.split(",")]
+    with given_workload(workload, own) as resolved:
+        wish = _wish(resolved, epochs, target_accuracy, deadline, budget, spot)
+        made = make_plan(resolved, _places(cluster, spot), wish, strategies=strategies or STRATEGIES)
+    if place is not None:
+        _write(made, place)
+    return made
+
+
+def _places(cluster: str | Path | Cluster, spot: bool) -> Places | str:
+    from paceline.cluster import Cluster
+    from paceline.planning.places import places_of
+
+    if isinstance(cluster, Cluster):
+        return places_of(cluster, spot=spot)
+    if not isinstance(cluster, str | Path):
+        raise InputError(f"cluster={cluster!r:.60} should be a cluster.toml, names of machines, catalogue or here")
+    return str(cluster)
+
+
+def _wish(
+    workload: Workload, epochs: float | None, accuracy: float | str | None, deadline: float | str | None,
+    budget: float | str | None, spot: bool,
+) -> Wish:  # fmt: skip
+    from paceline.planning.wish import Wish, read_accuracy, read_budget, read_deadline
+
+    if epochs is not None and accuracy is not None:
+        raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
+    if epochs is None and accuracy is None:
+        epochs = workload.epochs
+    return Wish(
+        epochs,
+        read_accuracy(accuracy) if isinstance(accuracy, str) else accuracy,
+        read_deadline(deadline) if isinstance(deadline, str) else deadline,
+        read_budget(budget) if isinstance(budget, str) else budget,
+        spot,
+    )
+
+
+def _write(made: Plan, out: Path) -> None:
+    from paceline.record import save
+    from paceline.reporting.writing import write_records
+    from paceline.results.records import Records
+
+    save(made, out / FILE)
+    write_records(Records(plans=[(out.resolve().name, made)]), out / PAGE)

@@ -1,0 +1,42 @@
+"""`paceline.reproduce`: a published study made again, with its own figures beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.api.settings import as_optional_path
+
+if TYPE_CHECKING:
+    from paceline import data
+    from paceline.experiment.watching import Watcher
+    from paceline.studies.reproducing import Reproduced
+
+
+def reproduce(
+    study: str | None = None,
+    *,
+    quick: bool = False,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    jobs: int = 1,
+    retry: bool = False,
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+    downloads: data.Progress | None = None,
+) -> Reproduced:
+    """Make the runs of a published study, compare them with its figures, and write a report.
+
+    `study` is a name from `paceline.studies()`. `quick` makes a small version, in minutes on two cores. The rest is as
+    for `paceline.compare`: the study is kept in `out` or runs/NAME-N, and `resume=` continues one.
+
+    >>> made = paceline.reproduce("scaling", quick=True, out="runs/scaling")
+    >>> made.page.name, len(made.table.rows) > 0
+    ('report.html', True)
+    """
+    from paceline.studies.reproducing import reproduce as make
+
+    return make(
+        study, quick=quick, out=as_optional_path(out, "out"), resume=as_optional_path(resume, "resume"), jobs=jobs,
+        retry=retry, cache=as_optional_path(data_dir, "data_dir"), progress=downloads, watcher=watcher,
+    )  # fmt: skip
