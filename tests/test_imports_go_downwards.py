@@ -15,7 +15,7 @@ ROOT = Path(paceline.__file__).parent
 FLOORS = (
     "cli",
     "api",
-    "studies",
+    "reproduction",
     "experiment",
     "reporting",
     "results",

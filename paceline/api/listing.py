@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from paceline.cluster import Device, Link, Machine
     from paceline.data.entries import Entry
     from paceline.networks import Description
+    from paceline.reproduction import Study
     from paceline.strategy.strategy import Strategy
-    from paceline.studies import Study
 
 Item = TypeVar("Item")
 
@@ -171,6 +171,6 @@ def studies() -> Listing[Study]:
     >>> "elgato" in paceline.studies()
     True
     """
-    from paceline.studies import known_studies
+    from paceline.reproduction import known_studies
 
     return Listing("studies", known_studies(), lambda study: {"study": study.name, "title": study.title})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError
-from paceline.planning.running import planned_settings, this_machine
+from paceline.planning import running
 from paceline.workload import Workload, with_settings
 
 if TYPE_CHECKING:
@@ -19,5 +19,7 @@ def as_planned(
     """Workload, strategy, number of workers, and the settings that are left."""
     if strategy is not None:
         raise InputError("--strategy and --plan exclude each other: the plan has one")
-    planned, chosen, count = planned_settings(plan, this_machine(), device=settings.get("device"), workers=workers)
+    planned, chosen, count = running.planned_settings(
+        plan, running.this_machine(), device=settings.get("device"), workers=workers
+    )
     return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings

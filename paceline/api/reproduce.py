@@ -10,7 +10,7 @@ from paceline.api.settings import as_optional_path
 if TYPE_CHECKING:
     from paceline import data
     from paceline.experiment.watching import Watcher
-    from paceline.studies.reproducing import Reproduced
+    from paceline.reproduction.reproducing import Reproduced
 
 
 def reproduce(
@@ -34,7 +34,7 @@ def reproduce(
     >>> made.page.name, len(made.table.rows) > 0
     ('report.html', True)
     """
-    from paceline.studies.reproducing import reproduce as make
+    from paceline.reproduction.reproducing import reproduce as make
 
     return make(
         study, quick=quick, out=as_optional_path(out, "out"), resume=as_optional_path(resume, "resume"), jobs=jobs,

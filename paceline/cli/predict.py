@@ -54,6 +54,8 @@ def predict(
     flags: dict[str, Any] = {"data": data, "batch": batch, "precision": precision, "threads": threads}
     given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
     check_workload_keys(given)
+    set_device = given.pop("device", None)
+    device = set_device if device is None else device
     made = run(workload, device, step=step, out=out, **given)
     if local is not None and made.threads > (most := max(1, local.cores // workers)):
         made = run(workload, device, step=step, out=out, **{**given, "threads": most})

@@ -13,7 +13,7 @@ from paceline.errors import InputError, PacelineError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.studies.reproducing import Reproduced
+    from paceline.reproduction.reproducing import Reproduced
 
 EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 

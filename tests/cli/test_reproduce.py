@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
-from paceline.studies.study import NAMES, Study
+from paceline.reproduction.study import NAMES, Study
 
 # Stand-ins on a bus, a fraction of a second each.
 TINY = """
 import sys
 from dataclasses import replace
 from paceline.cli import entry
-from paceline.studies import study
+from paceline.reproduction import study
 
 quick = study.Study.experiment
 
@@ -44,7 +44,7 @@ def tiny_study(monkeypatch):
 
     monkeypatch.setattr(Study, "experiment", tiny)
     links = LinkMeasurement((LinkSpeed("disk to host", 1e-4, 2e9),), {})
-    monkeypatch.setattr("paceline.studies.transfer.measure_links", lambda *_: links)
+    monkeypatch.setattr("paceline.reproduction.transfer.measure_links", lambda *_: links)
 
 
 def test_studies_are_listed_with_a_line_each(paceline):

@@ -15,10 +15,10 @@ from paceline.experiment import Experiment, ResultsTable, execute, read_experime
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reporting import report
 from paceline.reporting.page import page_of
+from paceline.reproduction import Beside, find_study, known_studies, study
+from paceline.reproduction.study import FOLDER, NAMES
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PredictionRow, PublishedRow
 from paceline.results.records import find_records
-from paceline.studies import Beside, find_study, known_studies, study
-from paceline.studies.study import FOLDER, NAMES
 from tests.reporting.examples import a_measurement
 
 SMALL = {"data": "digits:200", "epochs": 2, "threads": 1}
@@ -223,7 +223,7 @@ def test_layers_compares_training_with_and_without_measuring(tmp_path):
 
 def test_layers_puts_what_was_published_beside_what_was_measured_here(tmp_path, monkeypatch):
     """Each network and batch by its own measurements: the median overhead, the least and the greatest share missed."""
-    monkeypatch.setattr("paceline.studies.layers.looking_sentence", lambda *_: "needs runs, not made here")
+    monkeypatch.setattr("paceline.reproduction.layers.looking_sentence", lambda *_: "needs runs, not made here")
     measured = [
         ("alexnet", 8, 0.01, 0.98), ("alexnet", 8, 0.02, 1.05), ("alexnet", 16, 0.06, 0.90), ("vgg11", 4, 0.5, 0.75),
     ]  # fmt: skip
@@ -255,7 +255,7 @@ def test_threads_and_what_was_published_for_them(tmp_path):
 
 def test_transfer_arithmetic_is_what_devices_that_are_fed_take(tmp_path, monkeypatch):
     links = LinkMeasurement((LinkSpeed("disk to host", 1e-4, 2e9),), {})
-    monkeypatch.setattr("paceline.studies.transfer.measure_links", lambda *_: links)
+    monkeypatch.setattr("paceline.reproduction.transfer.measure_links", lambda *_: links)
     _, beside = executed("transfer", tmp_path / "b")
     arithmetic = {row.name: (row.published, row.ours) for row in beside.published if "arithmetic" in row.name}
     assert len(arithmetic) == 5

@@ -11,12 +11,12 @@ import torch
 from paceline.experiment.experiment import Experiment
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.sections.looking import looking_sentence
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.formatting import middle
 from paceline.results.records import find_records
 from paceline.results.run_result import measurement_names, run_results
 from paceline.results.table import ResultsTable
-from paceline.studies.study import Beside
 
 QUICK = (
     "This is the quick version: images of 64 x 64 (AlexNet) and 32 x 32 pixels and batches of 8, 16 and 4 instead of "

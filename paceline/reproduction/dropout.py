@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import Finding
 from paceline.results.formatting import listed, percent
 from paceline.results.table import ResultsTable
-from paceline.studies.study import Beside
 
 QUICK = (
     "This is the quick version: 3 epochs of 6,000 images instead of 10 of 50,000, two repetitions and three values. "

@@ -12,11 +12,11 @@ from paceline.cost.shared_bus import SharedBus
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.measurement.links import LinkMeasurement, measure_links
 from paceline.reporting.sections.feeding import WAYS, expected_s, feeding_sentence
+from paceline.reproduction.study import FOLDER, Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PredictionRow, PublishedRow
 from paceline.results.formatting import listed, middle, percent
 from paceline.results.records import find_records
 from paceline.results.table import ResultsTable
-from paceline.studies.study import FOLDER, Beside
 
 QUICK = (
     "This is the quick version: a tenth of the times, 25.4 ms for a refresh and 50 ms of computing, once instead of "

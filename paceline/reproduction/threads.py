@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.formatting import count, duration, listed
 from paceline.results.table import ResultsTable
 from paceline.step.placement import available_cores, processor_name
-from paceline.studies.study import Beside
 
 QUICK = "This is the quick version: 20 iterations instead of 60, once instead of three times."
 SOURCE = "a guide of 2018, i7-3820 (4 cores)"

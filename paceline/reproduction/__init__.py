@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from paceline.studies.study import Beside, Study, find_study, known_studies
+from paceline.reproduction.study import Beside, Study, find_study, known_studies
 
 __all__ = ["Beside", "Study", "find_study", "known_studies"]

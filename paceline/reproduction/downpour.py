@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster import price_table
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.formatting import listed, percent
 from paceline.results.table import ResultsTable
-from paceline.studies.study import Beside
 
 QUICK = (
     "This is the quick version: 2 epochs of 5,500 images instead of 20 of 55,000, once instead of three times. Seconds "

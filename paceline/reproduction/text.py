@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 from paceline.errors import PacelineError
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding
 from paceline.results.formatting import percent
 from paceline.results.table import ResultsTable
 from paceline.step.build import load_data, placed_network
-from paceline.studies.study import Beside
 from paceline.training.checkpoint import load_checkpoint, load_parameters
 
 QUICK = "This is the quick version: 6 epochs of 3,000 windows of 64 characters instead of 8 of all of them."

@@ -11,13 +11,13 @@ import torch
 from paceline.cost.two_parameter import PUBLISHED, Samples, TwoParameters, solve
 from paceline.experiment.experiment import Experiment
 from paceline.reporting.sections.batch_model import fitted_lines
+from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.formatting import duration, listed, percent
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
 from paceline.step.build import assemble, load_data
-from paceline.studies.study import Beside
 from paceline.training.placement_log import count_operations
 from paceline.workload import Workload
 

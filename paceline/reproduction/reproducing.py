@@ -15,9 +15,9 @@ from paceline.experiment.places import saved_experiment
 from paceline.experiment.watching import Watcher
 from paceline.reporting import report
 from paceline.reporting.writing import Written
+from paceline.reproduction import Beside, Study, find_study
+from paceline.reproduction.study import FOLDER, NAMES
 from paceline.results.table import ResultsTable
-from paceline.studies import Beside, Study, find_study
-from paceline.studies.study import FOLDER, NAMES
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -24,7 +24,7 @@ NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "drop
 """In the order in which they are listed; each has a file NAME.toml and a module NAME.py here."""
 FOLDER = "study"
 """In the directory of the experiment: what stands beside its results."""
-PACKAGE = "paceline.studies"
+PACKAGE = "paceline.reproduction"
 
 
 @dataclass
