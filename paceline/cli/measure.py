@@ -110,7 +110,7 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
     """Several measurements in a row each: what an iteration consists of."""
     from rich.table import Table
 
-    from paceline.measurement.tape import PARTS
+    from paceline.measurement.mark_log import PARTS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) > 0 for _, m in measurements)]
@@ -137,9 +137,9 @@ def show(m: Measurement, console: Console) -> None:
     total = sum(m.parts_s.values()) or 1.0
     console.print(_layer_table(m.layers, total), markup=False, soft_wrap=False)
     console.print("times in ms; * apportioned by bytes: the update treats all layers at once", markup=False)
-    if m.apart:
-        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.apart_s)} ms:", markup=False)
-        console.print(_layer_table(m.apart, m.apart_s), markup=False, soft_wrap=False)
+    if m.eager_layers:
+        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.eager_s)} ms:", markup=False)
+        console.print(_layer_table(m.eager_layers, m.eager_s), markup=False, soft_wrap=False)
     parts = "  ".join(f"{part} {seconds / total:.1%}" for part, seconds in m.parts_s.items() if seconds > 0)
     console.print(f"parts: {parts}", markup=False)
     if m.hidden_communication_s:
