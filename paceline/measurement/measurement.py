@@ -80,7 +80,7 @@ class Measurement:
     sampled: int
     iteration_s: Spread
     """Time of the untouched iterations."""
-    parts_s: dict[str, float]
+    parts_s: dict[str, float] = field(metadata=MEASURED)
     """Seconds by part, scaled so that they add up to an untouched iteration."""
     accounted: float
     """Sum of the named parts before scaling, divided by the untouched iteration."""
@@ -94,7 +94,7 @@ class Measurement:
     device_bytes: float
     """Bytes/s, read plus written, that a large copy reaches on the device."""
     peak_memory_bytes: int
-    idle_causes_s: dict[str, float] = field(default_factory=dict)
+    idle_causes_s: dict[str, float] = field(default_factory=dict, metadata=MEASURED)
     """Idle seconds per iteration by cause, before scaling."""
     hidden_communication_s: float = 0.0
     """Communication per iteration that overlapped with computing and so cost no time."""

@@ -9,19 +9,6 @@ import pytest
 from tests.docs.blocks import EXECUTED, ROOT, SHOWN, blocks_of, pages, parse, unfenced_commands
 from tests.docs.running import PageRun, commands_of
 
-WAITING = (
-    "README",
-    "docs/tutorial",
-    "docs/explanation/simulator",
-    "docs/howto/compare",
-    "docs/howto/pandas",
-    "docs/howto/plan",
-    "docs/howto/predict",
-    "docs/howto/report",
-    "docs/howto/verify",
-)
-CHECKED = [page for page in pages() if page.removesuffix(".md") not in WAITING]
-"""Pages whose functions are all public."""
 SLOW = frozenset(f"docs/howto/{name}.md" for name in ("measure", "plan", "predict", "train")) | {"docs/tutorial.md"}
 """Pages whose blocks take more than a few seconds together."""
 
@@ -53,7 +40,7 @@ def tried(page: str) -> pytest.param:
     return pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
 
 
-RUNNABLE = [page for page in CHECKED if any(block.language in EXECUTED for block in blocks_of(page))]
+RUNNABLE = [page for page in pages() if any(block.language in EXECUTED for block in blocks_of(page))]
 
 
 @pytest.mark.parametrize("page", [tried(page) for page in RUNNABLE])
@@ -67,7 +54,7 @@ def test_long_blocks_run_too(page, directory):
     run_page(page, soak=True)
 
 
-@pytest.mark.parametrize("page", CHECKED)
+@pytest.mark.parametrize("page", pages())
 def test_every_block_is_of_a_kind_that_tests_know(page):
     assert {block.language for block in blocks_of(page)} <= {*EXECUTED, *SHOWN}
     assert unfenced_commands((ROOT / page).read_text(encoding="utf-8")) == []
@@ -77,7 +64,7 @@ def test_every_block_is_of_a_kind_that_tests_know(page):
 
 
 def test_at_most_a_fifth_of_the_blocks_is_not_run():
-    blocks = [block for page in CHECKED for block in blocks_of(page) if block.language in EXECUTED]
+    blocks = [block for page in pages() for block in blocks_of(page) if block.language in EXECUTED]
     left_out = [block.place for block in blocks if block.not_run]
     assert len(left_out) <= len(blocks) / 5, left_out
 
