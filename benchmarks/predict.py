@@ -16,15 +16,15 @@ import torch
 from benchmarks.options import Options
 from benchmarks.table import show as write
 from paceline import record
-from paceline.cost.calibrating import as_seen, calibrate
+from paceline.cost.calibrating import calibrate, reference_run
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration
-from paceline.cost.carried import carry
-from paceline.cost.habits import Seen, learn
+from paceline.cost.extrapolation import extrapolate
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.reading_workload import DataShape, data_shape_of
+from paceline.cost.step_overheads import ReferenceRun, learn
 from paceline.cost.timing import Probe
+from paceline.cost.workload_tracing import DataShape, data_shape_of
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measure
 from paceline.trace import Trace
@@ -151,19 +151,23 @@ def shape_of(case: Case, known: dict[str, DataShape]) -> DataShape:
     return known[data]
 
 
-def seen_by_all(cases: list[Case], calibration: Calibration, known: dict[str, DataShape]) -> list[tuple[str, Seen]]:
-    """Each case as habits are learnt from it: under which name, and what its operations would take alone."""
-    return [as_seen(calibration, c.workload, shape_of(c, known), c.measurement, c.drift) for c in cases]
+def seen_by_all(
+    cases: list[Case], calibration: Calibration, known: dict[str, DataShape]
+) -> list[tuple[str, ReferenceRun]]:
+    """Each case as a reference run: the key of the step overheads it informs, and its operations alone."""
+    return [reference_run(calibration, c.workload, shape_of(c, known), c.measurement, c.drift) for c in cases]
 
 
-def left_out(name: str, seen: list[tuple[str, Seen]], calibration: Calibration) -> Calibration:
-    """The calibration with habits learnt from all networks but one."""
-    others: dict[str, list[Seen]] = {}
+def left_out(name: str, seen: list[tuple[str, ReferenceRun]], calibration: Calibration) -> Calibration:
+    """The calibration with step overheads fitted to all networks but one."""
+    others: dict[str, list[ReferenceRun]] = {}
     for habit, each in seen:
         if each.measurement.name != name:
             others.setdefault(habit, []).append(each)
     on_gpu = calibration.device == "cuda"
-    return replace(calibration, habits={**calibration.habits, **{k: learn(v, on_gpu) for k, v in others.items()}})
+    return replace(
+        calibration, step_overheads={**calibration.step_overheads, **{k: learn(v, on_gpu) for k, v in others.items()}}
+    )
 
 
 @dataclass(frozen=True)
@@ -205,7 +209,7 @@ def evaluate(cases: list[Case], calibration: Calibration) -> list[Result]:
                 case,
                 predict(case.workload, calibration, step=step, data=data, drift=drift),
                 predict(case.workload, knowing[case.measurement.name], step=step, data=data, drift=drift),
-                carry(same, batch=case.measurement.batch) if len(same) > 1 else None,
+                extrapolate(same, batch=case.measurement.batch) if len(same) > 1 else None,
             )
         )
     return results

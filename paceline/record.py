@@ -18,7 +18,16 @@ from paceline.record_fields import from_json, to_json
 __all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "save", "to_json", "write_atomically"]
 
 SCHEMA = 3
-OLDEST = {"run": 2, "events": 2, "simulation": 2, "scaling": 2, "plan": 2, "outcome": 2, "measurement": 3}
+OLDEST = {
+    "run": 2,
+    "events": 2,
+    "simulation": 2,
+    "scaling": 2,
+    "plan": 2,
+    "outcome": 2,
+    "measurement": 3,
+    "calibration": 3,
+}
 """The oldest schema that is still read, for kinds that have changed."""
 
 # Kinds are named, not imported: the classes live in rooms above this file.

@@ -37,7 +37,7 @@ def calibrate(
     True
     """
     from paceline.cost.calibrating import calibrate as run
-    from paceline.cost.calibrations import place_of
+    from paceline.cost.calibrations import calibration_path
     from paceline.record import save
 
     place = as_optional_path(out, "out")
@@ -46,7 +46,7 @@ def calibrate(
         from paceline.training.exchange_costs import measure_exchange
 
         found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
-    save(found, place or place_of(found.device_name))
+    save(found, place or calibration_path(found.device_name))
     return found
 
 

@@ -81,25 +81,25 @@ def _measurement(workload: WorkloadLike | Measurement) -> Measurement | None:
 def _carried(
     found: Measurement, given: Mapping[str, Any], device: str | Device | Calibration | None, step: str
 ) -> Prediction:
-    from paceline.cost.carried import carry
+    from paceline.cost.extrapolation import extrapolate
     from paceline.workload import Workload, with_settings
 
     others = set(given) - {"batch"} | ({"step"} if step not in ("auto", found.step) else set())
     if others:
         raise InputError(f"a measurement can be carried to another batch or device, not to another {min(others)}")
     batch = with_settings(Workload(), {"batch": given.get("batch", found.batch)}).batch
-    return carry([found], batch=batch, device=device)
+    return extrapolate([found], batch=batch, device=device)
 
 
 def local_calibration(device: str | None) -> Calibration:
     """Of the machine whose processes the workers are, where no link between them is given."""
-    from paceline.cost.calibrations import calibration_here, load_calibration
+    from paceline.cost.calibrations import local_calibration, load_calibration
     from paceline.cost.predicting import HERE
 
     if device is not None and Path(device).is_file():
         return load_calibration(Path(device))
     if device is None or HERE.fullmatch(device):
-        return calibration_here(device or "auto")
+        return local_calibration(device or "auto")
     raise InputError(f"workers on several {device} need a --link between them: see paceline catalogue links")
 
 

@@ -45,7 +45,7 @@ def calibrate(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from paceline.api.calibrate import calibrate as run
-    from paceline.cost.calibrations import place_of
+    from paceline.cost.calibrations import calibration_path
     from paceline.record import dump
 
     check_json(json)
@@ -59,7 +59,7 @@ def calibrate(
             device, precision=precision or (), workers=workers, quick=quick, seed=seed, out=out,
             watch=lambda done: bar.update(task, completed=done),
         )  # fmt: skip
-    path = out or place_of(found.device_name)
+    path = out or calibration_path(found.device_name)
     console.print(_table(found))
     off = "" if isnan(found.residual) else f", typically off by {found.residual:.0%} on sizes not tried"
     console.print(

@@ -55,10 +55,13 @@ def show(made: Verification, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False)
     console.print(_table(_shown(made)), markup=False, soft_wrap=False)
-    held, told = made.held
+    covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
-        console.print(f"{row.name}: {_signed(row.error)}, {inside}; {held} of {told} intervals held", markup=False)
+        console.print(
+            f"{row.name}: {_signed(row.error)}, {inside}; {covered} of {total} intervals covered the measured time",
+            markup=False,
+        )
 
 
 def _shown(made: Verification) -> list[Comparison]:
@@ -77,8 +80,8 @@ def _table(rows: list[Comparison]) -> Table:
     from paceline.results.formatting import brief
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "kind", "predicted", "interval", "measured", "error", "held"):
-        table.add_column(column, justify="left" if column in ("", "kind", "held") else "right", no_wrap=True)
+    for column in ("", "kind", "predicted", "interval", "measured", "error", "covered"):
+        table.add_column(column, justify="left" if column in ("", "kind", "covered") else "right", no_wrap=True)
     for row in rows:
         interval = f"{brief(row.low_s)} to {brief(row.high_s)}" if math.isfinite(row.low_s) else "--"
         table.add_row(

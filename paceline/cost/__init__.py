@@ -1,1 +1,1 @@
-"""What training will cost in time: compute and communication models, fitted and in closed form."""
+"""Predicts training time: models of compute and communication, fitted and in closed form."""

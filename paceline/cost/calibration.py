@@ -1,4 +1,4 @@
-"""The record of a calibration: what operations take on a device, and how a step puts them together there."""
+"""The record of a calibration: times of operations on a device, and the overheads of a step that runs them."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ class TrialSet:
     """0 on a GPU."""
     trials: tuple[Trial, ...]
     shapes: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """By family: what a fit to these trials found, so that it need not be found again."""
+    """Fitted kernel parameters by family, stored so that they need not be fitted again."""
     probes_s: dict[str, float] = field(default_factory=dict)
-    """Medians of the probes beside them, with as many threads; another time's over these is how the machine drifted."""
+    """Median probe times with this number of threads; later probe times divided by these give the machine's drift."""
 
 
 @dataclass(frozen=True)
-class Habits:
-    """What a step adds to its operations when it runs whole networks; learnt from networks that were measured."""
+class StepOverheads:
+    """What a step adds to the times of its operations when it runs a network; fitted to measured networks."""
 
     factors: dict[str, float] = field(default_factory=dict)
-    """By family: how much longer in a network than alone, where other data passed through the caches between."""
+    """By family: time in a network divided by time alone; in a network the caches hold other data."""
     spreads: dict[str, float] = field(default_factory=dict)
-    """By family: how far single layers are off after that, as a standard deviation of the logarithm."""
+    """By family: remaining error of single layers, as a standard deviation of the logarithm."""
     forward_s: float = 0.0
-    """Each operation of a forward pass: calling modules, recording for the backward pass."""
+    """Per forward operation: module calls and recording for autograd."""
     backward_s: float = 0.0
     gap_s: float = 0.0
-    """Between two operations of a captured step, on a GPU."""
+    """Gap between two operations of a captured step, on a GPU."""
     launch_s: float = 0.0
-    """The host needs this long for each operation of a step that is not captured, on a GPU."""
+    """Host time to launch an operation of a step that is not captured, on a GPU."""
     load_s: float = 0.0
-    """Each iteration: asking for a batch."""
+    """Per iteration: requesting a batch."""
     load_element_s: float = 0.0
-    """Each number of a batch: gathering and preparing it."""
+    """Per element of a batch: gathering and preparing it."""
     update_factor: float = 1.0
-    """How much longer the update of the parameters takes than passes over as many numbers alone."""
+    """Time of the parameter update divided by that of the same passes over memory alone."""
     score_s: float = 0.0
-    """Each iteration: counting loss and accuracy."""
+    """Per iteration: computing loss and accuracy metrics."""
     loop_s: float = 0.0
-    """Each iteration: what else the loop does."""
+    """Per iteration: the rest of the training loop."""
     networks: tuple[str, ...] = ()
-    """What this was learnt from."""
+    """The measured networks this was fitted to."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Calibration:
     """`cpu` or `cuda`."""
     device_name: str
     sets: tuple[TrialSet, ...]
-    habits: dict[str, Habits]
+    step_overheads: dict[str, StepOverheads]
     """By step kind."""
     peak_flops: float
-    """A large matrix product's, a second."""
+    """FLOP/s of a large matrix product."""
     peak_bytes: float
-    """A large copy's, a second, read and written."""
+    """Bytes/s of a large copy, read plus written."""
     probe_spread: float
-    """(p90 - p10) / median of the probe that ran beside every trial: how unsteady the machine was."""
+    """(p90 - p10) / median of the probe that ran next to every trial: how noisy the machine was."""
     links: tuple[LinkSpeed, ...] = ()
     exchange: tuple[ExchangeCost, ...] = ()
-    """Of local workers, where that was tried."""
+    """Cost of exchanging parameters between local workers, where measured."""
     cores: int = 0
     memory_bytes: int = 0
     conditions: dict[str, str] = field(default_factory=dict)
@@ -79,6 +79,6 @@ class Calibration:
         return float(self.conditions.get("residual", "nan"))
 
 
-def habit_of(step: str, chain: bool) -> str:
-    """Under which name a step's habits are kept: a chain written out has its own."""
+def overheads_key(step: str, chain: bool) -> str:
+    """The key of a step's overheads; a chain with a hand-written gradient has its own."""
     return f"{step} chain" if chain else step

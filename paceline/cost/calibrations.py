@@ -1,4 +1,4 @@
-"""Where calibrations are kept: this machine's beside its data, and a few that come with Paceline."""
+"""Where calibrations are stored: those of this machine in the cache folder, and a few bundled with Paceline."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from paceline.errors import InputError
 from paceline.step.placement import choose_device, device_name
 
 
-def place_of(name: str) -> Path:
-    """Of the calibration of a device of this name, made on this machine."""
+def calibration_path(name: str) -> Path:
+    """The file for a calibration of the named device made on this machine."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return cache_folder() / "calibrations" / f"{plain}.json"
 
 
 def load_calibration(path: Path) -> Calibration:
-    """What was read is kept while the file stays the same, and with it the curves fitted to it."""
+    """Cached while the file does not change, together with the curves fitted to it."""
     try:
         changed = path.stat().st_mtime_ns
     except OSError:
@@ -37,23 +37,23 @@ def _loaded(path: Path, changed: int) -> Calibration:
     return found
 
 
-def calibration_here(device: str = "auto") -> Calibration:
+def local_calibration(device: str = "auto") -> Calibration:
     name = device_name(choose_device(device)[0])
-    path = place_of(name)
+    path = calibration_path(name)
     if not path.exists():
         raise InputError(f"{name} has no calibration yet: run paceline calibrate, or give --device FILE or NAME")
     return load_calibration(path)
 
 
-def kept_here() -> list[Calibration]:
-    """All that were made on this machine."""
+def local_calibrations() -> list[Calibration]:
+    """All calibrations made on this machine."""
     folder = cache_folder() / "calibrations"
     return [load_calibration(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
 
 
 @functools.cache
-def bundled() -> dict[str, Calibration]:
-    """By the catalogue's name of the device."""
+def bundled_calibrations() -> dict[str, Calibration]:
+    """Calibrations bundled with Paceline, by the catalogue name of the device."""
     folder = files("paceline") / "catalogue" / "calibrations"
     found = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name) if folder.is_dir() else ():

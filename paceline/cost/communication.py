@@ -1,4 +1,4 @@
-"""What communication takes, in closed form: collectives, a parameter server, copies over a bus, feeding from a disk.
+"""Communication time in closed form: collectives, a parameter server, copies over a bus, loading from a disk.
 
 b: bytes of a message; α: latency; B: bandwidth; n: members or workers. A message alone takes α + b / B.
 """
@@ -31,7 +31,8 @@ def all_reduce_s(size_bytes: float, members: int, link: Link) -> float:
 
 
 def all_gather_s(size_bytes: float, members: int, link: Link) -> float:
-    """(n - 1) * (α + b / B): every member gets the payloads of all others, as encoded ones cannot be added up."""
+    """(n - 1) * (α + b / B): every member gets the payloads of all others, because encoded payloads cannot be
+    summed."""
     _check(size_bytes, members)
     return (members - 1) * (link.latency_s + size_bytes / link.bandwidth)
 
@@ -47,14 +48,14 @@ def nested_all_reduce_s(size_bytes: float, machines: int, devices: int, inside: 
 
 
 BUCKET_BYTES = 25 << 20
-"""Of gradients that are sent together, as torch's DistributedDataParallel has it if nothing else is said."""
+"""The default bucket size of torch's DistributedDataParallel."""
 
 
 def exposed_s(exchange_s: Callable[[int], float], size_bytes: int, backward_s: float) -> float:
-    """What of an exchange of gradients is not hidden, where it begins bucket by bucket during the backward pass.
+    """The part of a gradient exchange that is not hidden, when buckets are exchanged during the backward pass.
 
-    n buckets are ready one after another, evenly over the backward pass t; each takes e to exchange, one at a time:
-    e + (n - 1) max(0, e - t / n). The last is never hidden, the others as far as computing takes longer.
+    n buckets become ready evenly over the backward pass t; each takes e to exchange, one at a time:
+    e + (n - 1) max(0, e - t / n). The last bucket is never hidden; the others are as long as computing takes longer.
     """
     _check(size_bytes, 1)
     buckets = max(1, math.ceil(size_bytes / BUCKET_BYTES))
@@ -63,40 +64,40 @@ def exposed_s(exchange_s: Callable[[int], float], size_bytes: int, backward_s: f
 
 
 def copy_s(size_bytes: float, link: Link, devices: int = 1) -> float:
-    """α + n b / B until all devices of a shared bus have their copy; α + b / B where each has a link of its own."""
+    """α + n b / B until all devices of a shared bus have their copy; α + b / B if each has its own link."""
     _check(size_bytes, devices)
     return link.seconds(size_bytes, devices)
 
 
 def feed_s(batch_bytes: float, disk: Link, readers: int = 1) -> float:
-    """From the disk to every reader, each with a batch of its own: α + n b / B."""
+    """From the disk to every reader, each with its own batch: α + n b / B."""
     return copy_s(batch_bytes, disk, readers)
 
 
 def data_wait_s(fed_s: float, step_s: float, *, prefetch: bool = True) -> float:
-    """What a step waits for its batch: max(0, feed - step) when the next is fetched meanwhile, else the whole feed."""
+    """How long a step waits for its batch: max(0, feed - step) with prefetching, else the whole feed time."""
     return max(0.0, fed_s - step_s) if prefetch else fed_s
 
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """Workers that fetch parameters, compute and push; the server's link and the server take one at a time.
+    """Workers that fetch parameters, compute and push; the server and its link serve one worker at a time.
 
-    A worker's cycle, with nobody else there, is its chain: ask α, parameters b/B + α, compute c, payload p/B + α,
-    update s. With a link that is not shared there is nothing to ask for, and copies do not queue.
+    Without contention a worker's cycle is its chain: request α, parameters b/B + α, compute c, payload p/B + α,
+    update s. A link that is not shared needs no request, and copies do not queue.
     """
 
     workers: int
     compute_s: float
     message_bytes: float
-    """b: the parameters, and the payload too unless `push_bytes` says otherwise."""
+    """b: size of the parameters, and of the payload unless `push_bytes` is given."""
     link: Link
     server_s: float = 0.0
-    """Of the server for each payload."""
+    """Server time per payload."""
     overlap: bool = False
     """Whether a worker continues while its payload is pushed and applied."""
     push_bytes: float | None = None
-    """p: a payload as its exchange encodes it; None: as large as the parameters."""
+    """p: size of an encoded payload; None: as large as the parameters."""
 
     def __post_init__(self) -> None:
         _check(self.message_bytes, self.workers)
@@ -117,7 +118,7 @@ class ParameterServer:
 
     @property
     def fetch_s(self) -> float:
-        """2α + b / B, or α + b / B where there is nothing to ask for."""
+        """2α + b / B, or α + b / B where no request is needed."""
         return self.transfer_s + self.link.latency_s * (2 if self.link.shared else 1)
 
     @property
@@ -127,36 +128,37 @@ class ParameterServer:
 
     @property
     def own_s(self) -> float:
-        """What a worker does before it continues: all of the chain, or with overlap what nobody else does for it."""
+        """Time until a worker continues: the whole chain, or with overlap the part it does not hand off."""
         if not self.overlap:
             return self.chain_s
         copied_s = 0.0 if self.link.shared else self.push_s + self.link.latency_s
         return self.fetch_s + self.compute_s + copied_s
 
     @property
-    def busiest_s(self) -> float:
-        """What a cycle occupies of the link in one direction, or of the server, whichever is more."""
+    def bottleneck_s(self) -> float:
+        """Time per cycle on the bottleneck: the busier direction of the link, or the server."""
         return max(self._occupied_s, self.server_s)
 
     @property
     def _occupied_s(self) -> float:
-        """What a cycle occupies of the link, in the direction that carries more."""
+        """Time per cycle on the link, in its busier direction."""
         return max(self.transfer_s, self.push_s) if self.link.shared else 0.0
 
     def cycle_s(self) -> float:
-        """Of an asynchronous worker, step to step: max(chain, n * busiest), exact where every step takes equally long.
+        """Step time of an asynchronous worker: max(chain, n * bottleneck), exact if all steps take equally long.
 
-        With overlap the chain is what a worker does itself, and at least half of all: two payloads are under way at
-        most.
+        With overlap the chain is the worker's own part, and at least half of the whole chain, because at most two
+        payloads are in flight.
         """
-        return max(self.own_s, self.chain_s / 2, self.workers * self.busiest_s)
+        return max(self.own_s, self.chain_s / 2, self.workers * self.bottleneck_s)
 
     def random_cycle_s(self) -> float:
-        """The same where steps vary, so that workers meet at the link and at the server: mean values by recursion.
+        """The mean cycle if step times vary, so that workers queue at the link and at the server.
 
-        As in M/D/1, who comes finds the others of a system with one worker less, the one in service half done:
-        R(k) = d (1 + Q(k-1) - ρ(k-1) / 2), X(k) = k / (z + Σ R(k)), Q = X R, ρ = X d. Of two places in a row, the
-        push's link and the server, only the slower has a queue. An upper estimate where steps vary little.
+        Mean value analysis: as in M/D/1, an arriving worker sees the queues of a system with one worker less, the one
+        in service half done: R(k) = d (1 + Q(k-1) - ρ(k-1) / 2), X(k) = k / (z + Σ R(k)), Q = X R, ρ = X d. Of two
+        stations in series, the push's link and the server, only the slower has a queue. An upper bound if step times
+        vary little.
         """
         transfer_s, push_s = (self.transfer_s, self.push_s) if self.link.shared else (0.0, 0.0)
         queues = [transfer_s] if self.overlap else [transfer_s, max(push_s, self.server_s)]
@@ -172,19 +174,19 @@ class ParameterServer:
         return max(self.workers / rate, self.cycle_s())
 
     def synchronous_cycle_s(self) -> float:
-        """Where an update waits for all payloads: all fetch, one after another, and the update takes n s.
+        """The cycle if an update waits for all payloads: workers fetch one after another, and updates take n s.
 
         chain + (n - 1) (max(b, p) / B + s) over a shared link, whose queue of fetches is also the queue of pushes.
         """
         return self.chain_s + (self.workers - 1) * (self._occupied_s + self.server_s)
 
     def server_share(self) -> float:
-        """Of the time that the server is busy."""
+        """Share of the time the server is busy."""
         cycle_s = self.cycle_s()
         return self.workers * self.server_s / cycle_s if cycle_s else 0.0
 
     def steps_per_s(self) -> float:
-        """Of all workers together."""
+        """Throughput of all workers."""
         cycle_s = self.cycle_s()
         return self.workers / cycle_s if cycle_s else math.inf
 

@@ -1,8 +1,8 @@
-"""What a family of operations takes on a device: a roofline fitted to trials, and what it misses, interpolated.
+"""The time of a family of operations on a device: a roofline fitted to trials, and its residual, interpolated.
 
-The roofline alone (a fixed cost, arithmetic and memory at fitted rates) knows how time grows where nothing was
-tried. What it misses depends on sizes in ways nobody writes down, which library chose which algorithm; trials near
-by know that, so a Gaussian process carries it over, and says how sure it is.
+The roofline (a fixed cost, arithmetic and memory at fitted rates) extrapolates to sizes that were not timed. Its
+residual depends on undocumented choices of algorithms in libraries; a Gaussian process interpolates it between trials
+and gives its uncertainty.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from paceline.cost.families import FAMILIES, Sizes
 
 Array = npt.NDArray[np.float64]
 
-LEAST_TRIALS = 6
-MOST_TRIALS = 1000
+MIN_TRIALS = 6
+MAX_TRIALS = 1000
 FITTED_TRIALS = 200
-"""How smooth a curve is can be told from some of its trials; that part takes the cube of their number."""
+"""Trials used to fit the kernel's parameters; fitting takes time cubic in their number."""
 
 
 CACHES = (2.0**18, 2.0**21, 2.0**24)
-"""In numbers, about where caches of all kinds of devices end."""
+"""Elements at which the caches of common devices are exceeded."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """An operation that was timed."""
+    """A timed operation."""
 
     family: str
     sizes: Sizes
@@ -40,17 +40,17 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Guess:
-    """Of the logarithm of seconds: where it is, and how far off that may be (one standard deviation)."""
+class Estimate:
+    """Estimated seconds, and the standard deviation of their logarithm."""
 
     seconds: float
     deviation: float
 
 
 class Roofline:
-    """A fixed cost, arithmetic at one rate and memory at others, as fit the trials best in relative terms.
+    """A fixed cost, arithmetic at one rate and memory at several, fitted to minimise the relative error.
 
-    What does not fit into a cache any more may cost more from there on, but never less.
+    Beyond the size of each cache, memory can only become slower.
     """
 
     def __init__(self, work: Array, seconds: Array) -> None:
@@ -70,11 +70,11 @@ def _columns(work: Array) -> Array:
 
 
 class Curve:
-    """`shape` are the numbers of a fit made before on the same trials; finding them again takes its time."""
+    """`shape`: kernel parameters of an earlier fit to the same trials, to avoid fitting them again."""
 
     def __init__(self, family: str, trials: Sequence[Trial], shape: Sequence[float] = ()) -> None:
         self.family = FAMILIES[family]
-        self.trials = tuple(trials)[:MOST_TRIALS]
+        self.trials = tuple(trials)[:MAX_TRIALS]
         sizes = [trial.sizes for trial in self.trials]
         seconds = np.array([trial.seconds for trial in self.trials])
         self.roofline = Roofline(self._work(sizes), seconds)
@@ -83,19 +83,19 @@ class Curve:
         self._center, self._width = features.mean(0), np.maximum(features.std(0), 0.5)
         self._deviation = float(np.std(missed)) or 0.05
         self._process = None
-        if len(self.trials) >= LEAST_TRIALS:
+        if len(self.trials) >= MIN_TRIALS:
             self._process = _process(self._scaled(features), missed, self._deviation, shape)
 
     @property
     def shape(self) -> tuple[float, ...]:
         return () if self._process is None else tuple(float(v) for v in self._process.kernel_.theta)
 
-    def guesses(self, sizes: Sequence[Sizes]) -> list[Guess]:
+    def estimates(self, sizes: Sequence[Sizes]) -> list[Estimate]:
         rough = self.roofline.seconds(self._work(sizes))
         if self._process is None:
-            return [Guess(float(s), max(0.3, self._deviation)) for s in rough]
+            return [Estimate(float(s), max(0.3, self._deviation)) for s in rough]
         missed, deviation = self._process.predict(self._scaled(self._features(sizes)), return_std=True)
-        return [Guess(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
+        return [Estimate(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
 
     def _work(self, sizes: Sequence[Sizes]) -> Array:
         return np.array([self.family.work_of(s) for s in sizes], dtype=float).reshape(len(sizes), 2)

@@ -1,7 +1,7 @@
-"""Families of operations that take their time in the same way, and how much work each has to do.
+"""Families of operations with the same cost structure, and the work of each.
 
-An operation is a family and a few sizes. Two operations of one family and equal sizes take equally long on one
-device, whichever network they come from; that is what makes a network predictable that was never measured.
+An operation is a family and a few sizes. Two operations of one family with equal sizes take equally long on a device,
+whatever network they come from. This makes networks predictable that were never measured.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Family:
-    """`fields` name the sizes; `work` gives arithmetic and elements moved, for a roofline."""
+    """`fields` name the sizes; `work` returns FLOP and elements moved, for a roofline."""
 
     name: str
     fields: tuple[str, ...]
     work: Callable[..., tuple[float, float]]
     features: Callable[..., tuple[float, ...]] | None = None
-    """What time depends on, as powers of two; the sizes themselves if not given."""
+    """Features that determine the time, on a log2 scale; by default log2 of the sizes."""
 
     def work_of(self, sizes: Sizes) -> tuple[float, float]:
         return self.work(*sizes)
@@ -38,11 +38,11 @@ def _matmul(batch: int, m: int, n: int, k: int, layout: int, bias: int) -> tuple
 
 def _matmul_features(batch: int, m: int, n: int, k: int, layout: int, bias: int) -> tuple[float, ...]:
     shape = (log2(batch), log2(m), log2(n), log2(k))
-    return (*shape, 2.0 * (layout == 1), 2.0 * (layout == 2), float(bias), _evenness(n), _evenness(k))
+    return (*shape, 2.0 * (layout == 1), 2.0 * (layout == 2), float(bias), _divisibility(n), _divisibility(k))
 
 
 def _convolution(passes: int) -> Callable[..., tuple[float, float]]:
-    """`passes`: how many products of the forward pass's size; backward makes one for the weights, one for the input."""
+    """`passes`: products of the forward pass's size; backward has one for the weights and one for the input."""
 
     def work(
         n: int, c: int, h: int, w: int, k: int, r: int, s: int, p: int, q: int, groups: int, bias: int
@@ -58,23 +58,23 @@ def _convolution_features(
 ) -> tuple[float, ...]:
     stride = max(1.0, h / p)
     channels = c // groups, k // groups
-    shape = (log2(n), log2(p * q), *map(log2, channels), log2(groups), float(bias), *map(_evenness, channels))
-    # Which algorithm a library takes depends on the window, by cases: one is no guide to another.
+    shape = (log2(n), log2(p * q), *map(log2, channels), log2(groups), float(bias), *map(_divisibility, channels))
+    # Libraries choose algorithms by kernel size; times of one case do not predict another.
     cases = (r * s == 1, r * s == 9, 9 < r * s <= 49, stride > 1.5, groups > 1)
-    return (*shape, log2(r * s), *(APART * case for case in cases))
+    return (*shape, log2(r * s), *(CASE_DISTANCE * case for case in cases))
 
 
-APART = 4.0
-"""Between cases, in powers of two."""
+CASE_DISTANCE = 4.0
+"""Distance between cases, on the log2 scale of the features."""
 
 
-def _evenness(size: int) -> float:
-    """How often two divides it: libraries have fast ways for multiples of 8 or 16, and slow ones for what is left."""
+def _divisibility(size: int) -> float:
+    """How often 2 divides it: libraries have fast kernels for multiples of 8 or 16."""
     return min(4.0, log2(size & -size))
 
 
 def _moved(reads: float, operations: float = 1.0) -> Callable[..., tuple[float, float]]:
-    """So many elements are moved for each one, with so many operations."""
+    """Elements moved and operations per output element."""
     return lambda *sizes: (operations * prod(sizes), reads * prod(sizes))
 
 
@@ -103,7 +103,7 @@ def _recurrent(passes: int) -> Callable[..., tuple[float, float]]:
 
 
 def _recurrent_features(steps: int, batch: int, inputs: int, hidden: int) -> tuple[float, ...]:
-    return (*map(log2, (steps, batch, inputs, hidden)), _evenness(inputs), 2.0 * _evenness(hidden))
+    return (*map(log2, (steps, batch, inputs, hidden)), _divisibility(inputs), 2.0 * _divisibility(hidden))
 
 
 def _attention(passes: float) -> Callable[..., tuple[float, float]]:

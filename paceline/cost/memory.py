@@ -1,22 +1,22 @@
-"""The memory a training step needs on its device, read from shapes."""
+"""The device memory a training step needs, estimated from shapes."""
 
 from __future__ import annotations
 
-from paceline.cost.reading import NetworkShape
+from paceline.cost.op_tracing import NetworkShape
 from paceline.workload import Workload
 
-# Tensors of the parameters' size that an optimizer keeps.
-KEPT = {
+# State tensors of the parameters' size that each optimizer keeps.
+OPTIMIZER_TENSORS = {
     "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2, "adamw": 2,
     "nadam": 2,
 }  # fmt: skip
 RUNTIME_BYTES = {True: 600 << 20, False: 250 << 20}
-"""On a GPU, on a CPU: libraries, contexts, their workspaces."""
-FRAGMENTS = 1.15
-"""What an allocator holds over what is in use."""
+"""Libraries, contexts and workspaces, by whether the device is a GPU."""
+ALLOCATOR_OVERHEAD = 1.15
+"""Memory reserved by the allocator, relative to memory in use."""
 
 
 def memory_bytes(shape: NetworkShape, workload: Workload, on_gpu: bool) -> int:
-    """Parameters and gradients, what the optimizer keeps, activations for the backward pass, and room around them."""
-    parameters = shape.parameter_bytes * (2 + KEPT[workload.optimizer])
-    return int(FRAGMENTS * (parameters + shape.activation_bytes)) + RUNTIME_BYTES[on_gpu]
+    """Parameters, gradients, optimizer state and saved activations, with allocator overhead, plus the runtime."""
+    parameters = shape.parameter_bytes * (2 + OPTIMIZER_TENSORS[workload.optimizer])
+    return int(ALLOCATOR_OVERHEAD * (parameters + shape.activation_bytes)) + RUNTIME_BYTES[on_gpu]

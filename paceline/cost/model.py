@@ -1,4 +1,4 @@
-"""The cost model of a device: from operations to seconds, each with how sure it is."""
+"""The cost model of a device: from operations to seconds with uncertainty."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.curve import Curve, Guess, Trial
+from paceline.cost.curve import Curve, Estimate, Trial
 from paceline.cost.families import FAMILIES, Sizes
+from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
-from paceline.cost.reading import NetworkShape
 from paceline.errors import InputError
 from paceline.step.placement import ONE_THREAD_UP_TO_FLOPS
 from paceline.workload import Workload
 
-UNKNOWN_DEVIATION = 0.7
-"""Of an operation that no family covers: off by a factor of two either way is no surprise."""
-NEVER_TRIED_DEVIATION = 0.5
+UNKNOWN_LOG_SD = 0.7
+"""For operations of no known family: errors by a factor of two either way are common."""
+UNTRIED_LOG_SD = 0.5
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Costed:
     operation: Operation
     seconds: float
     deviation: float
-    """Of the logarithm."""
+    """Standard deviation of the logarithm of `seconds`."""
 
 
 class CostModel:
-    """One device in one precision and with one number of threads."""
+    """The cost model of a device for one precision and number of threads."""
 
     def __init__(self, calibration: Calibration, precision: str = "float32", threads: int = 0) -> None:
         self.calibration = calibration
@@ -40,32 +40,32 @@ class CostModel:
             self._trials[trial.family].append(trial)
 
     def cost(self, operations: Sequence[Operation]) -> list[Costed]:
-        """In the order given."""
+        """Estimates in the order of `operations`."""
         by_family: dict[str, list[int]] = defaultdict(list)
         for number, operation in enumerate(operations):
             by_family[operation.family].append(number)
         costed: dict[int, Costed] = {}
         for family, numbers in by_family.items():
-            for number, guess in zip(
-                numbers, self._guesses(family, [operations[n].sizes for n in numbers]), strict=True
+            for number, estimate in zip(
+                numbers, self._estimates(family, [operations[n].sizes for n in numbers]), strict=True
             ):
                 operation = operations[number]
-                deviation = guess.deviation if operation.known else max(guess.deviation, UNKNOWN_DEVIATION)
-                costed[number] = Costed(operation, guess.seconds, deviation)
+                deviation = estimate.deviation if operation.known else max(estimate.deviation, UNKNOWN_LOG_SD)
+                costed[number] = Costed(operation, estimate.seconds, deviation)
         return [costed[number] for number in range(len(operations))]
 
     def seconds(self, family: str, sizes: Sizes) -> float:
-        return self._guesses(family, [sizes])[0].seconds
+        return self._estimates(family, [sizes])[0].seconds
 
-    def _guesses(self, family: str, sizes: list[Sizes]) -> list[Guess]:
+    def _estimates(self, family: str, sizes: list[Sizes]) -> list[Estimate]:
         if family not in self._trials:
-            family = family.rstrip("_")  # what it would take if it were not in place
+            family = family.rstrip("_")  # use the out-of-place variant
         if family not in self._trials:
-            return [Guess(self._roofline_s(family, each), NEVER_TRIED_DEVIATION) for each in sizes]
-        return _curve(self.set, family, self._trials[family]).guesses(sizes)
+            return [Estimate(self._roofline_s(family, each), UNTRIED_LOG_SD) for each in sizes]
+        return _curve(self.set, family, self._trials[family]).estimates(sizes)
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:
-        """What everyone else would say: each operation at the device's best rates, nothing else."""
+        """The plain roofline: each operation at the device's peak rates, without overheads."""
         return sum(self._roofline_s(operation.family, operation.sizes) for operation in operations)
 
     def _roofline_s(self, family: str, sizes: Sizes) -> float:
@@ -75,18 +75,18 @@ class CostModel:
 
     @functools.cached_property
     def _peak_flops(self) -> float:
-        """Of products in this precision; the calibration's own is of float32."""
+        """Peak FLOP/s in this precision; `peak_flops` of the calibration is for float32."""
         if self.set.precision == "float32" or "matmul" not in self._trials:
             return self.calibration.peak_flops
         return max(FAMILIES["matmul"].work_of(trial.sizes)[0] / trial.seconds for trial in self._trials["matmul"])
 
     def shapes(self) -> dict[str, tuple[float, ...]]:
-        """Of all families' curves, fitted now where they were not before."""
+        """Kernel parameters of all families' curves, fitted where missing."""
         return {family: _curve(self.set, family, trials).shape for family, trials in self._trials.items()}
 
 
 def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
-    """The set of trials nearest to what is asked for."""
+    """The set of trials nearest to the requested threads."""
     fitting = [found for found in calibration.sets if found.precision == precision]
     if not fitting:
         there = ", ".join(sorted({found.precision for found in calibration.sets}))
@@ -98,7 +98,7 @@ def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
 
 
 def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape) -> CostModel:
-    """With the threads that a run would take."""
+    """The cost model for the number of threads a run would use."""
     threads = 0
     if calibration.device == "cpu":
         forward = sum(o.flops for o in shape.operations if o.direction == "forward")
@@ -110,7 +110,7 @@ _curves: dict[tuple[int, str], tuple[TrialSet, Curve]] = {}
 
 
 def _curve(trials: TrialSet, family: str, own: Sequence[Trial]) -> Curve:
-    """Fitted once for a set of trials and kept: a plan asks for the same ones many times."""
+    """Fitted once per set of trials and cached, because a plan uses the same curves many times."""
     key = id(trials), family
     if key not in _curves or _curves[key][0] is not trials:
         _curves[key] = trials, Curve(family, own, trials.shapes.get(family, ()))

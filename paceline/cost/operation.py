@@ -1,4 +1,4 @@
-"""One operation of a network: what it does, how large, for which layer; read from a call without running it."""
+"""One operation of a network: its family, sizes and layer, derived from a traced call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from paceline.cost.alike import ALIKE, FREE
 from paceline.cost.families import FAMILIES, Sizes
+from paceline.cost.op_aliases import ALIASES, FREE
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class Operation:
     family: str
     sizes: Sizes
     row: str
-    """The layer it belongs to, by the name measurements use."""
+    """The layer it belongs to, under the name measurements use."""
     direction: str
     """`forward` or `backward`."""
     name: str
     """PyTorch's name for it."""
     known: bool = True
-    """Whether its own family is known; else it is taken for a plain pass over its elements."""
+    """Whether its family is known; otherwise it is treated as a plain pass over its elements."""
 
     @property
     def flops(self) -> float:
@@ -31,13 +31,13 @@ class Operation:
 
     @property
     def elements(self) -> float:
-        """Read and written."""
+        """Elements read and written."""
         return FAMILIES[self.family].work_of(self.sizes)[1]
 
 
-def understood(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str, Sizes, bool] | None:
-    """Family, sizes, and whether they are its own; None for what takes no time."""
-    plain = name.rstrip("_") if name not in FAMILIES else name  # `add_` is `add` in place; `relu_` was tried as such
+def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str, Sizes, bool] | None:
+    """Family, sizes, and whether the family is known; None for operations that take no time."""
+    plain = name.rstrip("_") if name not in FAMILIES else name  # `add_` counts as `add`; `relu_` is a family of its own
     if name in FREE or plain in FREE:
         return None
     written, read = _tensors(output), _tensors(arguments)
@@ -47,8 +47,8 @@ def understood(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str,
     found = special(arguments, output) if special is not None else None
     if found is not None:
         return (*found, True)
-    if plain in ALIKE:
-        return ALIKE[plain], (max([1, *(t.numel() for t in written)]),), True
+    if plain in ALIASES:
+        return ALIASES[plain], (max([1, *(t.numel() for t in written)]),), True
     return "add", (max([1, *(t.numel() for t in (*written, *read))]),), False
 
 
@@ -90,14 +90,14 @@ def _bmm(arguments: tuple[Any, ...], output: Any) -> Found:
 
 
 def _layout(a: Tensor, b: Tensor) -> int:
-    """0: the second is transposed, as in a forward pass; 1: neither; 2: the first, as for a weight's gradient."""
+    """0: second operand transposed, as in a forward pass; 1: neither; 2: first, as for a weight's gradient."""
     if a.shape[-2] > 1 and a.stride(-1) != 1:
         return 2
     return 0 if b.shape[-1] > 1 and b.stride(-1) != 1 else 1
 
 
 def _convolved(x: Tensor, weight: Tensor, y: Tensor, groups: int, bias: bool) -> Sizes | None:
-    """In one dimension and in three as a convolution in two that does the same arithmetic."""
+    """1D and 3D convolutions are mapped to a 2D convolution with the same arithmetic."""
     if x.dim() not in (3, 4, 5):
         return None
     (h, w), (p, q), (r, s) = _plane(x), _plane(y), _plane(weight)
@@ -105,7 +105,7 @@ def _convolved(x: Tensor, weight: Tensor, y: Tensor, groups: int, bias: bool) ->
 
 
 def _plane(x: Tensor) -> tuple[int, int]:
-    """Height and width of what follows batch and channels; without a height it is 1, a depth is stacked on it."""
+    """Height and width of the spatial dimensions; the height is 1 in 1D, and includes the depth in 3D."""
     *upper, width = x.shape[2:]
     return prod(upper), width
 
@@ -113,7 +113,7 @@ def _plane(x: Tensor) -> tuple[int, int]:
 def _convolution(arguments: tuple[Any, ...], output: Any) -> Found:
     x, weight, bias = arguments[:3]
     transposed, groups = arguments[6], arguments[8]
-    # A transposed one does what the other's gradient for its input does: the same product.
+    # A transposed convolution computes the same product as the input gradient of a normal one.
     x, y = (output, x) if transposed else (x, output)
     sizes = _convolved(x, weight, y, groups, bias is not None)
     return None if sizes is None else ("convolution", sizes)
@@ -162,7 +162,7 @@ def _pooled(family: str, backward: bool) -> Any:
 
 
 def _adaptive(family: str, backward: bool) -> Any:
-    """Told the size of its output, not of its window."""
+    """Adaptive pooling gives the output size instead of the window."""
 
     def found(arguments: tuple[Any, ...], output: Any) -> Found:
         x = arguments[1] if backward else arguments[0]

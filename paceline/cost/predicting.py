@@ -1,4 +1,4 @@
-"""Predicts an iteration of a workload on a device: one that was calibrated, or a relative of one."""
+"""Predicts an iteration of a workload on a device that was calibrated, or is similar to one that was."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from paceline import record
 from paceline.cluster import Device, find_device
-from paceline.cost.calibration import Calibration, Habits, habit_of
-from paceline.cost.calibrations import calibration_here, load_calibration
-from paceline.cost.iteration import Drift, put_together
+from paceline.cost.calibration import Calibration, StepOverheads, overheads_key
+from paceline.cost.calibrations import load_calibration, local_calibration
+from paceline.cost.device_scaling import ResolvedDevice, calibration_of_device, data_sheet_of, with_precision
+from paceline.cost.iteration import Drift, compose_iteration
 from paceline.cost.memory import memory_bytes
 from paceline.cost.model import model_for
+from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.prediction import Prediction
-from paceline.cost.reading import NetworkShape
-from paceline.cost.reading_workload import DataShape, as_written_out, data_shape_of, is_chain, read_workload
-from paceline.cost.relatives import Known, calibration_for, in_precision, sheet_of
+from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.errors import InputError, nearest
 from paceline.workload import STEPS, Workload
 
 HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
-"""Words for a device of this machine."""
+"""Names of devices of this machine."""
 
 
 def predict(
@@ -36,23 +36,23 @@ def predict(
     drift: Drift | None = None,
 ) -> Prediction:
     """`device`: a calibration or its file, a device or its catalogue name; None, `auto`, `cpu`, `cuda` or `cuda:N` for
-    one of this machine, if calibrated.
+    a calibrated device of this machine.
 
-    `drift` is how much slower the machine is now than it was when calibrated, by probe, where that is known.
+    `drift` is the slowdown of the machine since it was calibrated, by probe, where known.
     """
-    calibration, name, basis, wider = _resolved(device, workload)
+    calibration, name, basis, extra_log_sd = _resolved(device, workload)
     data = data or data_shape_of(workload)
     shape = _read(workload, data)
     on_gpu = calibration.device == "cuda"
     kind = _step_kind(step, on_gpu)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
-    operations = as_written_out(shape.operations, on_gpu) if chain else list(shape.operations)
-    habits = _habits(calibration, kind, chain)
-    made = put_together(
-        model, habits, shape, model.cost(operations),
+    operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
+    step_overheads = _step_overheads(calibration, kind, chain)
+    made = compose_iteration(
+        model, step_overheads, shape, model.cost(operations),
         step="chain" if chain and not on_gpu else kind, optimizer=workload.optimizer,
-        sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, wider=wider,
+        sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, extra_log_sd=extra_log_sd,
     )  # fmt: skip
     return Prediction(
         workload.network, workload.batch, name, kind, workload.precision, model.set.threads,
@@ -69,34 +69,34 @@ def predict(
 
 @functools.lru_cache(maxsize=256)
 def _read_cached(key: str, data: DataShape) -> NetworkShape:
-    return read_workload(Workload(**json.loads(key)), data)
+    return trace_workload(Workload(**json.loads(key)), data)
 
 
 def _read(workload: Workload, data: DataShape) -> NetworkShape:
-    """Reading a network again for each device of a catalogue would take most of the time."""
+    """Cached, because tracing a network again for every device of a catalogue would dominate the time."""
     if ":" in workload.network:
-        return read_workload(workload, data)
+        return trace_workload(workload, data)
     precision = "bfloat16" if workload.precision == "bfloat16" else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
     return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data)
 
 
-def _resolved(device: Device | Calibration | str | None, workload: Workload) -> Known:
-    """Calibration, the device's name, what it is based on, and how much wider the interval gets by that."""
+def _resolved(device: Device | Calibration | str | None, workload: Workload) -> ResolvedDevice:
+    """The calibration, the device's name, the basis of the calibration, and the extra uncertainty."""
     if isinstance(device, str) and not HERE.fullmatch(device):
         if Path(device).suffix == ".json" or Path(device).is_file():
             found = load_calibration(Path(device))
             known = found, found.device_name, f"calibrated ({Path(device).name})", 0.0
-            return in_precision(known, sheet_of(found), workload.precision)
+            return with_precision(known, data_sheet_of(found), workload.precision)
         device = find_device(device)
     if isinstance(device, Device):
-        return calibration_for(device, workload.precision)
+        return calibration_of_device(device, workload.precision)
     if isinstance(device, Calibration):
         known = device, device.device_name, "calibrated", 0.0
     else:
-        found = calibration_here(device or workload.device)
+        found = local_calibration(device or workload.device)
         known = found, found.device_name, "calibrated here", 0.0
-    return in_precision(known, sheet_of(known[0]), workload.precision)
+    return with_precision(known, data_sheet_of(known[0]), workload.precision)
 
 
 def _step_kind(step: str, on_gpu: bool) -> str:
@@ -111,7 +111,7 @@ def _step_kind(step: str, on_gpu: bool) -> str:
     return step
 
 
-def _habits(calibration: Calibration, step: str, chain: bool) -> Habits:
-    known = calibration.habits
-    wanted = (habit_of(step, chain), step, "flat", "graph")
-    return next((known[name] for name in wanted if name in known), Habits())
+def _step_overheads(calibration: Calibration, step: str, chain: bool) -> StepOverheads:
+    known = calibration.step_overheads
+    wanted = (overheads_key(step, chain), step, "flat", "graph")
+    return next((known[name] for name in wanted if name in known), StepOverheads())

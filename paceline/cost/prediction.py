@@ -1,4 +1,4 @@
-"""The record of a prediction: how long an iteration will take, of what parts, and how sure that is."""
+"""The record of a prediction: the time of an iteration, its parts and layers, and a 90 % interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.cost.exchange import ExchangeCost
 
 @dataclass(frozen=True)
 class LayerPrediction:
-    """One layer, by the name a measurement would have for it."""
+    """One layer, under the name a measurement would use."""
 
     name: str
     kind: str
@@ -17,10 +17,10 @@ class LayerPrediction:
     backward_s: float
     update_s: float
     low_s: float
-    """With `high_s` the interval that holds forward and backward together in nine cases of ten."""
+    """Lower end of the 90 % interval of forward and backward together."""
     high_s: float
     flops: float
-    """Forward and backward."""
+    """FLOP of forward and backward."""
 
     @property
     def total_s(self) -> float:
@@ -32,33 +32,33 @@ class Prediction:
     name: str
     batch: int
     device: str
-    """The device's name; `basis` says where its speed is known from."""
+    """The device's name; `basis` says how its speed is known."""
     step: str
     precision: str
     threads: int
-    """Of a CPU; 0 on a GPU."""
+    """CPU threads; 0 on a GPU."""
     iteration_s: float
     low_s: float
-    """With `high_s` the interval that holds the iteration in nine cases of ten."""
+    """Lower end of the 90 % interval of `iteration_s`."""
     high_s: float
     parts_s: dict[str, float]
-    """By the names of a measurement's parts; they add up to the iteration."""
+    """Seconds by part, named as in a measurement; they add up to the iteration."""
     layers: tuple[LayerPrediction, ...]
     roofline_s: float
-    """What peak rates alone would say, for comparison."""
+    """The time at peak rates alone, for comparison."""
     memory_bytes: int
-    """Needed on the device: parameters, gradients, optimizer, activations, workspace."""
+    """Device memory needed: parameters, gradients, optimizer state, activations, workspace."""
     parameter_bytes: int
-    """What one exchange of all parameters, or of a gradient, moves."""
+    """Size of the parameters, and of a gradient."""
     samples: int
-    """In an epoch; 0 if the data are not known."""
+    """Samples per epoch; 0 if unknown."""
     basis: str
-    """`calibrated here`, or from which relative and data sheet."""
+    """`calibrated here`, or the similar device and data sheet the prediction is based on."""
     unknown: tuple[str, ...] = ()
-    """Operations of no known family, which make the interval wider."""
+    """Operations of no known family; they widen the interval."""
     conditions: dict[str, str] = field(default_factory=dict)
     exchange: tuple[ExchangeCost, ...] = ()
-    """Of workers on one machine with this device, where that was calibrated."""
+    """Cost of exchanging parameters between workers on one machine with this device, where calibrated."""
 
     @property
     def samples_per_s(self) -> float:
@@ -66,5 +66,5 @@ class Prediction:
 
     @property
     def epoch_s(self) -> float:
-        """One worker's pass over the data; 0 if their number is not known."""
+        """Time of one worker's pass over the data; 0 if `samples` is unknown."""
         return -(-self.samples // self.batch) * self.iteration_s if self.samples else 0.0

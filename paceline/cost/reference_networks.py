@@ -1,4 +1,4 @@
-"""Small networks that a calibration measures whole: they hold a little of everything, and are nobody's own."""
+"""Small networks that a calibration measures as a whole. They cover common layers and resemble no real model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def convolutional() -> nn.Module:
 
 
 def perceptron() -> nn.Module:
-    """A plain chain, whose gradient is written out; for samples of 3 x 40 x 40."""
+    """A plain chain with a hand-written gradient; for samples of 3 x 40 x 40."""
     return nn.Sequential(
         nn.Flatten(), nn.Linear(4800, 96), nn.Tanh(), nn.Dropout(0.2), nn.Linear(96, 48), nn.ReLU(), nn.Linear(48, 10),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Times one call at a time, beside a short probe: what the machine did to both at that moment is divided out."""
+"""Times one call at a time, next to a short probe, so that momentary slowdowns of the machine cancel out."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ Call = Callable[[], object]
 
 ROUNDS = 5
 ROUND_S = 1e-3
-MOST_S = 0.15  # of one call's timing, all rounds together
+MAX_S = 0.15  # limit for timing one call, all rounds together
 
 
 @dataclass(frozen=True)
 class Timed:
     seconds: float
-    """On the device: what a call keeps it busy for."""
+    """Busy time of the device per call."""
     host_s: float
-    """What issuing it takes the host; on a CPU that is all of it."""
+    """Host time to issue a call; on a CPU the same as `seconds`."""
     probe_s: float
-    """The probe of its kind beside it."""
+    """Time of the matching probe at that moment."""
 
 
 PRODUCT, CONVOLUTION, ELEMENTWISE = "product", "convolution", "elementwise"
 
 
 def probe_of(family: str) -> str:
-    """Which probe drifts as a family does: a neighbour on the machine slows each kind of work in its own way."""
+    """The probe that drifts like the family: contention slows down each kind of work differently."""
     if family.startswith("convolution"):
         return CONVOLUTION
     return PRODUCT if family.startswith(("matmul", "recurrent", "attention")) else ELEMENTWISE
 
 
 class Probe:
-    """Three operations of always the same size. They tell how fast the machine is just now.
+    """Three operations of fixed size that show how fast the machine is at the moment.
 
-    Each is done twice and the second time counts, so that what came before it, which may have emptied the caches or
-    left the GPU asleep, plays no part.
+    Each runs twice and the second run counts, so that cold caches or an idle GPU before it do not matter.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -63,16 +62,16 @@ class Probe:
             self.seen[kind].clear()
 
     def seconds(self, kind: str) -> float:
-        self._once(kind)
-        took = self._once(kind)
+        self._cached(kind)
+        took = self._cached(kind)
         self.seen[kind].append(took)
         return took
 
-    def usual(self) -> dict[str, float]:
-        """By kind, the middle of all that was seen."""
+    def medians(self) -> dict[str, float]:
+        """The median time of each probe so far."""
         return {kind: median(seen) for kind, seen in self.seen.items() if seen}
 
-    def _once(self, kind: str) -> float:
+    def _cached(self, kind: str) -> float:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         start = perf_counter()
@@ -84,7 +83,7 @@ class Probe:
 
 @dataclass
 class Stopwatch:
-    """Times calls on one device. Backward calls go through autograd, whose cost of being called is taken off."""
+    """Times calls on one device. The overhead of autograd in backward calls is subtracted later."""
 
     device: torch.device
     probe: Probe = field(init=False)
@@ -96,14 +95,14 @@ class Stopwatch:
             self.stream = torch.cuda.Stream(self.device)
 
     def time(self, call: Call, probe: str = ELEMENTWISE) -> Timed:
-        """`probe`: which one is beside it."""
+        """`probe`: the kind of probe to run next to the call."""
         return self._on_cpu(call, probe) if self.stream is None else self._on_gpu(call, probe, self.stream)
 
     def _on_cpu(self, call: Call, probe: str) -> Timed:
         call()
         once = _seconds(call, 1)
         count = max(1, min(1000, round(ROUND_S / max(once, 1e-7))))
-        rounds = max(2, min(ROUNDS, int(MOST_S / max(once * count, 1e-7))))
+        rounds = max(2, min(ROUNDS, int(MAX_S / max(once * count, 1e-7))))
         times, probes = [], []
         for _ in range(rounds):
             before = self.probe.seconds(probe)
@@ -113,14 +112,14 @@ class Stopwatch:
         return Timed(seconds, seconds, median(probes))
 
     def _on_gpu(self, call: Call, probe: str, stream: torch.cuda.Stream) -> Timed:
-        """Captured as a graph and replayed, so that launching plays no part."""
+        """Captures a graph and replays it, so that launch times do not matter."""
         with torch.cuda.stream(stream):
             for _ in range(3):
                 call()
             stream.synchronize()
             once = self._replayed(call, stream, 1, 1)
             count = max(1, min(100, round(ROUND_S / max(once, 1e-6))))
-            rounds = max(2, min(ROUNDS, int(MOST_S / max(once * count, 1e-6))))
+            rounds = max(2, min(ROUNDS, int(MAX_S / max(once * count, 1e-6))))
             seconds = self._replayed(call, stream, count, rounds)
             stream.synchronize()
             host = _seconds(call, 8) / 8
@@ -145,7 +144,7 @@ class Stopwatch:
 
 
 def _seconds(call: Call, count: int) -> float:
-    """What is made is kept until the clock has stopped: giving a large piece of memory back takes its time, too."""
+    """Results are kept until the clock has stopped, because freeing a large tensor takes time."""
     start = perf_counter()
     for _ in range(count):
         made = call()

@@ -1,4 +1,4 @@
-"""Operations of given sizes as calls that can be timed: what PyTorch runs on this device, forward and backward."""
+"""Callables for operations of given sizes, forward and backward, that can be timed on a device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAWN = 1 << 20
 
 
 def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
-    """By family: `convolution` also tries its two kinds of backward pass on the same sizes."""
+    """Calls by family; `convolution` includes its two kinds of backward pass with the same sizes."""
     make = _MAKERS.get(kind)
     if make is None:
         return _pointwise(kind, sizes, device, dtype)
@@ -25,7 +25,7 @@ def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) 
 
 
 def _random(*shape: int, device: torch.device, dtype: torch.dtype, grad: bool = False) -> Tensor:
-    """Values near one in size: on a CPU numbers that vanish are slow. A large tensor repeats what was drawn."""
+    """Values of magnitude one, because denormals are slow on a CPU. A large tensor repeats a smaller random one."""
     count = prod(shape)
     drawn = torch.randn(min(count, DRAWN), device=device, dtype=torch.float32).to(dtype)
     if count > DRAWN:
@@ -134,7 +134,7 @@ def _embedding(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[s
 def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
     steps, batch, inputs, hidden = sizes
     layer = torch.nn.LSTM(inputs, hidden, batch_first=True).to(device=device, dtype=dtype)
-    FlatParameters(list(layer.parameters()))  # as a step has them, which is not the order that libraries like best
+    FlatParameters(list(layer.parameters()))  # the layout a step uses, which is not the fastest for libraries
     x = _random(batch, steps, inputs, device=device, dtype=dtype)
     return _with_backward("recurrent", lambda: layer(x)[0], list(layer.parameters()))
 

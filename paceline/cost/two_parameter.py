@@ -1,10 +1,9 @@
-"""Training time with two parameters, as a study of 2017 fitted it to batch sizes on two GPUs:
+"""A model of training time with two parameters, fitted to batch sizes on two GPUs in a study of 2017:
 
     T = (V_tr / S_b) * t_g + (V_tr / N + V_te) * t_s
 
-with V_tr training and V_te test samples, batches of S_b, and N devices (two in the study). t_g is what every batch
-costs besides its samples: gathering gradients and sending parameters; t_s is what a sample costs. The first term is
-the communication.
+with V_tr training and V_te test samples, batch size S_b, and N devices (two in the study). t_g is the cost per batch:
+gathering gradients and sending parameters; t_s is the cost per sample. The first term is the communication.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from paceline.errors import InputError
 
 @dataclass(frozen=True)
 class Samples:
-    """What is gone through, and by how many devices."""
+    """The number of samples and devices."""
 
     train: int = 50_000
     test: int = 10_000
@@ -38,7 +37,7 @@ class Samples:
 
     @property
     def each(self) -> float:
-        """V_tr / N + V_te: what one device computes."""
+        """V_tr / N + V_te: samples per device."""
         return self.train / self.devices + self.test
 
 
@@ -63,12 +62,12 @@ class TwoParameters:
         return self.samples.batches(batch) * self.batch_s
 
     def communication_share(self, batch: float) -> float:
-        """Of the whole time; 0 where nothing takes any."""
+        """Share of the total time; 0 if that is 0."""
         return self.communication_s(batch) / self.time_s(batch) if self.time_s(batch) else 0.0
 
 
 Observation = tuple[float, float]
-"""A batch size, and the seconds that training took with it."""
+"""A batch size and the seconds that training took."""
 
 
 def solve(first: Observation, second: Observation, samples: Samples | None = None) -> TwoParameters:
@@ -81,16 +80,18 @@ def solve(first: Observation, second: Observation, samples: Samples | None = Non
     batch_s = (seconds_a - seconds_b) / (samples.batches(batch_a) - samples.batches(batch_b))
     sample_s = (seconds_a - samples.batches(batch_a) * batch_s) / samples.each
     if batch_s < 0:
-        raise InputError(f"batch={max(batch_a, batch_b):g} takes longer than the smaller one: the model cannot say why")
+        raise InputError(
+            f"batch={max(batch_a, batch_b):g} takes longer than the smaller batch: the model does not apply"
+        )
     if sample_s < 0:
         raise InputError(
-            "the time falls faster than the number of batches: the model would need samples of less than 0 s"
+            "the time falls faster than the number of batches: the fitted time per sample would be negative"
         )
     return TwoParameters(batch_s, sample_s, samples)
 
 
 def fit(observations: Sequence[Observation], samples: Samples | None = None) -> TwoParameters:
-    """The least squares of the seconds over many observations, with neither parameter below 0."""
+    """A least-squares fit to many observations, with neither parameter below 0."""
     samples = samples or Samples()
     _check(observations)
     if len({batch for batch, _ in observations}) < 2:
@@ -117,7 +118,7 @@ def _check(observations: Sequence[Observation]) -> None:
 
 @dataclass(frozen=True)
 class Published:
-    """What the study printed, rounded as it is there."""
+    """The figures printed in the study, rounded as printed."""
 
     network: str
     batch_s: float

@@ -1,6 +1,6 @@
-"""The record of a verification: what was predicted beside what was measured, part by part.
+"""The record of a verification: predicted and measured times, part by part.
 
-The error is predicted / measured - 1: above zero, it was faster than predicted.
+The error is predicted / measured - 1: above zero, the run was faster than predicted.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ KINDS = ("iteration", "part", "layer", "distribution", "epoch")
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing that was predicted and measured."""
+    """A predicted and a measured time."""
 
     name: str
     kind: str
     """iteration, part, layer (forward and backward together), distribution (of a worker's step) or epoch."""
     predicted_s: float
     low_s: float = field(metadata=MAY_BE_NAN)
-    """With `high_s` the interval that should hold the measured one in nine cases of ten; NaN where none was given."""
+    """Lower end of the 90 % interval; NaN if there is none."""
     high_s: float = field(metadata=MAY_BE_NAN)
     measured_s: float = field(metadata=MAY_BE_NAN)
     error: float
-    """NaN where nothing was measured."""
+    """NaN if nothing was measured."""
     within: bool | None
-    """Whether the interval held; None where there is none."""
+    """Whether the interval covers the measured time; None if there is none."""
 
 
 @dataclass(frozen=True)
 class Verification:
     name: str
-    """Of the network."""
+    """The network."""
     batch: int
     device: str
     step: str
     saved: bool
-    """Whether the prediction was there before, or was made now from what the run's record tells."""
+    """Whether the prediction was saved beforehand; otherwise it was made from the run's record."""
     rows: tuple[Comparison, ...]
     prediction: Prediction
     notes: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class Verification:
         return tuple(row for row in self.rows if row.kind in kinds)
 
     def prediction_rows(self) -> Iterator[tuple[str, float, float, float, float]]:
-        """Name, predicted, low, high and measured of what a report shows; parts and layers that take next to nothing
-        are left out."""
+        """Name, predicted, low, high and measured time of the rows a report shows; parts and layers with a negligible
+        time are left out."""
         whole_s = max((row.measured_s for row in self.of_kind("iteration")), default=math.inf)
         for row in self.rows:
             if row.kind in ("part", "layer") and max(row.predicted_s, row.measured_s) < NOTABLE * whole_s:
@@ -64,14 +64,14 @@ class Verification:
             yield name, row.predicted_s, row.low_s, row.high_s, row.measured_s
 
     @property
-    def held(self) -> tuple[int, int]:
-        """How many intervals held, and how many there are."""
-        told = [row.within for row in self.rows if row.within is not None]
-        return sum(told), len(told)
+    def coverage(self) -> tuple[int, int]:
+        """How many intervals cover the measured time, and how many intervals there are."""
+        known = [row.within for row in self.rows if row.within is not None]
+        return sum(known), len(known)
 
 
 def described(what: str, network: str, batch: int, device: str) -> str:
-    """What a report calls it, wherever the figure comes from."""
+    """The label of a time in reports."""
     return f"{what} of {network} at batch {batch} on {device}"
 
 
@@ -85,7 +85,7 @@ def compared(
 
 
 def compare_measurement(prediction: Prediction, found: Measurement) -> Iterator[Comparison]:
-    """The iteration, its parts and its layers; layers go by their names."""
+    """Compares the iteration, its parts and its layers; layers are matched by name."""
     p = prediction
     yield compared("iteration", "iteration", p.iteration_s, found.iteration_s.median_s, p.low_s, p.high_s)
     for part in PARTS:
@@ -100,7 +100,7 @@ def compare_measurement(prediction: Prediction, found: Measurement) -> Iterator[
 
 
 def without_counterpart(prediction: Prediction, found: Measurement) -> tuple[list[str], list[str]]:
-    """Layers with some time that were only predicted, and only measured."""
+    """Layers with a non-zero time that were only predicted, and only measured."""
     predicted = {layer.name for layer in prediction.layers if layer.forward_s + layer.backward_s > 0}
     measured = {layer.name for layer in found.layers if layer.forward_s.median_s + layer.backward_s.median_s > 0}
     all_predicted, all_measured = {layer.name for layer in prediction.layers}, {layer.name for layer in found.layers}

@@ -25,7 +25,7 @@ from paceline.measurement.kernel_tracer import KernelTracer
 from paceline.measurement.kernels import Kernel, keys_by_launch
 from paceline.measurement.mark_log import MarkLog
 from paceline.measurement.session import KEEP_SAMPLES, MAX_OVERHEAD, MIN_NEIGHBOURS, MIN_SAMPLES, Session
-from paceline.measurement.slowdown import Comparison
+from paceline.measurement.slowdown import HostTimes
 from paceline.measurement.traced_block import KernelTimes, TracedBlock, samples_of
 
 SAMPLED_SHARE = 40
@@ -72,7 +72,7 @@ class GpuSession(Session):
         self._start = self._first_done = 0.0
         """When the host began the current block, and when it finished the first iteration, which is not typical."""
         self._alone_s: list[float] = []
-        self._pairs: list[Comparison] = []
+        self._pairs: list[HostTimes] = []
         self._blocks: list[TracedBlock] = []
         self._blocks_seen, self._keep_every = 0, 1
         self._before_s: float | None = None
@@ -206,7 +206,7 @@ class GpuSession(Session):
                 self.plan(self._planned)
         elif kind == "host traced":
             self.tracer.stop(keep_attached=True)
-            self._pairs.append(Comparison(settled_s, median(self._alone_s)))
+            self._pairs.append(HostTimes(settled_s, median(self._alone_s)))
         elif kind == "recovering":
             self.number += self._done if self._block else 0
         elif kind == "untouched":

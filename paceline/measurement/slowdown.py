@@ -15,13 +15,13 @@ from paceline.measurement.averages import interquartile_mean
 
 
 @dataclass(frozen=True)
-class Comparison:
+class HostTimes:
     """Host seconds per iteration with and without tracing, close to each other in time."""
 
     traced_s: float
     untraced_s: float
 
 
-def slowdown(comparisons: list[Comparison]) -> float:
+def slowdown(comparisons: list[HostTimes]) -> float:
     """Averages ratios, because a host that is slow for a while is slow with and without tracing."""
     return max(1.0, interquartile_mean(c.traced_s / c.untraced_s for c in comparisons)) if comparisons else 1.0

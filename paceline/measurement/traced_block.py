@@ -12,7 +12,7 @@ from paceline.measurement.idle_time import idle_s
 from paceline.measurement.kernels import Kernel
 from paceline.measurement.mark_log import SpanKey
 from paceline.measurement.session import Sample
-from paceline.measurement.slowdown import Comparison, slowdown
+from paceline.measurement.slowdown import HostTimes, slowdown
 
 MIN_COMPARISONS = 5
 
@@ -56,11 +56,11 @@ class TracedBlock:
     for the device."""
     after_s: float | None = None
 
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> HostTimes | None:
         untouched = [seconds for seconds in (self.before_s, self.after_s) if seconds is not None]
         if self.timings is None or not untouched:
             return None
-        return Comparison(self.host_s, sum(untouched) / len(untouched))
+        return HostTimes(self.host_s, sum(untouched) / len(untouched))
 
     def idle(self, slower: float) -> Idle:
         """Gaps without the cost of tracing, which is spread evenly over the launches."""
@@ -78,7 +78,7 @@ class TracedBlock:
         return found
 
 
-def samples_of(blocks: list[TracedBlock], beforehand: list[Comparison]) -> list[Sample]:
+def samples_of(blocks: list[TracedBlock], beforehand: list[HostTimes]) -> list[Sample]:
     """The samples of a run, with the gaps as they would have been without tracing.
 
     The slowdown comes from comparing blocks with their untouched neighbours. Comparisons made `beforehand` are used as

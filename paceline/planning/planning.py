@@ -91,7 +91,7 @@ def usual_predict(workload: Workload) -> Predict:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
     from paceline.cost.predicting import predict
-    from paceline.cost.reading_workload import data_shape_of
+    from paceline.cost.workload_tracing import data_shape_of
 
     shape = data_shape_of(workload)
 

@@ -13,7 +13,7 @@ from paceline.errors import InputError
 from paceline.planning.plan import Plan
 from paceline.strategy.strategy import Strategy
 
-ALIKE = 0.12
+ALIASES = 0.12
 """By how much the memory of two devices of one name may differ."""
 
 
@@ -96,7 +96,7 @@ def _same_gpus(name: str, here: Hardware) -> int:
         memory = None
     word = plain(name.split()[0])
     sizes = zip(here.gpus, here.gpu_memory_bytes, strict=True)
-    return sum(word in plain(gpu) and (not memory or abs(size / memory - 1) <= ALIKE) for gpu, size in sizes)
+    return sum(word in plain(gpu) and (not memory or abs(size / memory - 1) <= ALIASES) for gpu, size in sizes)
 
 
 def _same_processor(name: str, here: Hardware) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, median
 
 from paceline.cluster import Device, DeviceCount, Machine, find_link
-from paceline.cost.calibrations import kept_here
+from paceline.cost.calibrations import local_calibrations
 from paceline.cost.exchange import protocol_of
 from paceline.cost.prediction import Prediction
 from paceline.cost.verification import Comparison, compared
@@ -57,7 +57,7 @@ def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[s
     found, cores = run.distribution, run.conditions.cores
     assert found is not None
     protocol = protocol_of(found.strategy)
-    for calibration in kept_here():
+    for calibration in local_calibrations():
         if calibration.device_name == prediction.conditions.get("calibrated on") == run.conditions.device_name:
             for cost in calibration.exchange:
                 if (cost.strategy, cost.workers) == (protocol, found.workers):

@@ -134,15 +134,15 @@ def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:
 
 def predict_now(workload: Workload, device: str, step: str) -> Prediction:
     """By the calibration of a device of that name that was made here, or by the catalogue."""
-    from paceline.cost.calibrations import load_calibration, place_of
+    from paceline.cost.calibrations import calibration_path, load_calibration
+    from paceline.cost.device_scaling import find_catalogue_device
     from paceline.cost.predicting import HERE, predict
-    from paceline.cost.relatives import catalogue_entry
 
     if HERE.fullmatch(device) or Path(device).is_file():
         return predict(workload, device, step=step)
-    if place_of(device).exists():
-        return predict(workload, load_calibration(place_of(device)), step=step)
-    known = catalogue_entry(device)
+    if calibration_path(device).exists():
+        return predict(workload, load_calibration(calibration_path(device)), step=step)
+    known = find_catalogue_device(device)
     if known is None:
         raise InputError(
             f"{device} has no calibration and is not in the catalogue: run paceline calibrate on it, "

@@ -27,7 +27,7 @@ def calibrated_exchange(known: Sequence[ExchangeCost], strategy: Strategy, place
 def as_calibrated(found: StepTime, cost: ExchangeCost, prediction: Prediction) -> StepTime:
     """The same step lasting as long as it did; what is not computing keeps its proportions."""
     step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cost.cores)
-    computing_s = min(step_s, cost.crowded_s(prediction.iteration_s, cost.cores))
+    computing_s = min(step_s, cost.oversubscribed_s(prediction.iteration_s, cost.cores))
     rest_s, simulated_s = step_s - computing_s, found.step_s - found.computing_s
     if simulated_s <= 0:
         return replace(found, step_s=step_s, computing_s=computing_s, communicating_s=rest_s, waiting_s={})

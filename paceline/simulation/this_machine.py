@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from paceline.cluster import Device, DeviceCount, Link, Machine, find_link
 from paceline.cost.calibration import Calibration
-from paceline.cost.calibrations import calibration_here, place_of
-from paceline.cost.relatives import sheet_of
+from paceline.cost.calibrations import calibration_path, local_calibration
+from paceline.cost.device_scaling import data_sheet_of
 from paceline.errors import InputError
 from paceline.step.placement import choose_device, device_name
 
@@ -20,9 +20,9 @@ USUAL_BUS = "PCIe 4.0 x16"
 def this_machine(device: str = "auto") -> Machine:
     """With the device that was calibrated, and as many of it as there are."""
     name = device_name(choose_device(device)[0])
-    if not place_of(name).exists():
+    if not calibration_path(name).exists():
         raise InputError(f"{name} of this machine is not calibrated yet: run paceline calibrate --workers first")
-    return machine_of(calibration_here(device))
+    return machine_of(local_calibration(device))
 
 
 def machine_of(calibration: Calibration) -> Machine:
@@ -32,7 +32,7 @@ def machine_of(calibration: Calibration) -> Machine:
         return Machine(
             NAME, (DeviceCount(Device(name, "cpu", cores=cores)),), vcpus=cores, memory_bytes=memory_bytes
         )  # fmt: skip
-    sheet = sheet_of(calibration) or Device(name, "gpu")
+    sheet = data_sheet_of(calibration) or Device(name, "gpu")
     gpu = replace(sheet, name=name, memory_bytes=memory_bytes or sheet.memory_bytes)
     return Machine(NAME, (DeviceCount(gpu, _gpus()),), vcpus=cores, host_device=_bus(calibration))
 

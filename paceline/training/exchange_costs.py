@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from paceline.cost.exchange import ExchangeCost, crowded, protocol_of
+from paceline.cost.exchange import ExchangeCost, oversubscription, protocol_of
 from paceline.step.placement import available_cores
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
@@ -94,9 +94,9 @@ def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
     """From what the reference networks took."""
     cores, costs = available_cores(), []
     for strategy, workers in references[0].together_s:
-        crowd = crowded(workers, cores)
+        crowd = oversubscription(workers, cores)
         points = [(r.parameter_bytes, r.together_s[strategy, workers] - crowd * r.alone_s) for r in references]
-        costs.append(ExchangeCost.through(protocol_of(strategy), workers, cores, points))
+        costs.append(ExchangeCost.fit(protocol_of(strategy), workers, cores, points))
     return tuple(costs)
 
 

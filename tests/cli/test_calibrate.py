@@ -10,8 +10,8 @@ import pytest
 import paceline.cost.calibrating as room
 from paceline import record
 from paceline.cost.calibration import Calibration
-from paceline.cost.calibrations import load_calibration, place_of
-from paceline.cost.drawing import Limits
+from paceline.cost.calibrations import calibration_path, load_calibration
+from paceline.cost.shape_sampling import Limits
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.step.placement import available_cores, processor_name
 from tests.cost.invented import calibration
@@ -43,8 +43,8 @@ def test_the_whole_way_into_a_file_and_a_prediction(paceline):
         assert set(KINDS) <= tried and "convolution_backward_weight" in tried
         assert set(each.shapes) == tried and all(trial.seconds > 0 for trial in each.trials)
     assert made.peak_flops > 0 and made.peak_bytes > 0 and made.links == (LINK,)
-    assert set(made.habits) == {"flat", "flat chain"}
-    assert made.habits["flat"].networks == ("paceline.cost.reference_networks:convolutional at 4",)
+    assert set(made.step_overheads) == {"flat", "flat chain"}
+    assert made.step_overheads["flat"].networks == ("paceline.cost.reference_networks:convolutional at 4",)
     assert int(made.conditions["trials"]) == sum(len(each.trials) for each in made.sets)
 
     for word in ("matrix products", "convolutions, backward", "best FLOP/s", "trials", "unsteadiness", "mine.json"):
@@ -63,7 +63,7 @@ def test_without_a_place_it_is_kept_for_later_predictions(paceline, monkeypatch)
 
     monkeypatch.setattr(room, "calibrate", run)
     result = paceline("calibrate", "--device", "cpu", "--quick", "--seed", "7")
-    path = place_of(processor_name())
+    path = calibration_path(processor_name())
     assert result.code == 0 and f"calibration: {path}" in result.out and "typically off by 10%" in result.out
     assert load_calibration(path) == made and (asked["quick"], asked["seed"]) == (True, 7)
     assert "(calibrated here)" in paceline("predict", "lenet5", "--set", "device=cpu").out
@@ -102,6 +102,6 @@ def test_another_precision_is_tried_beside_float32(paceline, monkeypatch):
     ],
 )
 def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments, expected):
-    monkeypatch.setattr(room, "draw", lambda *given: pytest.fail("it went to work"))
+    monkeypatch.setattr(room, "sample_shape", lambda *given: pytest.fail("it went to work"))
     Path("a-file").touch()
     assert expected in paceline("calibrate", *arguments).refused()

@@ -10,8 +10,8 @@ import pytest
 
 from paceline import record
 from paceline.cli.predict import SHOWN_LAYERS
-from paceline.cost.calibration import Habits
-from paceline.cost.calibrations import place_of
+from paceline.cost.calibration import StepOverheads
+from paceline.cost.calibrations import calibration_path
 from paceline.cost.exchange import ExchangeCost
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
@@ -26,8 +26,8 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 def calibrated_here(**changes: object) -> None:
-    made = replace(calibration(habits={"flat": Habits()}), device_name=processor_name(), **changes)  # type: ignore[arg-type]
-    record.save(made, place_of(made.device_name))
+    made = replace(calibration(step_overheads={"flat": StepOverheads()}), device_name=processor_name(), **changes)  # type: ignore[arg-type]
+    record.save(made, calibration_path(made.device_name))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_no_more_layers_than_fit_a_screen_and_their_shares_are_all(paceline):
 
 def test_another_device_says_what_it_is_based_on(paceline):
     result = paceline("predict", "lenet5", "--device", "a100")
-    assert "on A100 40GB (from its data sheet and H200, its nearest calibrated relative)" in result.out
+    assert "on A100 40GB (from its data sheet and H200, the most similar calibrated device)" in result.out
 
 
 def test_too_much_for_a_device_s_memory_is_said(paceline):
@@ -86,7 +86,7 @@ def test_this_machine_once_it_is_calibrated(paceline):
 
 
 def test_a_calibration_s_own_file(paceline):
-    record.save(calibration(habits={"flat": Habits()}), Path("mine.json"))
+    record.save(calibration(step_overheads={"flat": StepOverheads()}), Path("mine.json"))
     result = paceline("predict", "lenet5", "--device", "mine.json", "--threads", "2")
     assert "on an invented cpu (calibrated (mine.json)), step flat, float32, 2 threads" in result.out
 
@@ -183,7 +183,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["vgg16", "--data", "digits", "--device", "H200"], "shape (1, 8, 8) is too small for 'vgg16'"),
         (["mlp", "--data", "text", "--device", "H200"], "network 'mlp' takes image or table data, not text"),
         (["own_mistakes:Deciding", "--device", "H200"], "depends on the values of its data"),
-        (["own_mistakes:Mistaken", "--device", "H200"], "own_mistakes:Mistaken cannot be read without running it: "),
+        (["own_mistakes:Mistaken", "--device", "H200"], "own_mistakes:Mistaken cannot be traced: "),
         (["mlp", "--device", "H200", "--json", "."], "--json . is a directory; name a file"),
     ],
     ids=" ".join,

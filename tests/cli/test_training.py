@@ -12,7 +12,7 @@ import torch
 
 import paceline as package
 from paceline import record
-from paceline.cost.calibrations import bundled
+from paceline.cost.calibrations import bundled_calibrations
 
 
 def test_the_defaults_learn_the_digits(trained):
@@ -182,7 +182,7 @@ def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch):
     # Two threads on cores that other tests use too wait for each other most of the time.
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
     # Calibrating takes its time and has tests of its own; any calibration will do here.
-    ready = replace(bundled()["H200"], device="cpu", device_name="a CPU", cores=1)
+    ready = replace(bundled_calibrations()["H200"], device="cpu", device_name="a CPU", cores=1)
     monkeypatch.setattr("paceline.cost.calibrating.calibrate", lambda **_: ready)
     result = paceline("demo")
     assert result.code == 0

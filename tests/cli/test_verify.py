@@ -75,7 +75,7 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
         "iteration",
         "forward",
         "conv1",
-        "intervals held",
+        "intervals covered the measured time",
     ):
         assert words in result.out
     assert "made now" not in result.out
@@ -89,7 +89,7 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
     assert rows["layer", "conv2"].error == pytest.approx(0.0, abs=1e-9) and rows["layer", "conv2"].within is True
     assert rows["part", "forward"].within is None and math.isnan(rows["part", "forward"].low_s)
     assert ("part", "copy") not in rows and ("layer", "norm") not in rows
-    assert found.held == (2, 3)
+    assert found.coverage == (2, 3)
     assert any("not among what was measured: norm" in note for note in found.notes)
     assert any("not among what was predicted: conv3, conv4, conv5 and conv6" in note for note in found.notes)
 
@@ -196,7 +196,7 @@ def test_workers_are_compared_with_a_simulation_of_them(paceline, tmp_path):
 def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path, monkeypatch):
     cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9)
     here = Calibration("cpu", "A Processor", (), {}, 1e11, 1e10, 0.1, exchange=(cost,), cores=4)
-    monkeypatch.setattr(distributed_verification, "kept_here", lambda: [here])
+    monkeypatch.setattr(distributed_verification, "local_calibrations", lambda: [here])
     place = saved_run(tmp_path / "run", distribution=replace(a_distribution("downpour", 2), driver="local"))
     record.save(a_prediction(batch=64, conditions={"calibrated on": "A Processor"}), place / "prediction.json")
     found = paceline("verify", place, "--json", "-").json
@@ -270,7 +270,7 @@ def test_what_cannot_be_predicted_is_one_line(paceline, tmp_path, monkeypatch):
     assert "compiled step cannot be predicted" in paceline("verify", saved_run(tmp_path / "run")).refused()
 
 
-def test_a_comparison_tells_its_error_and_whether_its_interval_held():
+def test_a_comparison_has_its_error_and_whether_its_interval_covers():
     row = compared("x", "part", 3.0, 2.0, 1.0, 2.5)
     assert (row.error, row.within) == (0.5, True)
     assert compared("x", "part", 3.0, 2.0, 2.5, 4.0).within is False

@@ -1,4 +1,4 @@
-"""Calibrations of this machine's owner play no part: what is kept here is kept in an empty folder."""
+"""These tests use an empty cache folder, so calibrations of this machine do not interfere."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from paceline.cost.calibration import Calibration, Habits, TrialSet
+from paceline.cost.calibration import Calibration, StepOverheads, TrialSet
 from paceline.cost.curve import Trial
-from paceline.cost.drawing import Limits, draw
 from paceline.cost.families import FAMILIES, Sizes
-from paceline.cost.reading import NetworkShape, read_network
+from paceline.cost.op_tracing import NetworkShape, trace_network
+from paceline.cost.shape_sampling import Limits, sample_shape
 from paceline.measurement.measurement import LayerTime, Measurement, Spread
 from paceline.trace import Trace
 
@@ -35,9 +35,9 @@ class Law:
 
     def trials(self, family: str, kind: str, count: int, seed: int = 0) -> list[Trial]:
         """`kind` is what sizes are drawn for: a backward pass has those of its forward pass."""
-        chance = random.Random(f"{seed} {family}")
-        drawn = [draw(kind, chance, LIMITS) for _ in range(count)]
-        return [Trial(family, s, self.seconds(family, s) * chance.lognormvariate(0, self.noise)) for s in drawn]
+        rng = random.Random(f"{seed} {family}")
+        drawn = [sample_shape(kind, rng, LIMITS) for _ in range(count)]
+        return [Trial(family, s, self.seconds(family, s) * rng.lognormvariate(0, self.noise)) for s in drawn]
 
 
 DRAWN_AS = {
@@ -53,7 +53,7 @@ def calibration(
     *,
     count: int = 12,
     sets: Sequence[tuple[str, int]] | None = None,
-    habits: Mapping[str, Habits] | None = None,
+    step_overheads: Mapping[str, StepOverheads] | None = None,
 ) -> Calibration:
     """Of a device that follows `law` in every set of (precision, threads)."""
     law = law or Law()
@@ -62,13 +62,13 @@ def calibration(
     shapes: dict[str, tuple[float, ...]] = dict.fromkeys(DRAWN_AS, ())
     return Calibration(
         device, f"an invented {device}", tuple(TrialSet(p, threads, trials, shapes) for p, threads in sets),
-        dict(habits or {}), peak_flops=law.flops, peak_bytes=law.bytes, probe_spread=0.1, cores=2,
+        dict(step_overheads or {}), peak_flops=law.flops, peak_bytes=law.bytes, probe_spread=0.1, cores=2,
         memory_bytes=8 << 30, conditions={"torch": torch.__version__, "trials": str(len(trials)), "residual": "0.1"},
     )  # fmt: skip
 
 
 def read(network: nn.Module | type[nn.Module], x: Tensor, *, frozen: bool = False) -> NetworkShape:
-    """The operations of a network whose output is added up; `frozen` networks are not trained but for their last."""
+    """The operations of a network whose output is summed; in a `frozen` network only the last layer is trained."""
     build = network if isinstance(network, type) else lambda: network
 
     def run(made: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -76,7 +76,7 @@ def read(network: nn.Module | type[nn.Module], x: Tensor, *, frozen: bool = Fals
         output = output if isinstance(output, Tensor) else output[0]
         return output.float().sum(), [p for p in made.parameters() if p.requires_grad]
 
-    return read_network(build, lambda: (torch.empty(x.shape, dtype=x.dtype), torch.empty(0)), run)
+    return trace_network(build, lambda: (torch.empty(x.shape, dtype=x.dtype), torch.empty(0)), run)
 
 
 def spread(seconds: float) -> Spread:

@@ -31,7 +31,7 @@ def test_a_ring_takes_two_rounds_of_n_minus_one_parts():
     assert ring_all_reduce_s(400, 1, LINK) == 0.0
 
 
-def test_a_large_ring_moves_twice_the_message_and_pays_latency_a_member():
+def test_a_large_ring_moves_twice_the_message_and_pays_latency_per_member():
     free = Link("free", 0.0, 1000.0)
     assert ring_all_reduce_s(400, 10_000, free) == pytest.approx(2 * 400 / 1000, rel=1e-3)
     assert ring_all_reduce_s(0, 100, LINK) == pytest.approx(2 * 99 * 0.001)
@@ -59,7 +59,7 @@ def test_copies_share_a_bus_or_do_not():
     assert copy_s(500, Link("own", 0.001, 1000.0, shared=False), 4) == pytest.approx(0.501)
 
 
-def test_a_step_waits_for_what_prefetching_does_not_hide():
+def test_a_step_waits_for_loading_that_prefetching_does_not_hide():
     fed_s = feed_s(300, LINK, readers=2)
     assert fed_s == pytest.approx(0.601)
     assert data_wait_s(fed_s, 0.5) == pytest.approx(0.101)
@@ -74,13 +74,13 @@ def test_a_worker_alone_takes_its_chain():
     assert server.server_share() == pytest.approx(0.02 / server.chain_s)
 
 
-def test_many_workers_are_as_fast_as_what_they_queue_for():
+def test_many_workers_are_limited_by_the_bottleneck():
     server = ParameterServer(32, 1.0, 100, LINK, server_s=0.02)
     assert server.cycle_s() == pytest.approx(3.2) and server.steps_per_s() == pytest.approx(10)
     assert server.random_cycle_s() >= server.cycle_s()
 
 
-def test_a_rare_meeting_waits_as_in_m_d_1():
+def test_low_utilisation_waits_as_in_m_d_1():
     """Many workers that seldom come are a Poisson stream; its wait is ρ s / (2 (1 - ρ))."""
     free = Link("free", 0.0, 1e12, shared=False)
     server = ParameterServer(2000, 1000.0, 0, free, server_s=0.3)
@@ -103,7 +103,7 @@ CASES = [(1.0, 100, 0.02, 0.01), (1.0, 20, 0.1, 0.0), (0.2, 100, 0.03, 0.005), (
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("compute_s", "size_bytes", "server_s", "latency_s"), CASES)
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
-def test_equal_steps_take_what_the_virtual_driver_takes(workers, compute_s, size_bytes, server_s, latency_s, shared):
+def test_equal_steps_take_as_long_as_in_the_virtual_driver(workers, compute_s, size_bytes, server_s, latency_s, shared):
     """Asynchronous ones but for the beginning and the end; synchronous ones to the last digit."""
     link = Link("link", latency_s, 1000.0, shared)
     server = ParameterServer(workers, compute_s, size_bytes, link, server_s)
@@ -116,7 +116,7 @@ def test_equal_steps_take_what_the_virtual_driver_takes(workers, compute_s, size
 
 @pytest.mark.parametrize(("compute_s", "size_bytes", "server_s", "latency_s"), CASES)
 @pytest.mark.parametrize("workers", [2, 4, 16])
-def test_varying_steps_meet_about_as_often_as_in_the_virtual_driver(
+def test_varying_steps_queue_about_as_long_as_in_the_virtual_driver(
     workers, compute_s, size_bytes, server_s, latency_s
 ):
     server = ParameterServer(workers, compute_s, size_bytes, Link("link", latency_s, 1000.0), server_s)

@@ -1,4 +1,4 @@
-"""A curve fitted to trials of a known law finds it again, and is as sure of it as it should be."""
+"""A curve fitted to trials of a known law recovers it, with a calibrated uncertainty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from paceline.cost.curve import CACHES, Curve, Roofline, Trial
 from paceline.cost.families import FAMILIES
-from paceline.cost.iteration import NINE_IN_TEN
+from paceline.cost.iteration import Z_90
 from tests.cost.invented import Law
 
 LAW = Law(fixed_s=5e-6, flops=2e11, bytes=3e10, noise=0.05)
@@ -21,27 +21,27 @@ def of(family: str, count: int, law: Law = LAW, seed: int = 0) -> list[Trial]:
 
 
 @pytest.mark.parametrize("family", ["matmul", "convolution", "add", "softmax"])
-def test_a_known_law_is_found_again(family):
+def test_a_known_law_is_recovered(family):
     curve = Curve(family, of(family, 80))
     held_out = of(family, 60, seed=1)
-    guesses = curve.guesses([trial.sizes for trial in held_out])
-    missed = [abs(g.seconds / LAW.seconds(family, t.sizes) - 1) for g, t in zip(guesses, held_out, strict=True)]
+    estimates = curve.estimates([trial.sizes for trial in held_out])
+    missed = [abs(g.seconds / LAW.seconds(family, t.sizes) - 1) for g, t in zip(estimates, held_out, strict=True)]
     assert median(missed) < 0.04 and sorted(missed)[int(0.9 * len(missed))] < 0.12
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.2])
-def test_the_interval_holds_nine_in_ten_trials_that_it_did_not_see(noise):
+def test_the_interval_covers_90_percent_of_unseen_trials(noise):
     law = Law(5e-6, 2e11, 3e10, noise)
     held = []
     for family in ("matmul", "add", "max_pool"):
         curve, held_out = Curve(family, of(family, 80, law)), of(family, 80, law, seed=2)
-        for guess, trial in zip(curve.guesses([t.sizes for t in held_out]), held_out, strict=True):
-            held.append(abs(log(trial.seconds / guess.seconds)) <= NINE_IN_TEN * guess.deviation)
+        for estimate, trial in zip(curve.estimates([t.sizes for t in held_out]), held_out, strict=True):
+            held.append(abs(log(trial.seconds / estimate.seconds)) <= Z_90 * estimate.deviation)
     assert 0.8 <= fmean(held) <= 0.98
 
 
-def test_what_the_law_does_not_say_is_learnt_from_trials_near_by():
-    """Products whose last size is odd take three times as long: a roofline cannot know, a trial near by does."""
+def test_deviations_from_the_roofline_are_learned_from_nearby_trials():
+    """Products whose last size is odd take three times as long: nearby trials show it, a roofline does not."""
 
     def odd(trial: Trial) -> Trial:
         return Trial(trial.family, trial.sizes, trial.seconds * (3 if trial.sizes[3] % 2 else 1))
@@ -50,38 +50,38 @@ def test_what_the_law_does_not_say_is_learnt_from_trials_near_by():
     curve = Curve("matmul", trials)
     work = np.array([FAMILIES["matmul"].work_of(t.sizes) for t in held_out])
     rough = curve.roofline.seconds(work)
-    guesses = curve.guesses([t.sizes for t in held_out])
+    estimates = curve.estimates([t.sizes for t in held_out])
     by_line = median(abs(log(s / t.seconds)) for s, t in zip(rough, held_out, strict=True))
-    by_curve = median(abs(log(g.seconds / t.seconds)) for g, t in zip(guesses, held_out, strict=True))
+    by_curve = median(abs(log(g.seconds / t.seconds)) for g, t in zip(estimates, held_out, strict=True))
     assert by_curve < 0.5 * by_line
 
 
-def test_far_from_all_trials_it_is_less_sure():
+def test_uncertainty_grows_far_from_all_trials():
     curve = Curve("add", of("add", 30))
-    near, far = curve.guesses([(10_000,), (1 << 40,)])
+    near, far = curve.estimates([(10_000,), (1 << 40,)])
     assert far.deviation > near.deviation
     assert far.seconds == pytest.approx(LAW.seconds("add", (1 << 40,)), rel=0.3)
 
 
-def test_a_shape_that_was_found_before_gives_the_same_guesses():
+def test_a_stored_shape_gives_the_same_estimates():
     trials, asked = of("matmul", 60), [t.sizes for t in of("matmul", 20, seed=3)]
     found = Curve("matmul", trials)
     again = Curve("matmul", trials, found.shape)
     assert again.shape == pytest.approx(found.shape) and len(found.shape) > 5
-    for a, b in zip(found.guesses(asked), again.guesses(asked), strict=True):
+    for a, b in zip(found.estimates(asked), again.estimates(asked), strict=True):
         assert (a.seconds, a.deviation) == pytest.approx((b.seconds, b.deviation), rel=1e-9)
 
 
-def test_a_shape_of_another_length_is_found_anew():
+def test_a_shape_of_another_length_is_fitted_again():
     trials = of("add", 20)
     assert Curve("add", trials, (1.0, 2.0)).shape == pytest.approx(Curve("add", trials).shape)
 
 
-def test_few_trials_are_a_roofline_and_not_trusted():
+def test_few_trials_give_a_roofline_with_high_uncertainty():
     curve = Curve("add", of("add", 4))
-    (guess,) = curve.guesses([(100_000,)])
-    assert curve.shape == () and guess.deviation >= 0.3
-    assert guess.seconds == pytest.approx(LAW.seconds("add", (100_000,)), rel=0.2)
+    (estimate,) = curve.estimates([(100_000,)])
+    assert curve.shape == () and estimate.deviation >= 0.3
+    assert estimate.seconds == pytest.approx(LAW.seconds("add", (100_000,)), rel=0.2)
 
 
 def test_a_roofline_s_costs_are_never_below_zero():
@@ -93,7 +93,7 @@ def test_a_roofline_s_costs_are_never_below_zero():
     assert exact.seconds(np.array([[5e7, 5e5]])) == pytest.approx(2e-6 + 5e7 / 1e11)
 
 
-def test_a_roofline_knows_that_memory_beyond_the_caches_is_slower():
+def test_memory_beyond_the_caches_is_slower():
     elements = 2.0 ** np.arange(6, 26)
     work = np.column_stack([np.zeros_like(elements), elements])
     seconds = 1e-6 + elements * 1e-10 + np.maximum(elements - CACHES[1], 0) * 9e-10

@@ -1,4 +1,4 @@
-"""How much work an operation has to do, against what one would work out by hand."""
+"""The work of an operation equals the value worked out by hand."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_lstm_by_hand():
     assert backward.flops == 2 * forward.flops
 
 
-def test_a_deep_lstm_is_one_operation_a_layer_and_direction():
+def test_a_deep_lstm_is_one_operation_per_layer_and_direction():
     shape = read(nn.LSTM(5, 7, num_layers=2, bidirectional=True), torch.empty(6, 3, 5))
     assert [sizes(o)["inputs"] for o in of_family(shape, "recurrent")] == [5, 5, 14, 14]
 

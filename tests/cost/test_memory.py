@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from paceline.cost.memory import KEPT, memory_bytes
-from paceline.cost.reading_workload import DataShape, data_shape_of, read_workload
+from paceline.cost.memory import OPTIMIZER_TENSORS, memory_bytes
+from paceline.cost.workload_tracing import DataShape, data_shape_of, trace_workload
 from paceline.workload import OPTIMIZERS, Workload, resolve
 
 DIGITS = DataShape("image", (1, 8, 8), 10, 1437)
@@ -16,7 +16,7 @@ DIGITS = DataShape("image", (1, 8, 8), 10, 1437)
 
 def needed(settings: dict[str, object], *, on_gpu: bool = True) -> int:
     workload = resolve("lenet5", settings)
-    return memory_bytes(read_workload(workload, DIGITS), workload, on_gpu)
+    return memory_bytes(trace_workload(workload, DIGITS), workload, on_gpu)
 
 
 def test_a_larger_batch_needs_more():
@@ -24,15 +24,15 @@ def test_a_larger_batch_needs_more():
     assert found == sorted(found) and len(set(found)) == 4
 
 
-def test_an_optimizer_needs_what_it_keeps():
-    assert set(KEPT) == set(OPTIMIZERS)
+def test_optimizer_state_needs_memory():
+    assert set(OPTIMIZER_TENSORS) == set(OPTIMIZERS)
     workload = resolve("lenet5")
-    parameters = read_workload(workload, DIGITS).parameter_bytes
+    parameters = trace_workload(workload, DIGITS).parameter_bytes
     more = needed({"optimizer": "adam"}) - needed({"optimizer": "sgd"})
     assert more == pytest.approx(1.15 * 2 * parameters, rel=0.01)
 
 
-def test_half_precision_keeps_less():
+def test_half_precision_saves_activation_memory():
     assert needed({"batch": 4096, "precision": "bfloat16"}) < 0.95 * needed({"batch": 4096})
 
 
@@ -55,8 +55,8 @@ print(1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmH
 """
 
 
-def test_it_is_about_what_a_process_takes():
+def test_the_estimate_is_close_to_a_real_process():
     workload = Workload("lenet5", "synthetic:1x28x28/10:2048", batch=1024)
-    predicted = memory_bytes(read_workload(workload, data_shape_of(workload)), workload, on_gpu=False)
+    predicted = memory_bytes(trace_workload(workload, data_shape_of(workload)), workload, on_gpu=False)
     run = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     assert 0.5 < predicted / int(run.stdout) < 2.0

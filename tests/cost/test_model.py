@@ -1,4 +1,4 @@
-"""From operations to seconds: in their order, with the right trials, and wider for what was never tried."""
+"""From operations to seconds: in order, with the right trials, and with more uncertainty where none exist."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from paceline.cost.calibration import TrialSet
-from paceline.cost.model import NEVER_TRIED_DEVIATION, UNKNOWN_DEVIATION, CostModel, model_for
+from paceline.cost.model import UNKNOWN_LOG_SD, UNTRIED_LOG_SD, CostModel, model_for
 from paceline.cost.operation import Operation
-from paceline.cost.reading_workload import DataShape, read_workload
+from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.errors import InputError
 from paceline.workload import Workload, resolve
 from tests.cost.invented import Law, calibration
@@ -34,16 +34,16 @@ def test_each_operation_gets_its_own_time_in_the_order_given():
         assert each.deviation < 0.2
 
 
-def test_an_operation_of_no_family_is_as_long_but_less_sure():
+def test_an_operation_of_no_family_has_higher_uncertainty():
     known, unknown = CostModel(calibration()).cost([operation("add", 5000), operation("add", 5000, known=False)])
-    assert unknown.seconds == known.seconds and unknown.deviation >= UNKNOWN_DEVIATION > known.deviation
+    assert unknown.seconds == known.seconds and unknown.deviation >= UNKNOWN_LOG_SD > known.deviation
 
 
-def test_a_family_that_was_never_tried_goes_by_peak_rates():
+def test_an_uncalibrated_family_uses_peak_rates():
     (found,) = CostModel(calibration(law=LAW)).cost([operation("attention", 64, 128, 128, 64)])
     flops, elements = found.operation.flops, found.operation.elements
     assert found.seconds == max(flops / LAW.flops, 4 * elements / LAW.bytes)
-    assert found.deviation == NEVER_TRIED_DEVIATION
+    assert found.deviation == UNTRIED_LOG_SD
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(1, 1), (2, 2), (64, 2), (0, 2)])
@@ -57,15 +57,15 @@ def test_a_precision_that_was_not_calibrated():
 
 
 @pytest.mark.parametrize(("batch", "asked", "expected"), [(2, 0, 1), (4096, 0, 2), (2, 2, 2), (4096, 1, 1)])
-def test_a_cpu_takes_the_threads_that_a_run_would(batch, asked, expected):
+def test_a_cpu_uses_the_threads_a_run_would(batch, asked, expected):
     workload = resolve("lenet5", {"batch": batch, "threads": asked})
-    model = model_for(calibration(), workload, read_workload(workload, DIGITS))
+    model = model_for(calibration(), workload, trace_workload(workload, DIGITS))
     assert model.set.threads == expected
 
 
 def test_a_gpu_has_no_threads():
     workload = Workload("mlp", batch=8)
-    assert model_for(calibration("cuda"), workload, read_workload(workload, DIGITS)).set.threads == 0
+    assert model_for(calibration("cuda"), workload, trace_workload(workload, DIGITS)).set.threads == 0
 
 
 def test_curves_of_a_calibration_are_fitted_once(monkeypatch):
@@ -77,7 +77,7 @@ def test_curves_of_a_calibration_are_fitted_once(monkeypatch):
     assert CostModel(made, threads=1).cost([operation("add", 1000)]) == first
 
 
-def test_shapes_that_were_found_are_those_of_all_families():
+def test_shapes_cover_all_families():
     made = calibration(count=8)
     shapes = CostModel(made, threads=1).shapes()
     assert set(shapes) == {trial.family for trial in made.sets[0].trials} and all(shapes.values())

@@ -14,7 +14,7 @@ def bus(devices: int) -> SharedBus:
     return SharedBus(8e9, find_link("PCIe 4.0 x16").bandwidth, devices)
 
 
-def test_refreshing_8_gb_at_31_5_gb_a_second():
+def test_refreshing_8_gb_at_31_5_gb_per_second():
     assert round(bus(1).refresh_s, 6) == 0.253968
     assert round(bus(4).all_s, 6) == 1.015873
     assert round(bus(3).all_s, 4) == round(bus(4).others_s, 4) == 0.7619
@@ -26,13 +26,13 @@ def test_half_a_second_of_computing_leaves_a_quarter_idle():
     assert bus(4).useful_share(0.5) == pytest.approx(0.65625)
 
 
-def test_who_computes_long_enough_never_idles():
+def test_a_device_that_computes_long_enough_is_never_idle():
     assert bus(4).idle_s(0.8) == 0.0 and bus(4).useful_share(0.8) == 1.0
     assert bus(1).idle_s(0.1) == 0.0 and bus(1).useful_share(0.1) == 1.0
     assert bus(4).useful_share(0.0) == 0.0 and bus(1).useful_share(0.0) == 0.0
 
 
-def test_fetching_ahead_hides_the_bus_until_it_is_always_busy():
+def test_prefetching_hides_the_bus_until_it_is_always_busy():
     assert [round(bus(n).iteration_s(0.5), 4) for n in (1, 2, 3, 4)] == [0.754, 0.754, 0.7619, 1.0159]
     assert [round(bus(n).iteration_s(0.5, ahead=True), 4) for n in (1, 2, 3, 4)] == [0.5, 0.5079, 0.7619, 1.0159]
     # What the guide calls idle is what is left of it after a refresh and computing.

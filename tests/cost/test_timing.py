@@ -1,4 +1,4 @@
-"""Probes beside a trial, and a clock that stops before memory is given back."""
+"""Probes next to a trial, and a clock that stops before memory is freed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_the_second_of_two_probes_counts():
     calls = iter([lambda: time.sleep(0.05), lambda: None])
     probe.calls[PRODUCT] = lambda: next(calls)()
     assert probe.seconds(PRODUCT) < 0.03
-    assert len(probe.seen[PRODUCT]) == 1 and set(probe.usual()) == {PRODUCT}
+    assert len(probe.seen[PRODUCT]) == 1 and set(probe.medians()) == {PRODUCT}
 
 
-def test_a_trial_has_its_own_probe_beside_it():
+def test_a_trial_has_the_probe_of_its_family():
     watch = Stopwatch(CPU)
     timed = watch.time(lambda: time.sleep(0.002), CONVOLUTION)
     assert timed.seconds >= 0.002 and timed.probe_s > 0
@@ -38,12 +38,12 @@ def test_a_trial_has_its_own_probe_beside_it():
 
 
 class Slow:
-    """Takes its time to go."""
+    """Takes long to be freed."""
 
     def __del__(self) -> None:
         time.sleep(0.02)
 
 
 @pytest.mark.serial
-def test_what_is_given_back_after_a_single_call_is_not_its_time():
+def test_freeing_the_result_is_not_timed():
     assert Stopwatch(CPU).time(lambda: (time.sleep(0.005), Slow())).seconds < 0.015

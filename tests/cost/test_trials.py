@@ -1,4 +1,4 @@
-"""A trial times what a network runs: reading it gives back the family and the sizes that were drawn."""
+"""A trial times what a network runs: tracing it returns the family and the sampled sizes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paceline.cost.drawing import TRIALS, Limits, draw
 from paceline.cost.families import FAMILIES, Sizes
-from paceline.cost.operation import understood
+from paceline.cost.operation import classify_op
+from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.trials import calls_of
 
 SMALL = Limits(5e6, 2.0**17)
@@ -24,7 +24,7 @@ class _Seen(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         output = function(*arguments, **(keywords or {}))
-        found = understood(function.__name__.partition(".")[0], arguments, output)
+        found = classify_op(function.__name__.partition(".")[0], arguments, output)
         if found is not None:
             assert found[2], f"{function} is of no known family"
             self.operations.append((found[0], tuple(map(int, found[1]))))
@@ -33,9 +33,9 @@ class _Seen(TorchDispatchMode):
 
 @pytest.mark.parametrize("kind", TRIALS)
 def test_a_trial_runs_the_operation_it_is_named_for(kind):
-    chance = random.Random(1)
+    rng = random.Random(1)
     for _ in range(6):
-        sizes = draw(kind, chance, SMALL)
+        sizes = sample_shape(kind, rng, SMALL)
         for family, call in calls_of(kind, sizes, torch.device("cpu"), torch.float32).items():
             with _Seen() as seen:
                 call()
@@ -50,5 +50,5 @@ def test_a_trial_runs_the_operation_it_is_named_for(kind):
 
 @pytest.mark.parametrize("kind", TRIALS)
 def test_every_kind_has_a_family_and_a_backward_pass_where_it_needs_one(kind):
-    made = calls_of(kind, draw(kind, random.Random(0), SMALL), torch.device("cpu"), torch.float32)
+    made = calls_of(kind, sample_shape(kind, random.Random(0), SMALL), torch.device("cpu"), torch.float32)
     assert kind in made and set(made) <= set(FAMILIES)

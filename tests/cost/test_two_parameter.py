@@ -23,7 +23,7 @@ def test_the_lstm_s_communication_is_a_seventh_at_2000():
     assert round(TwoParameters(0.61, 0.0027).communication_share(2000), 3) == 0.139
 
 
-def test_what_the_study_printed_is_rounded_and_stands_beside():
+def test_the_printed_figures_are_within_their_rounding():
     """Within the rounding of its parameters: a share of its own comes out up to a point apart."""
     printed = PUBLISHED["mlp"]
     model = solve(*printed.observed_s.items())
@@ -36,7 +36,7 @@ def test_what_the_study_printed_is_rounded_and_stands_beside():
     assert round(TwoParameters(lstm.batch_s, lstm.sample_s).communication_share(2000), 3) == 0.139
 
 
-def test_a_fit_finds_what_made_the_observations():
+def test_a_fit_recovers_the_parameters():
     samples = Samples(train=10_000, test=1_000, devices=4)
     made = TwoParameters(0.02, 3e-4, samples)
     found = fit([(batch, made.time_s(batch)) for batch in (10, 20, 50, 100, 1000)], samples)
@@ -49,7 +49,7 @@ def test_a_fit_of_two_observations_solves_them():
     assert fitted.batch_s == pytest.approx(exact.batch_s) and fitted.sample_s == pytest.approx(exact.sample_s)
 
 
-def test_a_fit_is_the_least_of_squares():
+def test_a_fit_minimises_the_squares():
     observations = [(100, 60.0), (100, 64.0), (500, 17.0), (1000, 10.0), (2000, 8.5)]
 
     def squares(model: TwoParameters) -> float:
@@ -71,19 +71,19 @@ def test_neither_parameter_of_a_fit_is_negative():
     ("first", "second", "words"),
     [
         ((100, 62.0), (100, 8.0), "use two batch sizes"),
-        ((100, 8.0), (2000, 62.0), "takes longer than the smaller one"),
-        ((100, 62.0), (2000, 1.0), "less than 0 s"),
+        ((100, 8.0), (2000, 62.0), "takes longer than the smaller batch"),
+        ((100, 62.0), (2000, 1.0), "would be negative"),
         ((0, 62.0), (2000, 8.0), "batch=0"),
         ((100, -1.0), (2000, 8.0), "with -1 s"),
         ((100, float("nan")), (2000, 8.0), "with nan s"),
     ],
 )
-def test_observations_that_the_model_cannot_have_made(first, second, words):
+def test_impossible_observations_are_rejected(first, second, words):
     with pytest.raises(InputError, match=words):
         solve(first, second)
 
 
-def test_what_cannot_be_fitted_is_refused():
+def test_too_few_observations_are_rejected():
     with pytest.raises(InputError, match="at least two batch sizes"):
         fit([(100, 1.0), (100, 2.0)])
     with pytest.raises(InputError, match="at least two batch sizes"):

@@ -6,7 +6,7 @@ import pytest
 
 from paceline.measurement.averages import interquartile_mean
 from paceline.measurement.kernels import Kernel
-from paceline.measurement.slowdown import Comparison, slowdown
+from paceline.measurement.slowdown import HostTimes, slowdown
 from paceline.measurement.traced_block import MIN_COMPARISONS, KernelTimes, TracedBlock, samples_of
 
 FORWARD, LATE = ("forward", "a"), ("idle", "host launching")
@@ -30,8 +30,8 @@ def test_the_interquartile_mean_is_the_mean_of_the_middle_half():
 
 
 def test_the_slowdown_comes_from_neighbours_and_is_never_a_speedup():
-    assert slowdown([Comparison(13.0, 10.0), Comparison(26.0, 20.0)]) == pytest.approx(1.3)
-    assert slowdown([Comparison(9.0, 10.0)]) == slowdown([]) == 1.0
+    assert slowdown([HostTimes(13.0, 10.0), HostTimes(26.0, 20.0)]) == pytest.approx(1.3)
+    assert slowdown([HostTimes(9.0, 10.0)]) == slowdown([]) == 1.0
 
 
 def test_gaps_are_those_without_tracing():
@@ -50,7 +50,7 @@ def test_a_block_is_not_corrected_by_its_own_comparison():
 def test_comparisons_made_beforehand_are_used_while_there_are_too_few_others(alone):
     blocks = [block(10 * n, 13, alone) for n in range(MIN_COMPARISONS)]
     assert samples_of(blocks, [])[0].wall_s == pytest.approx(13e-9 * LAUNCHES)
-    assert samples_of(blocks, [Comparison(13.0, 10.0)])[0].wall_s == pytest.approx(10e-9 * LAUNCHES)
+    assert samples_of(blocks, [HostTimes(13.0, 10.0)])[0].wall_s == pytest.approx(10e-9 * LAUNCHES)
 
 
 def test_a_few_comparisons_do_not_count_where_the_host_mostly_waits_for_the_device():

@@ -10,8 +10,8 @@ import pytest
 
 from paceline import record
 from paceline.cluster import Device, DeviceCount, Link, Machine, Peak
-from paceline.cost.calibration import Habits
-from paceline.cost.calibrations import place_of
+from paceline.cost.calibration import StepOverheads
+from paceline.cost.calibrations import calibration_path
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.predicting import predict
 from paceline.planning.places import find_places
@@ -85,10 +85,10 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tried = (ExchangeCost(SYNC, 2, 4e-3, 0.0), ExchangeCost(DOWNPOUR, 2, 1e-3, 0.0))
     made = replace(
-        calibration(habits={"flat": Habits()}), device_name=processor_name(), cores=2, exchange=tried,
+        calibration(step_overheads={"flat": StepOverheads()}), device_name=processor_name(), cores=2, exchange=tried,
         memory_bytes=8 << 30,
     )  # fmt: skip
-    record.save(made, place_of(made.device_name))
+    record.save(made, calibration_path(made.device_name))
     return made.device_name
 
 

@@ -1,4 +1,4 @@
-"""A network is read without being run: its operations, whose they are, its memory; and what cannot be read."""
+"""Tracing a network without running it: operations, their layers, memory, and networks that cannot be traced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.cost.operation import Operation
-from paceline.cost.reading_workload import DataShape, read_workload
+from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.measurement.mark_log import MarkLog
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.shapes import ShapeRecorder
@@ -38,18 +38,18 @@ def products(operations: tuple[Operation, ...]) -> float:
     [*((name, "float32") for name in BUILT_IN), *((name, "bfloat16") for name in ("mlp", "lenet5", "resnet20")),
      ("textlstm", "bfloat16"), ("transformer", "bfloat16")],
 )  # fmt: skip
-def test_every_built_in_network_is_read_with_nothing_unknown(name, precision):
+def test_every_built_in_network_is_traced_with_no_unknown_operation(name, precision):
     workload = resolve(name, {"batch": 4, "precision": precision})
-    shape = read_workload(workload, SHAPES[workload.data])
+    shape = trace_workload(workload, SHAPES[workload.data])
     assert not shape.unknown
     assert {o.direction for o in shape.operations} == {"forward", "backward"}
     assert 1.9 < shape.flops / sum(o.flops for o in shape.operations if o.direction == "forward") < 4.1
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet5", "transformer"])
-def test_arithmetic_is_what_pytorch_counts_when_it_runs(name):
+def test_flops_equal_those_of_pytorchs_counter(name):
     data = SHAPES[resolve(name).data]
-    shape = read_workload(resolve(name, {"batch": 3}), data)
+    shape = trace_workload(resolve(name, {"batch": 3}), data)
     network = build(name, shape=data.shape, classes=data.classes, kind=data.kind).train()
     x = torch.randint(data.classes, (3, *data.shape)) if data.kind == "text" else torch.randn(3, *data.shape)
     with FlopCounterMode(display=False) as counter:
@@ -61,7 +61,7 @@ def test_arithmetic_is_what_pytorch_counts_when_it_runs(name):
     assert products(shape.operations) == sum(counted.get(each, 0) for each in ours) > 0
 
 
-def test_tensors_of_real_values_give_the_same_memory_for_the_backward_pass():
+def test_saved_memory_equals_that_of_real_tensors():
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1),
         nn.Linear(8 * 7 * 7, 10),
@@ -90,7 +90,7 @@ class Tied(nn.Module):
         return self.head(self.embedding(x))
 
 
-def test_a_tied_weight_counts_once_and_is_its_first_owner_s():
+def test_a_tied_weight_counts_once_for_its_first_layer():
     shape = read(Tied, torch.empty(2, 5, dtype=torch.int64))
     assert (shape.parameter_tensors, shape.parameter_bytes) == (1, 4 * 20 * 8)
     assert (shape.rows["embedding"].parameters, shape.rows["head"].parameters) == (160, 0)
@@ -129,7 +129,7 @@ def test_no_dropout_takes_no_time():
 
 
 class Branches(nn.Module):
-    """In-place activations, a sum and a part of its own: where hooks on modules would go wrong."""
+    """In-place activations, a sum and work outside submodules, where module hooks would go wrong."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Branches(nn.Module):
         return self.output(x.mean((2, 3)))
 
 
-def test_operations_belong_to_the_rows_that_a_measurement_has():
+def test_rows_are_those_of_a_measurement():
     network, x, log = Branches(), torch.randn(2, 3, 8, 8), MarkLog()
     marks, shapes = ModuleMarks(network, lambda: log), ShapeRecorder(network)
     with shapes.recording(), marks.installed():
@@ -169,7 +169,7 @@ class Checkpointed(nn.Module):
         return checkpoint(self.second, self.first(x), use_reentrant=False)
 
 
-def test_what_a_checkpoint_runs_again_has_a_row_of_its_own():
+def test_activation_checkpointing_has_its_own_row():
     shape = read(Checkpointed, torch.empty(3, 6))
     again = [(o.row, o.family, o.direction) for o in shape.operations if o.row.endswith("(recomputed)")]
     assert again == [
@@ -181,7 +181,7 @@ def test_what_a_checkpoint_runs_again_has_a_row_of_its_own():
 READ_VGG16 = """
 from pathlib import Path
 
-from paceline.cost.reading_workload import DataShape, read_workload
+from paceline.cost.workload_tracing import DataShape, read_workload
 from paceline.workload import resolve
 
 def most_bytes():
@@ -197,7 +197,7 @@ print(shape.activation_bytes, shape.parameter_bytes, most_bytes() - before, most
 
 
 @pytest.mark.slow
-def test_vgg16_at_batch_256_is_read_without_its_memory():
+def test_vgg16_at_batch_256_is_traced_without_its_memory():
     run = subprocess.run([sys.executable, "-c", READ_VGG16], capture_output=True, text=True, check=True)
     activations, parameters, grown, most = map(int, run.stdout.split())
     assert activations > 15e9 and parameters > 5e8
@@ -205,7 +205,7 @@ def test_vgg16_at_batch_256_is_read_without_its_memory():
 
 
 class NeedsValues(nn.Module):
-    """Asks for values while it is built, and keeps a tensor that is no buffer, as many networks do."""
+    """Reads values while it is built and keeps a tensor that is not a buffer, as many networks do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,12 +217,12 @@ class NeedsValues(nn.Module):
         return self.layer(x) * self.mask
 
 
-def test_a_network_that_wants_to_see_values_while_it_is_built():
+def test_a_network_that_needs_values_while_it_is_built():
     shape = read(NeedsValues, torch.empty(3, 4))
     assert next(o.family for o in shape.operations if o.row == "layer") == "matmul"
 
 
-def test_a_network_that_is_in_use_elsewhere_stays_as_it_is():
+def test_a_network_in_use_elsewhere_is_not_changed():
     network = Tied().eval()
     before = network.head.weight.detach().clone()
     first, second = (read(network, torch.empty(2, 5, dtype=torch.int64)) for _ in range(2))
@@ -240,7 +240,7 @@ class Unheard(nn.Module):
         return torch.cumsum(self.layer(x), 0)
 
 
-def test_an_operation_of_no_family_is_named_and_taken_for_a_pass_over_its_elements():
+def test_an_operation_of_no_family_is_named_and_treated_as_a_pass_over_its_elements():
     shape = read(Unheard, torch.empty(3, 4))
     assert shape.unknown == ("cumsum",)
     (forward, *_) = [o for o in shape.operations if not o.known]
@@ -265,19 +265,19 @@ class Custom(nn.Module):
         return doubled(self.layer(x))
 
 
-def test_one_s_own_operation_is_named():
+def test_a_custom_operation_is_named():
     assert read(Custom, torch.empty(3, 4)).unknown == ("doubled",)
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "binary-cross-entropy", "squared", "hinge"])
-def test_every_loss_is_read(loss):
-    shape = read_workload(Workload("mlp", loss=loss, batch=4), SHAPES["digits"])
+def test_every_loss_is_traced(loss):
+    shape = trace_workload(Workload("mlp", loss=loss, batch=4), SHAPES["digits"])
     assert not shape.unknown
     assert any(o.row == "(outside any module)" and o.direction == "backward" for o in shape.operations)
 
 
-def test_a_larger_batch_has_more_to_do_and_to_keep_but_the_same_operations():
-    small, large = (read_workload(resolve("lenet5", {"batch": b}), SHAPES["digits"]) for b in (8, 16))
+def test_a_larger_batch_has_the_same_operations_with_more_work_and_memory():
+    small, large = (trace_workload(resolve("lenet5", {"batch": b}), SHAPES["digits"]) for b in (8, 16))
     assert [o.name for o in small.operations] == [o.name for o in large.operations]
     assert products(large.operations) == 2 * products(small.operations)
     assert large.activation_bytes > 1.9 * small.activation_bytes and large.parameter_bytes == small.parameter_bytes

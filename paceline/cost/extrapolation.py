@@ -1,7 +1,7 @@
-"""Carries measurements of a network to a batch or a device they were not taken on.
+"""Extrapolates measurements of a network to another batch size or device.
 
-Measured at two batches or more, time is a straight line in the batch between and around them: what a batch costs
-and what a sample costs. Measured at one, the cost model says by what factor each layer changes.
+With measurements at two or more batch sizes, time is linear in the batch size: a cost per batch and a cost per sample.
+With one, the cost model gives the factor by which each layer changes.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from math import exp, log
 
 from paceline.cluster import Device
 from paceline.cost.calibration import Calibration
-from paceline.cost.calibrations import load_calibration, place_of
-from paceline.cost.iteration import LEAST_DEVIATION, NINE_IN_TEN
+from paceline.cost.calibrations import calibration_path, load_calibration
+from paceline.cost.device_scaling import find_catalogue_device
+from paceline.cost.iteration import MIN_LOG_SD, Z_90
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import LayerPrediction, Prediction
-from paceline.cost.relatives import catalogue_entry
 from paceline.errors import InputError
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.workload import Workload
 
-BY_LINE = 0.04
-"""How far off a line through two batches is, as a standard deviation of the logarithm, for each doubling beyond."""
-BY_FACTOR = 0.06
+LINE_LOG_SD = 0.04
+"""Error of a line through two batch sizes, as a standard deviation of the logarithm, per doubling beyond them."""
+FACTOR_LOG_SD = 0.06
 
 
-def carry(
+def extrapolate(
     measurements: Sequence[Measurement], *, batch: int, device: Device | Calibration | str | None = None
 ) -> Prediction:
     """`measurements` are of one network, step and device, at one or more batches."""
     if not measurements:
-        raise InputError("there is no measurement to carry")
+        raise InputError("there is no measurement to extrapolate from")
     if batch < 1:
         raise InputError(f"batch={batch} should be at least 1")
     nearest = min(measurements, key=lambda each: abs(log(each.batch / batch)))
-    if any(_of_what(each) != _of_what(nearest) for each in measurements):
-        raise InputError("measurements to be carried should be of one network, one kind of step and one device")
+    if any(_identity(each) != _identity(nearest) for each in measurements):
+        raise InputError("measurements to extrapolate from should be of one network, one kind of step and one device")
     if device is None and batch == nearest.batch:
         return _as_measured(nearest)
     others = [each for each in measurements if each.batch != nearest.batch]
@@ -46,7 +46,7 @@ def carry(
     return _by_factor(nearest, batch, device)
 
 
-def _of_what(found: Measurement) -> tuple[str, str, str]:
+def _identity(found: Measurement) -> tuple[str, str, str]:
     return found.name, found.step, found.device_name
 
 
@@ -86,7 +86,7 @@ def _by_line(nearest: Measurement, second: Measurement, batch: int) -> Predictio
     whole = line(nearest.iteration_s.median_s, second.iteration_s.median_s)
     scale = whole / sum(parts.values())
     beyond = max(0.0, abs(log(batch / nearest.batch, 2)) - 1.0)
-    span = exp(NINE_IN_TEN * max(LEAST_DEVIATION, BY_LINE * (1.0 + beyond)))
+    span = exp(Z_90 * max(MIN_LOG_SD, LINE_LOG_SD * (1.0 + beyond)))
     memory = line(nearest.peak_memory_bytes, second.peak_memory_bytes)
     return replace(
         start, batch=batch, iteration_s=whole, low_s=whole / span, high_s=whole * span, layers=layers,
@@ -107,7 +107,7 @@ def _layer_by_line(here: LayerTime, there: LayerTime | None, line: Callable[[flo
 
 
 def _by_factor(found: Measurement, batch: int, device: Device | Calibration | str | None) -> Prediction:
-    """The model predicts the measured case and the wanted one; their ratio carries the measurement over."""
+    """Scales the measurement by the ratio of the model's predictions for the wanted and the measured case."""
     workload, source = _workload_of(found), _calibrated(found)
     before = predict(workload, source, step=found.step)
     wanted = replace(workload, batch=batch)
@@ -132,7 +132,7 @@ def _by_factor(found: Measurement, batch: int, device: Device | Calibration | st
             )
         )  # fmt: skip
     ratio = found.iteration_s.median_s / before.iteration_s
-    span = exp(NINE_IN_TEN * BY_FACTOR) if device is None else (after.high_s / after.iteration_s)
+    span = exp(Z_90 * FACTOR_LOG_SD) if device is None else (after.high_s / after.iteration_s)
     whole = after.iteration_s * ratio
     return replace(
         after, iteration_s=whole, low_s=whole / span, high_s=whole * span, layers=tuple(layers),
@@ -146,15 +146,15 @@ def _scaled(wanted: float, measured: float, modelled: float) -> float:
 
 
 def _calibrated(found: Measurement) -> Calibration | Device:
-    """Of the device that was measured, wherever that is."""
-    path = place_of(found.device_name)
+    """The calibration or catalogue entry of the measured device."""
+    path = calibration_path(found.device_name)
     if path.exists():
         return load_calibration(path)
-    device = catalogue_entry(found.device_name)
+    device = find_catalogue_device(found.device_name)
     if device is None:
         raise InputError(
             f"the measurement is of {found.device_name}, which has no calibration here: run paceline calibrate there, "
-            "or measure at two batches"
+            "or measure at two batch sizes"
         )
     return device
 
@@ -163,8 +163,8 @@ def _workload_of(found: Measurement) -> Workload:
     data = found.conditions.get("data")
     if data is None:
         raise InputError(
-            "this measurement was taken in a loop of one's own, of which the data are not known: measure it at two "
-            "batches, or give the network as module:function"
+            "this measurement was taken in a custom loop, whose data are not known: measure it at two batch sizes, "
+            "or give the network as module:function"
         )
     return Workload(
         network=found.name, data=data, batch=found.batch, optimizer=found.conditions.get("optimizer", "sgd"),

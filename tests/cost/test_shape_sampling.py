@@ -1,4 +1,4 @@
-"""Sizes that a calibration tries: within limits, the same for the same seed, and of networks' kind."""
+"""Sampled sizes are within limits, the same for the same seed, and similar to those of networks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import pytest
 
 from paceline.cost.calibrating import LIMITS
-from paceline.cost.drawing import TRIALS, Limits, draw
 from paceline.cost.families import FAMILIES
+from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 
 SMALL = Limits(1e6, 2.0**14)
 
@@ -16,9 +16,9 @@ SMALL = Limits(1e6, 2.0**14)
 @pytest.mark.parametrize("kind", TRIALS)
 @pytest.mark.parametrize("limits", [LIMITS["cpu"], LIMITS["cuda"], SMALL], ids=["cpu", "cuda", "small"])
 def test_sizes_are_within_limits(kind, limits):
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(30):
-        sizes = draw(kind, chance, limits)
+        sizes = sample_shape(kind, rng, limits)
         flops, elements = FAMILIES[kind].work_of(sizes)
         assert len(sizes) == len(FAMILIES[kind].fields)
         assert flops <= limits.flops and elements <= limits.elements
@@ -33,16 +33,16 @@ def test_sizes_are_within_limits(kind, limits):
 @pytest.mark.parametrize("kind", TRIALS)
 def test_the_same_seed_draws_the_same_sizes(kind):
     first, second, other = (
-        [draw(kind, chance, LIMITS["cpu"]) for _ in range(20)]
-        for chance in (random.Random(5), random.Random(5), random.Random(6))
+        [sample_shape(kind, rng, LIMITS["cpu"]) for _ in range(20)]
+        for rng in (random.Random(5), random.Random(5), random.Random(6))
     )
     assert first == second != other
 
 
 def test_convolutions_are_of_all_sorts():
-    chance = random.Random(0)
+    rng = random.Random(0)
     drawn = [
-        dict(zip(FAMILIES["convolution"].fields, draw("convolution", chance, LIMITS["cpu"]), strict=True))
+        dict(zip(FAMILIES["convolution"].fields, sample_shape("convolution", rng, LIMITS["cpu"]), strict=True))
         for _ in range(400)
     ]
     assert {1, 3, 5, 7} <= {each["r"] for each in drawn}
@@ -51,12 +51,12 @@ def test_convolutions_are_of_all_sorts():
     assert all(each["c"] % each["groups"] == 0 == each["k"] % each["groups"] for each in drawn)
 
 
-def test_sizes_span_what_networks_have():
-    chance = random.Random(0)
-    elements = [draw("add", chance, LIMITS["cuda"])[0] for _ in range(300)]
+def test_sizes_span_those_of_networks():
+    rng = random.Random(0)
+    elements = [sample_shape("add", rng, LIMITS["cuda"])[0] for _ in range(300)]
     assert min(elements) < 100 and max(elements) > 1e7
 
 
-def test_limits_that_nothing_fits_are_a_mistake_of_ours():
+def test_limits_that_nothing_fits_are_an_assertion_error():
     with pytest.raises(AssertionError, match="no sizes of attention"):
-        draw("attention", random.Random(0), Limits(1.0, 1.0))
+        sample_shape("attention", random.Random(0), Limits(1.0, 1.0))

@@ -1,4 +1,4 @@
-"""A workload is read: its data's shape without the data, networks of one's own, and what is refused."""
+"""Tracing a workload: the shape of data without loading it, custom networks, and what is rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from paceline import data
-from paceline.cost.reading_workload import DataShape, as_written_out, data_shape_of, is_chain, read_workload
+from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.data.cache import cache_folder
 from paceline.errors import DataError, NetworkError, WorkloadError
 from paceline.workload import Workload, resolve
@@ -42,7 +42,7 @@ def test_a_shape_without_data_is_the_shape_with_data():
 
 
 @pytest.mark.parametrize("source", ["synthetic:0x3", "synthetic:3x3?size=2", "nothing", "synthetic"])
-def test_data_that_is_not_there(source):
+def test_missing_data(source):
     with pytest.raises(DataError):
         data_shape_of(Workload(data=source))
 
@@ -85,32 +85,32 @@ def own_workload(function: str) -> Workload:
     return Workload(f"own_networks_of_a_test:{function}", batch=6)
 
 
-def test_a_network_of_one_s_own(own):
-    shape = read_workload(own_workload("build"), DIGITS)
+def test_a_custom_network(own):
+    shape = trace_workload(own_workload("build"), DIGITS)
     assert shape.parameter_bytes == 4 * (64 * 12 + 12 + 12 * 10 + 10) and not shape.unknown
     assert shape.operations[0].row == "1" and shape.operations[0].sizes[:4] == (1, 6, 12, 64)
 
 
-def test_what_is_no_network(own):
+def test_a_function_that_returns_no_network(own):
     with pytest.raises(WorkloadError, match="returned a int, not an nn"):
-        read_workload(own_workload("something_else"), DIGITS)
+        trace_workload(own_workload("something_else"), DIGITS)
 
 
 @pytest.mark.parametrize("function", ["Deciding", "Choosing"])
-def test_a_network_that_looks_at_its_data_is_not_read(own, function):
+def test_a_network_with_data_dependent_control_flow_is_rejected(own, function):
     with pytest.raises(NetworkError, match=r"depends on the values of its data \(aten.*; measure it instead"):
-        read_workload(own_workload(function), DIGITS)
+        trace_workload(own_workload(function), DIGITS)
 
 
 def test_a_network_that_does_not_fit_its_data(own, capfd):
-    with pytest.raises(NetworkError, match="cannot be read without running it: "):
-        read_workload(own_workload("Mistaken"), DIGITS)
+    with pytest.raises(NetworkError, match="cannot be traced: "):
+        trace_workload(own_workload("Mistaken"), DIGITS)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_phases_of_one_s_own_are_refused_by_name():
+def test_custom_phases_are_rejected_by_name():
     with pytest.raises(WorkloadError, match="phases 'mine:phases' cannot be predicted"):
-        read_workload(Workload(phases="mine:phases"), DIGITS)
+        trace_workload(Workload(phases="mine:phases"), DIGITS)
 
 
 CHAIN = (nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 4))
@@ -128,21 +128,21 @@ CHAIN = (nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8
         ((nn.Flatten(), nn.Sequential(nn.Linear(64, 8), nn.ReLU()), nn.Linear(8, 4)), False),
     ],
 )
-def test_what_the_flat_step_writes_out(layers, expected):
+def test_which_networks_have_a_hand_written_gradient(layers, expected):
     assert is_chain(read(nn.Sequential(*layers), torch.empty(3, 64))) is expected
 
 
-def test_a_chain_is_written_out_for_cross_entropy_and_without_autocast():
+def test_a_chain_needs_cross_entropy_and_no_autocast():
     shape = read(nn.Sequential(*CHAIN), torch.empty(3, 64))
     assert is_chain(shape, Workload())
     assert not is_chain(shape, Workload(loss="squared")) and not is_chain(shape, Workload(precision="bfloat16"))
-    assert not is_chain(read_workload(resolve("lenet5", {"batch": 2}), DIGITS))
+    assert not is_chain(trace_workload(resolve("lenet5", {"batch": 2}), DIGITS))
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
-def test_written_out_no_loss_is_taken(on_gpu):
-    shape = read_workload(resolve("mlp", {"batch": 5}), DIGITS)
-    written = as_written_out(shape.operations, on_gpu)
+def test_a_chain_computes_no_loss(on_gpu):
+    shape = trace_workload(resolve("mlp", {"batch": 5}), DIGITS)
+    written = chain_operations(shape.operations, on_gpu)
     assert not {"nll_loss_forward", "nll_loss_backward"} & {o.name for o in written}
     products = [o for o in written if o.family == "matmul"]
     assert any(o.sizes[-1] for o in products) is not on_gpu

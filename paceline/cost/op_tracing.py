@@ -1,8 +1,8 @@
-"""Reads what a network will have to do, operation by operation, without doing it.
+"""Traces the operations of a network's forward and backward pass without running them.
 
-The network is built without memory and run on tensors that have a shape and nothing else. Every operation that
-PyTorch would have run passes by, in its forward and its backward pass, with the layer it belongs to; so VGG-16 at
-batch 256 is read in a fraction of a second on a laptop. Only a network that needs values to be built gets memory.
+The network is built on the meta device and run on fake tensors, which have a shape but no data. A dispatch mode records
+every operation with the layer it belongs to, so VGG-16 at batch 256 is traced in a fraction of a second on a laptop.
+Only a network that needs values while it is built gets real memory.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paceline.cost.operation import Operation, understood
+from paceline.cost.operation import Operation, classify_op
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number
 
 
 @dataclass(frozen=True)
 class Row:
-    """A layer: its kind and what it holds."""
+    """A layer of the traced network."""
 
     kind: str
     parameters: int
-    """Trained ones; a tied one is its first owner's."""
+    """Trained parameters; a tied one counts for the first layer that has it."""
     calls: int
     backward_nodes: int
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """What one gradient of a network on one batch takes."""
+    """The operations, layers and memory of one gradient of a network on one batch."""
 
     operations: tuple[Operation, ...]
     rows: dict[str, Row]
     parameter_tensors: int
     parameter_bytes: int
     activation_bytes: int
-    """Kept from the forward pass for the backward pass."""
+    """Saved by the forward pass for the backward pass."""
     unknown: tuple[str, ...]
     """Operations of no known family, by PyTorch's names."""
 
@@ -58,8 +58,8 @@ class NetworkShape:
         return sum(operation.flops for operation in self.operations)
 
 
-class _Watch(TorchDispatchMode):
-    """Notes every operation that passes, with whose it is."""
+class _OpRecorder(TorchDispatchMode):
+    """Records every dispatched operation with its layer."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ class _Watch(TorchDispatchMode):
         self._after_random = 0
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         with ExitStack() as undo:
             for row, module in self.rows.items():
                 undo.callback(module.register_forward_pre_hook(self._enter(row)).remove)
@@ -95,7 +95,7 @@ class _Watch(TorchDispatchMode):
             if self.open and self.open[-1][0] == row:
                 _, first = self.open.pop()
                 for number in range(first, sequence_number()):
-                    self.made_by.setdefault(number, row)  # what an inner call made stays its own
+                    self.made_by.setdefault(number, row)  # nodes made by nested calls keep their row
 
         return leave
 
@@ -106,12 +106,12 @@ class _Watch(TorchDispatchMode):
         name = function.__name__.partition(".")[0]
         direction = "backward" if in_backward() else "forward"
         row = self.open[-1][0] if self.open else OUTSIDE
-        if direction == "backward" and self.open:  # a checkpoint runs a part of the forward pass again
+        if direction == "backward" and self.open:  # activation checkpointing recomputes part of the forward pass
             row = f"{row} {RECOMPUTE}"
         elif (node := torch._C._current_autograd_node()) is not None:
             row = self._owner_of(node)
             self.nodes.setdefault(row, set()).add(id(node))
-        found = understood(name, arguments, output)
+        found = classify_op(name, arguments, output)
         if found is not None and not self._is_part_of_dropout(name, found[1]):
             family, sizes, known = found
             self.operations.append(Operation(family, tuple(map(int, sizes)), row, direction, name, known))
@@ -124,7 +124,7 @@ class _Watch(TorchDispatchMode):
         return self.made_by.get(number, OUTSIDE)
 
     def _is_part_of_dropout(self, name: str, sizes: tuple[int, ...]) -> bool:
-        """A mask is drawn, scaled and applied; on a GPU that is one operation, so it is counted as one."""
+        """Dropout draws a mask, scales and applies it; on a GPU that is one operation, so it is counted as one."""
         if name in ("bernoulli_", "bernoulli"):
             self._random_elements, self._after_random = sizes[0], 2
             return False
@@ -133,19 +133,22 @@ class _Watch(TorchDispatchMode):
         return part
 
 
-def read_network(
+def trace_network(
     build: Callable[[], nn.Module],
     batch: Callable[[], tuple[Tensor, Tensor]],
     run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
 ) -> NetworkShape:
-    """`build` makes the network, `batch` its input, `run` its loss and what to differentiate it by; none has memory."""
+    """`build` returns the network, `batch` its input, `run` the loss and the parameters to differentiate."""
     try:
         with torch.device("meta"):
             network = build()
         return _read(network, batch, run)
     except (DataDependentOutputException, DynamicOutputShapeException):
         raise
-    except (RuntimeError, NotImplementedError):  # it wants to see values while it is built, or keeps tensors of its own
+    except (
+        RuntimeError,
+        NotImplementedError,
+    ):  # it needs values while it is built, or keeps tensors outside its parameters and buffers
         return _read(build(), batch, run)
 
 
@@ -154,11 +157,11 @@ def _read(
     batch: Callable[[], tuple[Tensor, Tensor]],
     run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
 ) -> NetworkShape:
-    kept, mode = _Kept(), FakeTensorMode(allow_non_fake_inputs=True)
+    kept, mode = _SavedTensors(), FakeTensorMode(allow_non_fake_inputs=True)
     network = _without_memory(network, mode).train()
     with mode, _quiet("torch._subclasses.fake_tensor"):
-        watch, samples = _Watch(network), batch()
-        with watch.watching(), torch.enable_grad():
+        watch, samples = _OpRecorder(network), batch()
+        with watch.recording(), torch.enable_grad():
             with torch.autograd.graph.saved_tensors_hooks(kept.keep, kept.give):
                 loss, parameters = run(network, samples)
             kept.forget_parameters(parameters)
@@ -173,7 +176,7 @@ def _read(
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Without the stack traces that a logger prints of what is raised as well."""
+    """Silences a logger that prints the traceback of exceptions that are also raised."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:
@@ -183,7 +186,7 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 def _without_memory(network: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """The network on tensors that are only a shape; one that has values may be in use elsewhere, so it is copied."""
+    """The network on fake tensors; a network with values may be in use elsewhere, so it is copied."""
     if not any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers())):
         with FakeCopyMode(mode):
             return copy.deepcopy(network)
@@ -192,15 +195,15 @@ def _without_memory(network: nn.Module, mode: FakeTensorMode) -> nn.Module:
         names.setdefault(id(parameter), []).append(name)
     with mode:
         network.to_empty(device="cpu")
-    for first, *others in names.values():  # of a tied parameter that made several
+    for first, *others in names.values():  # restores tied parameters
         for other in others:
             place, _, own = other.rpartition(".")
             setattr(network.get_submodule(place), own, network.get_parameter(first))
     return network
 
 
-class _Kept:
-    """Counts the memory that the backward pass will want to see again."""
+class _SavedTensors:
+    """Counts the memory of tensors saved for the backward pass."""
 
     def __init__(self) -> None:
         self._storages: dict[int, int] = {}
@@ -209,7 +212,7 @@ class _Kept:
     def keep(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         self._storages[storage._cdata] = storage.nbytes()
-        self._alive.append(storage)  # else its number could be given to another
+        self._alive.append(storage)  # keeps the storage alive so that its address is not reused
         return tensor
 
     def give(self, tensor: Tensor) -> Tensor:
@@ -225,7 +228,7 @@ class _Kept:
         return sum(self._storages.values())
 
 
-def _rows(watch: _Watch, parameters: Sequence[Tensor]) -> dict[str, Row]:
+def _rows(watch: _OpRecorder, parameters: Sequence[Tensor]) -> dict[str, Row]:
     trained = {id(p) for p in parameters}
     rows = {}
     for row, module in watch.rows.items():

@@ -1,4 +1,4 @@
-"""Reads a workload's network: the operations of one gradient at any batch, and of the step that would run them."""
+"""Traces a workload's network: the operations of one gradient, as its step would run them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from paceline import data, networks, user_code
+from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
-from paceline.cost.reading import NetworkShape, read_network
 from paceline.data import synthetic
 from paceline.data.dataset import Dataset
 from paceline.data.source import parse
@@ -24,7 +24,7 @@ from paceline.workload import Workload
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a prediction must know about data: no sample is read for it where that can be helped."""
+    """What a prediction needs to know about the data; samples are read only where unavoidable."""
 
     kind: str
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class DataShape:
 
 
 def data_shape_of(workload: Workload) -> DataShape:
-    """Of what is well known or made up nothing is fetched, however much of it there would be."""
+    """The shape of the workload's data; well-known and synthetic data are not downloaded or generated."""
     source = parse(workload.data)
     if source.name in WELL_KNOWN and not source.argument:
         known = WELL_KNOWN[source.name]
@@ -56,8 +56,8 @@ def data_shape_of(workload: Workload) -> DataShape:
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
-def read_workload(workload: Workload, shape: DataShape) -> NetworkShape:
-    """One gradient of the workload's network at its batch, without memory for either."""
+def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
+    """Traces one gradient of the workload's network at its batch size, without allocating memory."""
     if workload.phases:
         raise WorkloadError(
             f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
@@ -87,21 +87,21 @@ def read_workload(workload: Workload, shape: DataShape) -> NetworkShape:
         return loss, [p for p in network.parameters() if p.requires_grad]
 
     try:
-        return read_network(build, batch, run)
+        return trace_network(build, batch, run)
     except PacelineError:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise NetworkError(
-            f"{workload.network} cannot be read without running it: what it does depends on the values of its data "
+            f"{workload.network} cannot be traced: its control flow depends on the values of its data "
             f"({error.func}); measure it instead"
         ) from error
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise NetworkError(f"{workload.network} cannot be read without running it: {first:.200}") from error
+        raise NetworkError(f"{workload.network} cannot be traced: {first:.200}") from error
 
 
 def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
-    """Whether the flat step writes the gradient out: linear layers, activations and dropout in a row."""
+    """Whether the flat step has a hand-written gradient: a sequence of linear layers, activations and dropout."""
     if workload is not None and (workload.loss != "cross-entropy" or workload.precision == "bfloat16"):
         return False
     whole, *kinds = (row.kind for row in shape.rows.values())
@@ -120,8 +120,8 @@ def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
 _ACTIVATIONS = ("ReLU", "Tanh", "Sigmoid")
 
 
-def as_written_out(operations: Sequence[Operation], on_gpu: bool) -> list[Operation]:
-    """The operations of a chain's own gradient: no loss is taken, and on a GPU biases go separately."""
+def chain_operations(operations: Sequence[Operation], on_gpu: bool) -> list[Operation]:
+    """The operations of a chain's hand-written gradient: the loss is not computed, and on a GPU biases are separate."""
     written: list[Operation] = []
     for operation in operations:
         if operation.name in ("nll_loss_forward", "nll_loss_backward", "ones_like"):

@@ -1,10 +1,10 @@
-"""Which of PyTorch's operations take no time, and which take as long as another one that a calibration tries."""
+"""PyTorch operations that take no time, and operations that take as long as one that a calibration times."""
 
 from __future__ import annotations
 
 from paceline.cost.families import POINTWISE
 
-# Nothing is computed by these: they look at memory in another way, or only reserve it.
+# These compute nothing: they return views or only allocate memory.
 _FREE = """
     view t transpose permute expand detach unbind select slice unsqueeze squeeze as_strided alias split unsafe_split
     split_with_sizes unsafe_split_with_sizes chunk unsafe_chunk narrow _unsafe_view reshape _reshape_alias unfold
@@ -13,7 +13,7 @@ _FREE = """
 """
 FREE = frozenset(_FREE.split())
 
-# Element by element, or a pass over memory: as long as the operation of a calibration that does about as much.
+# Elementwise operations and passes over memory, by the calibrated operation that does about the same work.
 _LIKE = {
     "add": """
         add sub rsub div neg abs sign sgn clamp clamp_min clamp_max maximum minimum where masked_fill eq ne lt le gt
@@ -44,5 +44,5 @@ _LIKE = {
     """,
     "dropout": "bernoulli native_dropout uniform normal rand rand_like randn randn_like rrelu_with_noise",
 }  # fmt: skip
-ALIKE = {name: name for name in POINTWISE} | {name: like for like, names in _LIKE.items() for name in names.split()}
-"""By PyTorch's name, without the underscore of those in place: the family it counts as."""
+ALIASES = {name: name for name in POINTWISE} | {name: like for like, names in _LIKE.items() for name in names.split()}
+"""The family of each operation, by PyTorch's name without the underscore of in-place variants."""

@@ -1,8 +1,8 @@
-"""A device that is not here, or a precision that was not tried: data sheets, and the nearest that was calibrated.
+"""Scales a calibration to another device, or to a precision that was not calibrated, by data sheets.
 
-Every trial is taken apart: what its arithmetic and its bytes take at the best rates of its family, and what is left,
-from being too small or too odd to keep the device busy. The first goes by the data sheets; the rest by the square
-root of that, half-way between fixed costs, which all devices have alike, and waste, which grows with everything.
+Each trial is split into its time at the peak rates of its family and the rest, which comes from being too small or too
+irregular to keep the device busy. The first part scales with the rates in the data sheets. The rest scales with the
+square root of that: half-way between fixed costs, which are equal on all devices, and inefficiency, which scales fully.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ import numpy as np
 
 from paceline.cluster import Device, Peak, find_device
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.calibrations import bundled, kept_here, load_calibration, place_of
+from paceline.cost.calibrations import bundled_calibrations, calibration_path, load_calibration, local_calibrations
 from paceline.cost.curve import Trial
 from paceline.cost.families import FAMILIES
 from paceline.errors import InputError
 
-SAME_FAMILY = 0.15
-OTHER_FAMILY = 0.3
-OTHER_PRECISION = 0.2
-MORE_CORES = 0.06
-"""How far data sheets mislead, as a standard deviation of the logarithm: little among relatives, more beyond, for a
-precision that was not tried, and for each doubling of a CPU's cores."""
-BEST = 0.9
-"""The share of a family's trials that reach less than its best rates."""
-COPIED = 0.85
-"""What a large copy reaches of a data sheet's bandwidth."""
+SAME_FAMILY_LOG_SD = 0.15
+OTHER_FAMILY_LOG_SD = 0.3
+OTHER_PRECISION_LOG_SD = 0.2
+CORES_LOG_SD = 0.06
+"""Error of scaling by data sheets, as a standard deviation of the logarithm: within a device family, across families,
+for a precision that was not calibrated, and per doubling of a CPU's cores."""
+PEAK_QUANTILE = 0.9
+"""Quantile of a family's trials taken as its peak rate."""
+COPY_EFFICIENCY = 0.85
+"""Share of a data sheet's bandwidth that a large copy reaches."""
 MATRIX_UNITS = ("matmul", "convolution", "attention", "recurrent")
 
-Known = tuple[Calibration, str, str, float]
+ResolvedDevice = tuple[Calibration, str, str, float]
 
 
-def calibration_for(device: Device, precision: str = "float32") -> Known:
-    """A calibration as the device would have it, its name, what that is based on, and how much less sure it is."""
-    if (own := _made_here(device)) is not None:
-        return in_precision((own, device.name, "calibrated here", 0.0), device, precision)
-    known = bundled()
+def calibration_of_device(device: Device, precision: str = "float32") -> ResolvedDevice:
+    """A calibration for the device, its name, the basis of the calibration, and the extra uncertainty."""
+    if (own := _local_calibration_of(device)) is not None:
+        return with_precision((own, device.name, "calibrated here", 0.0), device, precision)
+    known = bundled_calibrations()
     if device.name in known:
-        return in_precision((known[device.name], device.name, "calibrated elsewhere", 0.0), device, precision)
+        return with_precision((known[device.name], device.name, "calibrated elsewhere", 0.0), device, precision)
     found, source = _nearest(device)
-    made = _once(found, source, device)
-    wider = SAME_FAMILY if source.relative and source.relative == device.relative else OTHER_FAMILY
+    made = _cached(found, source, device)
+    extra_log_sd = SAME_FAMILY_LOG_SD if source.relative and source.relative == device.relative else OTHER_FAMILY_LOG_SD
     if device.kind == "cpu":
-        wider += MORE_CORES * abs(log2((device.cores or 1) / (source.cores or 1)))
-    basis = f"from its data sheet and {source.name}, its nearest calibrated relative"
-    return in_precision((made, device.name, basis, wider), device, precision)
+        extra_log_sd += CORES_LOG_SD * abs(log2((device.cores or 1) / (source.cores or 1)))
+    basis = f"from its data sheet and {source.name}, the most similar calibrated device"
+    return with_precision((made, device.name, basis, extra_log_sd), device, precision)
 
 
-def in_precision(known: Known, sheet: Device | None, precision: str) -> Known:
-    """With trials of `precision`; where none were made, those of float32 as they would be by the data sheet."""
-    calibration, name, basis, wider = known
+def with_precision(known: ResolvedDevice, sheet: Device | None, precision: str) -> ResolvedDevice:
+    """A calibration with trials in `precision`, scaled from float32 by the data sheet if there are none."""
+    calibration, name, basis, extra_log_sd = known
     if any(trials.precision == precision for trials in calibration.sets):
         return known
     if precision == "tf32" and calibration.device == "cpu":
@@ -67,17 +67,17 @@ def in_precision(known: Known, sheet: Device | None, precision: str) -> Known:
             f"{name} was not calibrated for {precision}, and no data sheet gives its peak: "
             f"run paceline calibrate --precision {precision} on it, or predict float32"
         )
-    made = _once(calibration, sheet, sheet, precision)
-    return made, name, f"{basis}; {precision} from float32 by its data sheet", wider + OTHER_PRECISION
+    made = _cached(calibration, sheet, sheet, precision)
+    return made, name, f"{basis}; {precision} from float32 by its data sheet", extra_log_sd + OTHER_PRECISION_LOG_SD
 
 
-def sheet_of(calibration: Calibration) -> Device | None:
-    """The catalogue's entry for the device that was calibrated, if its name can be told."""
-    return catalogue_entry(calibration.conditions.get("catalogue name", calibration.device_name))
+def data_sheet_of(calibration: Calibration) -> Device | None:
+    """The catalogue entry of the calibrated device, if its name is recognised."""
+    return find_catalogue_device(calibration.conditions.get("catalogue name", calibration.device_name))
 
 
-def catalogue_entry(name: str) -> Device | None:
-    """For a name as systems give it, such as `NVIDIA H200` or `AMD EPYC 7763 64-Core Processor`."""
+def find_catalogue_device(name: str) -> Device | None:
+    """Finds a device by its system name, such as `NVIDIA H200` or `AMD EPYC 7763 64-Core Processor`."""
     words = re.sub(r"\((R|TM|C)\)|\b(NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*", " ", name)
     try:
         return find_device(" ".join(words.split()))
@@ -85,20 +85,20 @@ def catalogue_entry(name: str) -> Device | None:
         return None
 
 
-def _made_here(device: Device) -> Calibration | None:
-    """The calibration of this machine for a device that is called as the system calls it, or for some of its cores."""
-    path = place_of(device.name)
+def _local_calibration_of(device: Device) -> Calibration | None:
+    """The calibration made on this machine for a device of the same name, possibly limited to some of its cores."""
+    path = calibration_path(device.name)
     if not path.exists():
         return None
     found = load_calibration(path)
     cores = device.cores or found.cores
     if _kind(found) != device.kind or (device.kind == "cpu" and cores > found.cores):
         return None
-    return found if device.kind == "gpu" or cores == found.cores else _with_cores(found, cores)
+    return found if device.kind == "gpu" or cores == found.cores else _limited_to_cores(found, cores)
 
 
-def _with_cores(found: Calibration, cores: int) -> Calibration:
-    """A worker that has some of the cores; exchanging was measured on all of them."""
+def _limited_to_cores(found: Calibration, cores: int) -> Calibration:
+    """For a worker that has some of the cores; exchange costs were measured on all of them."""
     key = id(found), cores
     if key not in _parts:
         exchange = tuple(replace(cost, cores=cost.cores or found.cores) for cost in found.exchange)
@@ -107,14 +107,14 @@ def _with_cores(found: Calibration, cores: int) -> Calibration:
 
 
 def _nearest(device: Device) -> tuple[Calibration, Device]:
-    """What was calibrated and is most like it: of those that come with Paceline, else of those made here."""
-    candidates = [(found, find_device(name)) for name, found in bundled().items()]
+    """The most similar calibrated device: one bundled with Paceline, else one calibrated on this machine."""
+    candidates = [(found, find_device(name)) for name, found in bundled_calibrations().items()]
     candidates = [each for each in candidates if each[1].kind == device.kind]
     if not candidates:
-        candidates = [(found, _as_measured(found)) for found in kept_here() if _kind(found) == device.kind]
+        candidates = [(found, _as_measured(found)) for found in local_calibrations() if _kind(found) == device.kind]
     if not candidates:
         raise InputError(
-            f"no {device.kind.upper()} was calibrated that {device.name} could be compared with: run paceline calibrate"
+            f"no {device.kind.upper()} is calibrated that {device.name} can be predicted from: run paceline calibrate"
         )
     return min(candidates, key=lambda each: _distance(each[1], device))
 
@@ -124,10 +124,10 @@ def _kind(calibration: Calibration) -> str:
 
 
 def _as_measured(found: Calibration) -> Device:
-    """A data sheet from what was measured: a CPU has rarely all the cores that its own describes."""
+    """A data sheet from measured rates, because a virtual machine rarely has all cores of its CPU."""
     kind = _kind(found)
-    peak = Peak(float32=found.peak_flops / _reached(Device(found.device_name, kind), "float32"))
-    return Device(found.device_name, kind, peak, None, found.peak_bytes / COPIED, found.cores or None)
+    peak = Peak(float32=found.peak_flops / _peak_efficiency(Device(found.device_name, kind), "float32"))
+    return Device(found.device_name, kind, peak, None, found.peak_bytes / COPY_EFFICIENCY, found.cores or None)
 
 
 def _distance(a: Device, b: Device) -> tuple[bool, float]:
@@ -136,28 +136,28 @@ def _distance(a: Device, b: Device) -> tuple[bool, float]:
     return a.relative != b.relative, apart
 
 
-def _reached(device: Device, precision: str) -> float:
-    """The share of a data sheet's peak that a large product reaches."""
+def _peak_efficiency(device: Device, precision: str) -> float:
+    """Share of a data sheet's peak that a large matrix product reaches."""
     if precision != "float32" or device.kind == "cpu":
         return 0.8
     if device.relative == "kepler":
         return 0.6
-    # Since 2020 most GPUs have twice the lanes in a multiprocessor, and not the means to feed them all.
+    # Since 2020 most GPUs have twice the FP32 lanes per multiprocessor, but cannot keep all of them busy.
     flops, cores = device.peak.float32 or 0.0, device.cores or 1
     return 0.73 if (device.year or 0) >= 2020 and flops / cores > 0.3e12 else 0.93
 
 
 def _rate(device: Device, precision: str) -> float | None:
     peak = device.peak_of(precision)
-    return peak * _reached(device, precision) if peak else None
+    return peak * _peak_efficiency(device, precision) if peak else None
 
 
 _made: dict[tuple[int, Device, Device, str], tuple[Calibration, Calibration]] = {}
 _parts: dict[tuple[int, int], tuple[Calibration, Calibration]] = {}
 
 
-def _once(calibration: Calibration, source: Device, target: Device, precision: str = "") -> Calibration:
-    """Kept, because curves are fitted to what is made: a plan asks for the same devices many times."""
+def _cached(calibration: Calibration, source: Device, target: Device, precision: str = "") -> Calibration:
+    """Cached with the curves fitted to it, because a plan uses the same devices many times."""
     key = id(calibration), source, target, precision
     if key not in _made:
         make = _scaled(calibration, source, target) if not precision else _derived(calibration, source, precision)
@@ -194,13 +194,13 @@ def _derived(calibration: Calibration, sheet: Device, precision: str) -> Calibra
 
 @dataclass(frozen=True)
 class _Ratio:
-    """How many times as long: products of matrices, other arithmetic, memory."""
+    """Slowdown of matrix products, other arithmetic, and memory."""
 
     products: float
     arithmetic: float
     memory: float
     source_rate: float
-    """Of the source's products, over its rate in float32."""
+    """The source's rate of products divided by its rate in float32."""
 
     @staticmethod
     def of(source: Device, target: Device, precision: str, wanted: str = "") -> _Ratio | None:
@@ -224,7 +224,7 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
             continue
         for threads in sorted({1, target.cores or 1}):
             each = (min if threads == 1 else max)(own, key=lambda trials: trials.threads)
-            # By one of its threads, a core's own speed counts, for memory too.
+            # With one thread the speed of a single core counts, also for memory.
             share = each.threads / (source.cores or 1) / (threads / (target.cores or 1))
             slower = ratio if share == 1 else replace(
                 ratio, products=ratio.products * share, arithmetic=ratio.arithmetic * share,
@@ -234,7 +234,7 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
 
 
 def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterator[Trial]:
-    """The trials as they would be. The fit's numbers are of the shape of a curve, which stays."""
+    """The scaled trials. Fitted kernel parameters describe the shape of a curve, which does not change."""
     families: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials.trials:
         families[trial.family].append(trial)
@@ -248,6 +248,6 @@ def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterato
         by_flops, by_bytes = work[:, 0] / rate, size_bytes * work[:, 1] / calibration.peak_bytes
         ideal = np.maximum(np.maximum(by_flops, by_bytes), 1e-12)
         factor = np.maximum(by_flops * slower, by_bytes * ratio.memory) / ideal
-        at_best = np.minimum(seconds, ideal / np.quantile(ideal / seconds, BEST))
+        at_best = np.minimum(seconds, ideal / np.quantile(ideal / seconds, PEAK_QUANTILE))
         moved = at_best * factor + (seconds - at_best) * np.sqrt(factor)
         yield from (replace(trial, seconds=float(s)) for trial, s in zip(own, moved, strict=True))

@@ -1,0 +1,142 @@
+"""Samples the operation sizes that a calibration times: random, over the range found in networks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+
+from paceline.cost.families import FAMILIES, POINTWISE, Sizes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest operation to time; slow devices have smaller limits."""
+
+    flops: float
+    elements: float
+
+
+def sample_shape(kind: str, rng: random.Random, limits: Limits) -> Sizes:
+    """Sizes of one operation of `kind` within `limits`."""
+    for _ in range(10_000):
+        sizes = _SAMPLERS[kind](rng)
+        flops, elements = FAMILIES[kind].work_of(sizes)
+        if flops <= limits.flops and elements <= limits.elements:
+            return sizes
+    raise AssertionError(f"no sizes of {kind} within {limits}")
+
+
+def _between(rng: random.Random, low: float, high: float) -> int:
+    """Log-uniform, and half of the time rounded to a power of two, as in real networks."""
+    value = round(low * (high / low) ** rng.random())
+    if rng.random() < 0.5:
+        value = 1 << max(0, round(log(value, 2)))
+    return int(min(max(value, low), high))
+
+
+def _channels(rng: random.Random) -> int:
+    if rng.random() < 0.08:
+        return rng.choice((1, 3))
+    value = _between(rng, 8, 1024)
+    return value if rng.random() < 0.15 else max(8, value // 8 * 8)
+
+
+def _matmul(rng: random.Random) -> Sizes:
+    batch = 1 if rng.random() < 0.85 else _between(rng, 2, 256)
+    m, n, k = _between(rng, 1, 16384), _between(rng, 2, 8192), _between(rng, 2, 16384)
+    layout = rng.randrange(3)
+    return batch, m, n, k, layout, int(layout == 0 and batch == 1)
+
+
+def _convolution(rng: random.Random) -> Sizes:
+    size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0]
+    stride = rng.choices((1, 2, 4), _STRIDES[size])[0]
+    h = _between(rng, max(4, size, 2 * stride), 256)
+    c, k = _channels_at(rng, h), max(4, _channels_at(rng, h))
+    groups = 1
+    if rng.random() < 0.06 and c > 1:
+        groups, k = c, c
+    p = (h + 2 * (size // 2) - size) // stride + 1
+    return _between(rng, 1, 256), c, h, h, k, size, size, p, p, groups, rng.randrange(2)
+
+
+# Weights of strides 1, 2 and 4 by kernel size: large kernels are used in first layers.
+_STRIDES = {1: (3, 1, 0), 3: (5, 2, 0), 5: (5, 2, 0), 7: (2, 3, 1), 11: (1, 1, 2)}
+
+
+def _channels_at(rng: random.Random, side: int) -> int:
+    """Networks get wider as their feature maps shrink: channels times side is roughly constant."""
+    if rng.random() < 0.25:
+        return _channels(rng)
+    value = min(2048.0, max(4.0, 3000 / side * 8 ** rng.uniform(-1.0, 1.0)))
+    return 1 << round(log(value, 2)) if rng.random() < 0.6 else max(4, int(value) // 4 * 4)
+
+
+def _norm(rng: random.Random) -> Sizes:
+    return _between(rng, 1, 256), _channels(rng), _between(rng, 2, 128) ** 2
+
+
+def _rows(rng: random.Random) -> Sizes:
+    return _between(rng, 1, 65536), _between(rng, 2, 4096)
+
+
+def _pool(rng: random.Random) -> Sizes:
+    window = rng.choice((2, 2, 3, 3, 3))
+    stride = rng.choice((1, 2, 2, 2))
+    h = _between(rng, 4, 256)
+    p = (h - window) // stride + 1
+    return _between(rng, 8, 32768), h, h, p, p, window * window
+
+
+def _average_pool(rng: random.Random) -> Sizes:
+    p = rng.choice((2, 2, 4, 7))  # PyTorch computes pooling to one pixel as a mean
+    window = _between(rng, 1, 16)
+    return _between(rng, 8, 65536), p * window, p * window, p, p, window * window
+
+
+def _reduce(rng: random.Random) -> Sizes:
+    if rng.random() < 0.7:  # the gradient of a bias: a sum over rows
+        return 1, _between(rng, 2, 65536), _between(rng, 2, 4096)
+    return _between(rng, 8, 65536), _between(rng, 2, 4096), 1
+
+
+def _lookup(rng: random.Random) -> Sizes:
+    return _between(rng, 1, 65536), _between(rng, 8, 1024), _between(rng, 16, 50000)
+
+
+def _recurrent(rng: random.Random) -> Sizes:
+    return _between(rng, 4, 256), _between(rng, 1, 512), _between(rng, 8, 512), _between(rng, 16, 1024)
+
+
+def _attention(rng: random.Random) -> Sizes:
+    length = _between(rng, 16, 1024)
+    return _between(rng, 1, 2048), length, length, rng.choice((16, 32, 64, 128))
+
+
+def _elements(rng: random.Random) -> Sizes:
+    return (_between(rng, 64, 1 << 27),)
+
+
+_SAMPLERS: dict[str, Callable[[random.Random], Sizes]] = {
+    "matmul": _matmul,
+    "convolution": _convolution,
+    "batch_norm": _norm,
+    "layer_norm": _rows,
+    "softmax": _rows,
+    "max_pool": _pool,
+    "average_pool": _average_pool,
+    "reduce": _reduce,
+    "embedding": _lookup,
+    "recurrent": _recurrent,
+    "attention": _attention,
+    **dict.fromkeys(POINTWISE, _elements),
+}
+
+# Trials per kind. Kinds that dominate training time and depend on many sizes get the most.
+TRIALS = {
+    "convolution": 450, "matmul": 300, "batch_norm": 50, "layer_norm": 40, "softmax": 30, "max_pool": 50,
+    "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 40,
+    **dict.fromkeys(POINTWISE, 20),
+}  # fmt: skip
