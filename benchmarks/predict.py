@@ -22,7 +22,7 @@ from paceline.cost.calibrations import load_calibration
 from paceline.cost.extrapolation import extrapolate
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.step_overheads import ReferenceRun, learn
+from paceline.cost.step_overheads import ReferenceRun, fit_overheads
 from paceline.cost.timing import Probe
 from paceline.cost.workload_tracing import DataShape, data_shape_of
 from paceline.measurement.measurement import Measurement
@@ -161,12 +161,13 @@ def seen_by_all(
 def left_out(name: str, seen: list[tuple[str, ReferenceRun]], calibration: Calibration) -> Calibration:
     """The calibration with step overheads fitted to all networks but one."""
     others: dict[str, list[ReferenceRun]] = {}
-    for habit, each in seen:
+    for key, each in seen:
         if each.measurement.name != name:
-            others.setdefault(habit, []).append(each)
+            others.setdefault(key, []).append(each)
     on_gpu = calibration.device == "cuda"
     return replace(
-        calibration, step_overheads={**calibration.step_overheads, **{k: learn(v, on_gpu) for k, v in others.items()}}
+        calibration,
+        step_overheads={**calibration.step_overheads, **{k: fit_overheads(v, on_gpu) for k, v in others.items()}},
     )
 
 

@@ -181,7 +181,7 @@ def test_activation_checkpointing_has_its_own_row():
 READ_VGG16 = """
 from pathlib import Path
 
-from paceline.cost.workload_tracing import DataShape, read_workload
+from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.workload import resolve
 
 def most_bytes():
@@ -189,9 +189,9 @@ def most_bytes():
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 images = DataShape("image", (3, 224, 224), 1000, 1024)
-read_workload(resolve("vgg16", {"batch": 1}), DataShape("image", (3, 224, 224), 1000, 1024))
+trace_workload(resolve("vgg16", {"batch": 1}), DataShape("image", (3, 224, 224), 1000, 1024))
 before = most_bytes()
-shape = read_workload(resolve("vgg16", {"batch": 256}), images)
+shape = trace_workload(resolve("vgg16", {"batch": 256}), images)
 print(shape.activation_bytes, shape.parameter_bytes, most_bytes() - before, most_bytes())
 """
 
