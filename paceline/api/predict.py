@@ -93,7 +93,7 @@ def _carried(
 
 def local_calibration(device: str | None) -> Calibration:
     """Of the machine whose processes the workers are, where no link between them is given."""
-    from paceline.cost.calibrations import local_calibration, load_calibration
+    from paceline.cost.calibrations import load_calibration, local_calibration
     from paceline.cost.predicting import HERE
 
     if device is not None and Path(device).is_file():
