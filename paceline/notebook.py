@@ -15,6 +15,25 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 
 
+class NotebookRecord:
+    """A record that a notebook shows as a line of facts and a table; it says what is in them."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the record says in a line, by name."""
+        return {}
+
+    def table(self) -> Sequence[Mapping[str, Any]]:
+        """Its rows: epochs of a run, layers of a measurement, and so on."""
+        return ()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a DataFrame; without rows, one of the facts."""
+        return to_pandas(self.table() or [self.facts()])
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self.facts(), self.table())
+
+
 def to_pandas(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     """The rows as a DataFrame."""
     try:
@@ -45,7 +64,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return html.escape(str(value))
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:,.3f} ms"

@@ -185,6 +185,9 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     """The workload a built-in name, a TOML file or `module:function` stands for, with `settings` on top.
 
     Values of `settings` may be text, as they come from a command line.
+
+    >>> paceline.resolve("lenet5", {"data": "digits", "batch": "32"}).batch
+    32
     """
     given = dict(settings or {})
     if place.endswith(".toml"):

@@ -84,7 +84,7 @@ def devices() -> Listing[Device]:
     """List the devices of the catalogue, with their peak rates and memory as on the data sheet.
 
     >>> paceline.devices()["H200"].memory_bytes // 2**30
-    131
+    141
     """
     from paceline.cluster import known_devices
 

@@ -33,8 +33,8 @@ def measure(
     called with the number of iterations that are done and that are planned.
 
     >>> found = paceline.measure("lenet5", data="digits", batch=32, iterations=40)
-    >>> [layer.name for layer in found.layers][:2], found.accounted > 0.5
-    (['conv1', 'activation1'], True)
+    >>> "conv1" in [layer.name for layer in found.layers], found.accounted > 0.5
+    (True, True)
     """
     from paceline.measurement.measuring import measure as run
     from paceline.training.directory import claimed

@@ -45,7 +45,7 @@ def plan(
     pick keeps both. `strategies` limits what is tried. `out` is a new directory for plan.json and a page; train as
     planned with `paceline.train(plan)`.
 
-    >>> made = paceline.plan("resnet50", "g2-standard-8,a2-highgpu-1g", deadline="24h", strategies="sync")
+    >>> made = paceline.plan("lenet5", "g2-standard-8,a2-highgpu-1g", data="digits", deadline="24h", strategies="sync")
     >>> made.met, made.pick.candidate.machine in ("g2-standard-8", "a2-highgpu-1g")
     (True, True)
     """

@@ -40,7 +40,7 @@ def predict(
 
     For several workers, see `paceline.simulate` with a cluster.
 
-    >>> predicted = paceline.predict("vgg16", "H200", data="synthetic:3x224x224/1000", batch=256)
+    >>> predicted = paceline.predict("lenet5", "H200", data="digits", batch=256)
     >>> predicted.low_s < predicted.iteration_s < predicted.high_s
     True
     """

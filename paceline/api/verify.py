@@ -28,7 +28,7 @@ def verify(
     argument, it is the directory of what was measured: the prediction saved there is verified, or one is made now,
     for the `device` of the calibration file or catalogue name that is given.
 
-    >>> predicted = paceline.predict("mlp", "Xeon Platinum 8481C", data="digits", threads=1)
+    >>> predicted = paceline.predict("mlp", "Xeon Platinum 8480+", data="digits", threads=1)
     >>> found = paceline.measure("mlp", data="digits", threads=1, iterations=40)
     >>> [row.name for row in paceline.verify(predicted, found).rows][:3]
     ['iteration', 'load', 'forward']

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.cost.curve import Trial
 from paceline.cost.exchange import ExchangeCost
 from paceline.measurement.links import LinkSpeed
+from paceline.notebook import NotebookRecord
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class StepOverheads:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(NotebookRecord):
     device: str
     """`cpu` or `cuda`."""
     device_name: str
@@ -72,6 +74,19 @@ class Calibration:
     cores: int = 0
     memory_bytes: int = 0
     conditions: dict[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "device": self.device_name, "FLOP/s": self.peak_flops, "bytes/s": self.peak_bytes,
+            "typical error": self.residual, "noise": self.probe_spread,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        return [
+            {"precision": each.precision, "threads": each.threads, "operation": trial.family, "seconds": trial.seconds}
+            for each in self.sets
+            for trial in each.trials
+        ]
 
     @property
     def residual(self) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.cost.exchange import ExchangeCost
+from paceline.notebook import NotebookRecord
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class LayerPrediction:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(NotebookRecord):
     name: str
     batch: int
     device: str
@@ -59,6 +61,23 @@ class Prediction:
     conditions: dict[str, str] = field(default_factory=dict)
     exchange: tuple[ExchangeCost, ...] = ()
     """Cost of exchanging parameters between workers on one machine with this device, where calibrated."""
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
+            "precision": self.precision, "iteration_s": self.iteration_s, "from": self.low_s, "to": self.high_s,
+            "samples/s": self.samples_per_s, "basis": self.basis,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "layer": layer.name, "kind": layer.kind, "forward_s": layer.forward_s, "backward_s": layer.backward_s,
+                "update_s": layer.update_s, "low_s": layer.low_s, "high_s": layer.high_s,
+                "share": layer.total_s / self.iteration_s,
+            }
+            for layer in self.layers
+        ]  # fmt: skip
 
     @property
     def samples_per_s(self) -> float:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.cost.prediction import Prediction
 from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement
+from paceline.notebook import NotebookRecord
 from paceline.record_fields import MAY_BE_NAN
 
 NOTABLE = 0.05
@@ -37,7 +39,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(NotebookRecord):
     name: str
     """The network."""
     batch: int
@@ -48,6 +50,16 @@ class Verification:
     rows: tuple[Comparison, ...]
     prediction: Prediction
     notes: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        covered, told = self.held
+        return {
+            "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
+            "intervals that covered": f"{covered} of {told}",
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        return [vars(row) for row in self.rows]
 
     def of_kind(self, *kinds: str) -> tuple[Comparison, ...]:
         return tuple(row for row in self.rows if row.kind in kinds)

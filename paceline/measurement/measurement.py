@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
+from paceline.notebook import NotebookRecord
 from paceline.record_fields import MEASURED
 from paceline.trace import Trace
 
@@ -70,7 +72,7 @@ class LayerSample:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(NotebookRecord):
     name: str
     batch: int
     device: str
@@ -106,3 +108,20 @@ class Measurement:
     samples: tuple[LayerSample, ...] = ()
     trace: Trace = field(default_factory=Trace)
     """The last sampled iteration as a trace."""
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "network": self.name, "batch": self.batch, "device": self.device_name, "step": self.step,
+            "iteration_s": self.iteration_s.median_s, "accounted": self.accounted, "overhead": self.overhead,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        total_s = sum(self.parts_s.values()) or 1.0
+        return [
+            {
+                "layer": layer.name, "kind": layer.kind, "forward_s": layer.forward_s.median_s,
+                "backward_s": layer.backward_s.median_s, "update_s": layer.update_s.median_s,
+                "share": layer.total_s / total_s, "parameters": layer.parameters,
+            }
+            for layer in self.layers
+        ]  # fmt: skip

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from paceline.cost.prediction import Prediction
+from paceline.notebook import NotebookRecord
 from paceline.planning.candidate import Candidate
 from paceline.planning.wish import Wish
 from paceline.workload import Workload
@@ -67,7 +69,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(NotebookRecord):
     workload: Workload
     cluster: str
     wish: Wish
@@ -89,3 +91,21 @@ class Plan:
     """Of the pick's device, batch and precision."""
     learned: tuple[Learned, ...] = ()
     conditions: dict[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "network": self.workload.network, "cluster": self.cluster, "candidates": self.candidates, "met": self.met,
+            "pick": str(self.pick), "time_s": self.pick.time_s, self.currency: self.pick.money,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        """The alternatives that no other betters, the fastest first."""
+        return [
+            {
+                "picked": one == self.pick, "machines": one.machines, "machine": one.candidate.machine,
+                "workers": one.candidate.workers, "strategy": one.candidate.strategy.name,
+                "batch": one.candidate.batch, "precision": one.candidate.precision, "time_s": one.time_s,
+                "low_s": one.low_s, "high_s": one.high_s, self.currency: one.money, "bound": one.bound,
+            }
+            for one in self.front
+        ]  # fmt: skip

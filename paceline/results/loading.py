@@ -16,7 +16,12 @@ FILES = (RECORD, MEASUREMENT, outcome.FILE)
 
 
 def load(path: str | Path) -> Any:
-    """A record: of a file or of a directory, whatever it holds. Of an experiment's directory, all its results."""
+    """Load a record from its file or its directory, whatever it holds; of an experiment's directory, all its results.
+
+    >>> run = paceline.train("mlp", data="digits", epochs=1, out="runs/loaded")
+    >>> paceline.load("runs/loaded") == run
+    True
+    """
     path = Path(path)
     if (path / EXPERIMENT).exists():
         return collect(path)

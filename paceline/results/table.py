@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, RecordError
+from paceline.notebook import to_pandas
 from paceline.record import write_atomically
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
@@ -60,9 +61,7 @@ class ResultsTable:
         return [mean for mean in means if isinstance(mean, int | float) and math.isfinite(mean)]
 
     def to_pandas(self) -> pandas.DataFrame:
-        import pandas
-
-        return pandas.DataFrame(list(self.rows), columns=list(self.columns))
+        return to_pandas({column: row.get(column) for column in self.columns} for row in self.rows)
 
     def _repr_html_(self) -> str:
         """For notebooks: one line per setting, with the means of its repetitions."""
@@ -92,7 +91,12 @@ class ResultsTable:
 
 
 def collect(*places: str | Path) -> ResultsTable:
-    """The table of everything saved under `places`: experiments, runs, folders of these, or files with one record."""
+    """The table of everything saved under `places`: experiments, runs, folders of these, or files with one record.
+
+    >>> runs = [paceline.train("mlp", data="digits", epochs=1, lr=lr, out=f"runs/lr-{lr}") for lr in (0.05, 0.1)]
+    >>> sorted(row["lr"] for row in paceline.collect("runs").rows)
+    [0.05, 0.1]
+    """
     records = find_records(places)
     results = all_results(records)
     if not results and not records.experiments and not records.skipped:

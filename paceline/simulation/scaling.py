@@ -6,10 +6,12 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from paceline.cluster import Cluster, Device, Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
+from paceline.notebook import NotebookRecord
 from paceline.simulation.on_cluster import ClusterOutcome, simulate_on, trace_on
 from paceline.simulation.placement import Placement
 from paceline.strategy.strategy import Strategy
@@ -38,13 +40,19 @@ class MachineScaling:
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(NotebookRecord):
     workload: Workload
     cluster: str
     strategy: Strategy
     machines: tuple[MachineScaling, ...]
     overlap_backward: bool = False
     """Whether all-reduces begin during the backward pass."""
+
+    def facts(self) -> dict[str, Any]:
+        return {"network": self.workload.network, "cluster": self.cluster, "strategy": self.strategy.name}
+
+    def table(self) -> list[dict[str, Any]]:
+        return [{"machine": kind.machine, **vars(outcome)} for kind in self.machines for outcome in kind.outcomes]
 
 
 def scale(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from paceline.notebook import NotebookRecord
 from paceline.simulation.links import MessageSizes
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
@@ -11,7 +13,7 @@ from paceline.workload import Workload
 
 
 @dataclass(frozen=True)
-class TimeRecord:
+class TimeRecord(NotebookRecord):
     workload: Workload
     cluster: dict[str, str]
     """What was simulated, in the words of the command line."""
@@ -35,6 +37,14 @@ class TimeRecord:
     trace: Trace = field(default_factory=Trace)
     push_bytes: int = 0
     """The payload that it pushes, as the strategy's exchange encodes it."""
+
+    def facts(self) -> dict[str, Any]:
+        found = self.distribution
+        return {
+            "network": self.workload.network, "strategy": found.strategy.name, "workers": found.workers,
+            "virtual seconds": self.seconds, "steps/s": self.steps_per_s, "updates/s": self.updates_per_s,
+            "waiting": self.waiting_share, "mean staleness": self.mean_staleness,
+        }  # fmt: skip
 
 
 def time_record(

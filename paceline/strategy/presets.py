@@ -32,7 +32,11 @@ PRESETS: dict[str, Strategy] = {
 
 
 def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
-    """A published strategy, or the user's `module:name`, with some of its fields replaced."""
+    """A built-in strategy (see `paceline.strategies`), or the user's `module:name`, with some of its fields replaced.
+
+    >>> paceline.find_strategy("local-sgd", push_every=20).push_every
+    20
+    """
     if isinstance(name, Strategy):
         return name.with_changes(**changes)
     if ":" in name:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from paceline.data.dataset import Dataset
 from paceline.errors import DataError
+from paceline.notebook import NotebookRecord
 from paceline.step.build import load_data, placed_network
 from paceline.step.feeder import Feeder, make_feeder
 from paceline.step.order import Order
@@ -77,7 +79,7 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NotebookRecord):
     run: str
     workload: Workload
     data: str
@@ -85,6 +87,12 @@ class Evaluation:
     loss: float
     accuracy: float
     top_accuracy: float
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "network": self.workload.network, "data": self.data, "accuracy": self.accuracy, "loss": self.loss,
+            "samples": self.samples,
+        }  # fmt: skip
 
 
 def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None = None) -> Evaluation:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
+from paceline.notebook import NotebookRecord
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
@@ -65,7 +67,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(NotebookRecord):
     workload: Workload
     conditions: Conditions
     step: StepChoice
@@ -99,3 +101,15 @@ class Run:
     distribution: Distribution | None = None
     """Workers, waiting, staleness and faults, when there was more than one process."""
     trace: Trace = field(default_factory=Trace)
+
+    def facts(self) -> dict[str, Any]:
+        strategy = {"strategy": self.distribution.strategy.name} if self.distribution is not None else {}
+        workers = {"workers": self.distribution.workers} if self.distribution is not None else {}
+        return {
+            "network": self.workload.network, "data": self.workload.data, **strategy, **workers, "status": self.status,
+            "test accuracy": self.test_accuracy, "test loss": self.test_loss, "updates": self.updates,
+            "samples/s": self.samples_per_s, "wall_s": self.wall_s,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        return [vars(epoch) for epoch in self.epochs]

@@ -1,0 +1,98 @@
+"""Results show themselves in a notebook and give their rows to pandas."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+import paceline
+from paceline.notebook import MOST_ROWS, html_of
+
+
+class Cells(HTMLParser):
+    """The texts of a table's cells by row, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1].append(data)
+
+
+@pytest.fixture(scope="module")
+def records():
+    run = paceline.train("mlp", data="digits", epochs=2)
+    predicted = paceline.predict("mlp", "H200", data="digits")
+    measured = paceline.measure("mlp", data="digits", iterations=20)
+    simulated = paceline.simulate("mlp", workers=2, compute_time=0.01, steps=5)
+    scaling = paceline.simulate("mlp", workers=[1, 2], cluster="g2-standard-8", data="digits")
+    plan = paceline.plan("mlp", "g2-standard-8", data="digits", epochs=1, strategies="sync")
+    verified = paceline.verify(predicted, measured)
+    return [run, predicted, measured, simulated, scaling, plan, verified]
+
+
+def test_each_is_a_table_with_a_cell_for_every_heading(records):
+    for record in records:
+        text = record._repr_html_()
+        rows = Cells(text).rows
+        assert type(record).__name__ in text and "mlp" in text
+        assert len({len(row) for row in rows}) <= 1 and len(rows) == (1 + len(record.table()) if record.table() else 0)
+
+
+def test_rows_of_a_run_are_its_epochs(records):
+    assert [row["epoch"] for row in records[0].table()] == [1, 2]
+    assert Cells(records[0]._repr_html_()).rows[1][0] == "1"
+
+
+def test_text_is_escaped_and_long_tables_are_cut():
+    text = html_of("<a>", {"b<": "<c>"}, [{"n": i} for i in range(MOST_ROWS + 5)])
+    assert "<a>" not in text and "<c>" not in text and "5 more rows" in text
+    assert len(Cells(text).rows) == MOST_ROWS + 1
+
+
+def test_rows_become_a_frame(records):
+    pandas = pytest.importorskip("pandas")
+    frames = [record.to_pandas() for record in records]
+    assert all(isinstance(frame, pandas.DataFrame) and len(frame) for frame in frames)
+    assert list(frames[0]["epoch"]) == [1, 2]
+
+
+def test_without_pandas_one_line_says_how_to_get_it(records, monkeypatch):
+    importing = builtins.__import__
+
+    def refuse(name, *rest, **named):
+        if name == "pandas":
+            raise ImportError(name)
+        return importing(name, *rest, **named)
+
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    for shown in (records[0], paceline.devices()):
+        with pytest.raises(paceline.PacelineError, match=r"pip install paceline\[pandas\]"):
+            shown.to_pandas()
+
+
+@pytest.mark.parametrize("name", ["models", "devices", "links", "machines", "datasets", "strategies", "studies"])
+def test_a_listing_has_its_items_by_number_and_by_name(name):
+    listing = getattr(paceline, name)()
+    assert len(listing) == len(list(listing)) > 2
+    assert listing[listing.names[1]] == listing[1] and listing.names[1] in listing and listing[1] in listing
+    assert len(Cells(listing._repr_html_()).rows) == min(len(listing), MOST_ROWS) + 1
+    with pytest.raises(paceline.InputError, match=f"no 'nonsense' among the {name}"):
+        listing["nonsense"]
