@@ -8,10 +8,11 @@ from time import perf_counter
 import torch
 
 from paceline.step.optimizers import Rule
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
 from paceline.strategy.presets import find_strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 
 WAYS = {
     "downpour, sgd": ("downpour", "sgd"),

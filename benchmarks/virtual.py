@@ -21,11 +21,12 @@ from paceline.simulation.simulation import simulate_time
 from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.step.build import assemble, load_data
 from paceline.step.tally import Tally
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.learner import Learner
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 from paceline.training.virtual_run import run_virtual
 from paceline.workload import Workload, resolve
 

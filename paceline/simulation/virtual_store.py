@@ -17,11 +17,12 @@ from paceline.step.step import Parts
 from paceline.step.tally import Score, Tally
 from paceline.strategy.event_record import EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.finite import is_finite
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.learner import Learner
 from paceline.strategy.learner_state import LearnerState
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 
 UNREAD_STEPS = 4096  # outputs of so many steps may wait to be counted
 SPARE_PAYLOADS = 64  # freed payloads that are used again

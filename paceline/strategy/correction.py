@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
@@ -35,10 +36,16 @@ class Late(NamedTuple):
     """The correction's vectors for this worker or group, to be changed in place."""
     server_state: State
     """The correction's vectors that all workers share, to be changed in place."""
+    prepared: Tensor | None = None
+    """What the correction's `prepare` returned for this gradient."""
+    room: Tensor | None = None
+    """Memory that a correction with `prepare` may use for its result."""
 
 
 Function = Callable[[Tensor, Late], Tensor]
 """(gradient, late) -> the gradient to apply."""
+Prepare = Callable[[Tensor, State, State, tuple[Tensor, Tensor]], Tensor]
+"""(gradient, state before, state after, memory for the result and for something between) -> what was prepared."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +59,21 @@ class Correction:
     """Whether it looks at the parameters that a gradient was computed on."""
     elementwise: bool = False
     """Whether it may be given piece after piece of the vectors, instead of whole ones."""
+    prepare: Prepare | None = None
+    """The part that needs no parameters, so that a worker can compute it before it has to keep others waiting.
+    It writes the state after the update; `function` finds its result in `late.prepared`."""
     late_only: bool = False
     """Whether it does nothing for a payload that is not late."""
     passes: tuple[int, int] = (12, 3)
     """How often it goes over the parameters in the cache and in memory; for estimates of the server's time."""
+
+    def correct(self, gradient: Tensor, late: Late) -> Tensor:
+        """The corrected gradient, prepared here; the state changes in place."""
+        if self.prepare is not None:
+            rooms = torch.empty_like(gradient), torch.empty_like(gradient)
+            prepared = self.prepare(gradient, late.state, late.state, rooms)
+            late = late._replace(prepared=prepared, room=torch.empty_like(gradient))
+        return self.function(gradient, late)
 
 
 def _factories() -> dict[str, Factory]:

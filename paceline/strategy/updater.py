@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from paceline.step.clipping import clip_norm_
-from paceline.strategy.correction import Late, State
+from paceline.strategy.correction import State
+from paceline.strategy.gradient_mean import Block, GradientMean, GroupContribution, Scratch, cut
 from paceline.strategy.instructions import Apply
 from paceline.strategy.layout import Layout
 from paceline.strategy.server_optimizer import ServerOptimizer, server_optimizer
@@ -24,51 +23,11 @@ from paceline.strategy.strategy import Strategy
 BLOCK = 1 << 16
 
 
-class Payload(NamedTuple):
-    """What a worker pushed, as it was encoded; buffers come after the encoded part."""
-
-    values: Tensor
-    samples: int
-    steps: int
-
-
-class GroupContribution(NamedTuple):
-    """What a group gives to an update, with the correction's state for that group."""
-
-    payloads: Sequence[Payload]
-    """In the order in which the update names them."""
-    fetched: Tensor | None
-    """What the payloads were computed on; only a correction looks at it."""
-    before: State
-    """The correction's state before the update, and after it; they may be the same tensors."""
-    after: State
-
-
-@dataclass(eq=False)
-class _Scratch:
-    """Memory for one block, of one thread."""
-
-    gradient: Tensor
-    part: Tensor
-    room: Tensor
-
-
-class _Block(NamedTuple):
-    """A piece of the parameters that is updated at once."""
-
-    phase: int
-    piece: slice
-    """Of all parameters."""
-    in_phase: slice | None
-    """Of the phase's parameters; None: all of them."""
-    is_last: bool
-    """Of its phase: scalars of the optimizer's state change with it."""
-
-
 class Updater:
     def __init__(self, strategy: Strategy, layout: Layout, workers: int, threads: int = 1) -> None:
         self.strategy, self.layout = strategy, layout
         self.exchange, self.correction = strategy.make_exchange, strategy.make_correction
+        self._gradient = GradientMean(strategy)
         self.passes = workers if strategy.full_pass_per_worker else 1
         """How often an epoch goes over the data."""
         dtype = layout.torch_dtype
@@ -83,14 +42,23 @@ class Updater:
         self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
         self._blocks = self._divided()
+        self._in_one_piece = self._whole is None and len(self._blocks) == 1 and not layout.buffers
         threads = max(1, min(threads, len(self._blocks)))
-        longest = max((block.piece.stop - block.piece.start for block in self._blocks), default=1)
-        rooms = [[torch.zeros(longest, dtype=dtype) for _ in range(3)] for _ in range(threads)]
-        self._scratch = [_Scratch(*three) for three in rooms]
+        longest = max((block.length for block in self._blocks), default=1)
+        self._scratch = [self._make_scratch(longest) for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads, "paceline-update") if threads > 1 else None
         self._views: dict[tuple[int, int], tuple[State, dict[str, Tensor]]] = {}
 
-    def _divided(self) -> list[_Block]:
+    def _make_scratch(self, length: int) -> Scratch:
+        dtype = self.layout.torch_dtype
+        gradient, part, room = (torch.zeros(length, dtype=dtype) for _ in range(3))
+        if self.correction is None or self.correction.prepare is None:
+            return Scratch(gradient, part, room)
+        longest = length if self._whole is None else self.layout.parameters
+        a, b, c = (torch.zeros(longest, dtype=dtype) for _ in range(3))
+        return Scratch(gradient, part, room, (a, b, c))
+
+    def _divided(self) -> list[Block]:
         """An optimizer that needs whole vectors gets its phase whole."""
         blocks = []
         for phase, (first, last) in enumerate(self._ends):
@@ -98,7 +66,8 @@ class Updater:
             for start in range(first, last, length):
                 end = min(start + length, last)
                 in_phase = None if end - start == last - first else slice(start - first, end - first)
-                blocks.append(_Block(phase, slice(start, end), in_phase, end == last))
+                piece = None if end - start == self.layout.size else slice(start, end)
+                blocks.append(Block(phase, end - start, piece, in_phase, end == last))
         return blocks
 
     # The state that belongs to a version of the parameters
@@ -138,11 +107,22 @@ class Updater:
 
     # An update
 
-    @torch.no_grad()
+    def prepare(self, payload: Tensor, before: State, after: State) -> Tensor | None:
+        """The part of an update by one payload that needs no parameters: its result is for `GroupContribution`."""
+        if self.correction is None or self.correction.prepare is None or not self._in_one_piece:
+            return None
+        room = self._scratch[0].correction
+        assert room is not None
+        with torch.no_grad():
+            return self.correction.prepare(payload, before, after, room[:2])
+
     def apply(
         self, order: Apply, given: Sequence[GroupContribution], old: Tensor, new: Tensor, before: State, after: State
     ) -> None:
         """Writes the parameters after the update to `new`; `old` and `new` may be one tensor, as may the states."""
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self.apply(order, given, old, new, before, after)
         step = order.closed // self.passes
         rates = [self.layout.rate(optimizer.rule, order.epoch, step) for optimizer in self.optimizers]
         if not self.exchange.is_dense:
@@ -151,24 +131,25 @@ class Updater:
         if self._whole is not None:
             mean = self._mean_of_all(order, given, old, before, after, rates[0])
 
-        def work(numbers: Sequence[int], scratch: _Scratch) -> None:
-            with torch.no_grad():
-                for number in numbers:
-                    block = self._blocks[number]
-                    piece, rate = block.piece, rates[block.phase]
-                    if mean is not None:
-                        gradient = mean[piece]
-                    else:
-                        gradient = self._mean(order, given, old, piece, scratch, before, after, rate)
-                    self._update(number, gradient, old, new, before, after, rate, scratch.room)
+        def work(numbers: Sequence[int], scratch: Scratch) -> None:
+            for number in numbers:
+                block = self._blocks[number]
+                rate = rates[block.phase]
+                if mean is not None:
+                    gradient = cut(mean, block.piece)
+                else:
+                    gradient = self._gradient.of(order, given, old, block, scratch, before, after, rate)
+                self._update(number, gradient, old, new, before, after, rate, scratch.room)
 
         if self._pool is None:
             work(range(len(self._blocks)), self._scratch[0])
         else:
             count = len(self._scratch)
             shares = [range(first, len(self._blocks), count) for first in range(count)]
-            list(self._pool.map(work, shares, self._scratch))
-        self._mean_of_buffers(given, new)
+            list(self._pool.map(torch.no_grad()(work), shares, self._scratch))
+        if self.layout.buffers:
+            self._mean_of_buffers(given, new)
+        return None
 
     def _update(
         self, number: int, gradient: Tensor, old: Tensor, new: Tensor, before: State, after: State, rate: float,
@@ -180,8 +161,8 @@ class Updater:
             then = {name: t if t.dim() else mine[name].clone() for name, t in then.items()}
         elif not block.is_last:
             mine = then = {name: t if t.dim() else t.clone() for name, t in then.items()}
-        source = old[block.piece]
-        target = source if new is old else new[block.piece]
+        source = cut(old, block.piece)
+        target = source if new is old else cut(new, block.piece)
         self.optimizers[block.phase].update(source, gradient, target, mine, then, rate, room)
 
     def _view(self, number: int, state: State) -> dict[str, Tensor]:
@@ -216,10 +197,11 @@ class Updater:
         self, order: Apply, given: Sequence[GroupContribution], old: Tensor, before: State, after: State, rate: float
     ) -> Tensor:
         assert self._whole is not None
-        everything = slice(0, self.layout.parameters)
+        count = self.layout.parameters
+        everything = Block(0, count, slice(0, count) if self.layout.buffers else None, None, True)
         part = torch.empty_like(self._whole) if len(given) > 1 else self._whole
-        scratch = _Scratch(self._whole, part, part)
-        mean = self._mean(order, given, old, everything, scratch, before, after, rate)
+        scratch = Scratch(self._whole, part, part, self._scratch[0].correction)
+        mean = self._gradient.of(order, given, old, everything, scratch, before, after, rate)
         if mean is not self._whole:
             self._whole.copy_(mean)
         for (first, last), clip in zip(self._ends, self._clips, strict=False):
@@ -227,60 +209,9 @@ class Updater:
                 clip_norm_([self._whole[first:last]], clip)
         return self._whole
 
-    def _mean(
-        self, order: Apply, given: Sequence[GroupContribution], old: Tensor, piece: slice, scratch: _Scratch,
-        before: State, after: State, rate: float,
-    ) -> Tensor:  # fmt: skip
-        """The mean of the groups' gradients: a payload itself where there is but one, which is not to be changed."""
-        if len(given) == 1:
-            return self._of_group(order, 0, given[0], old, piece, scratch.gradient, before, after, rate)
-        total = scratch.gradient[: piece.stop - piece.start].zero_()
-        for number, one in enumerate(given):
-            total.add_(self._of_group(order, number, one, old, piece, scratch.part, before, after, rate))
-        return total.div_(len(given))
-
-    def _of_group(
-        self, order: Apply, number: int, one: GroupContribution, old: Tensor, piece: slice, room: Tensor,
-        before: State, after: State, rate: float,
-    ) -> Tensor:  # fmt: skip
-        """The mean of a group's payloads, corrected."""
-        mean = self._mean_of_group(one.payloads, piece, room[: piece.stop - piece.start])
-        if self.correction is None:
-            return mean
-        if len(one.payloads) == 1 and not self.correction.elementwise:  # the user's own may change what it is given
-            mean = room[: piece.stop - piece.start].copy_(mean)
-        contribution = order.contributions[number]
-        first = contribution.tasks[0]
-        current = old[piece]
-        server_state = {}
-        for name in self.correction.server_state:
-            was, becomes = before[f"correction.{name}"][piece], after[f"correction.{name}"][piece]
-            server_state[name] = becomes if number or becomes.data_ptr() == was.data_ptr() else becomes.copy_(was)
-        kept = {}
-        for name in self.correction.state:
-            was, becomes = one.before[name], one.after[name]
-            kept[name] = becomes[piece] if becomes is was else becomes[piece].copy_(was[piece])
-        late = Late(
-            current, current if one.fetched is None else one.fetched[piece], contribution.staleness, first.worker,
-            first.sequence, rate, kept, server_state,
-        )  # fmt: skip
-        return self.correction.function(mean, late)
-
-    def _mean_of_group(self, payloads: Sequence[Payload], piece: slice, room: Tensor) -> Tensor:
-        """Gradients count by their samples per step, so that a mean equals the gradient of the joined batch."""
-        if len(payloads) == 1:
-            return payloads[0].values[piece]
-        weights = [p.samples / p.steps if self.exchange.weighted else 1.0 for p in payloads]
-        total, mean = weights[0], payloads[0].values[piece]
-        for payload, weight in zip(payloads[1:], weights[1:], strict=True):
-            total += weight
-            mean = torch.lerp(mean, payload.values[piece], weight / total, out=room)
-        return mean
-
     def _mean_of_buffers(self, given: Sequence[GroupContribution], new: Tensor) -> None:
         """Buffers are no sums: their mean in a group, and of several groups the last."""
-        if self.layout.buffers:
-            payloads = [payload.values[-self.layout.buffers :] for payload in given[-1].payloads]
-            mean = new[self.layout.parameters : self.layout.size].copy_(payloads[0])
-            for count, payload in enumerate(payloads[1:], 2):
-                mean.add_(payload - mean, alpha=1 / count)
+        payloads = [payload.values[-self.layout.buffers :] for payload in given[-1].payloads]
+        mean = new[self.layout.parameters : self.layout.size].copy_(payloads[0])
+        for count, payload in enumerate(payloads[1:], 2):
+            mean.add_(payload - mean, alpha=1 / count)

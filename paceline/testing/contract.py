@@ -83,7 +83,7 @@ def _corrected(
 ) -> Tensor:
     gradient, parameters, fetched = _vectors(seed)
     shared = _shared(correction) if shared is None else shared
-    return correction.function(gradient, Late(parameters, fetched, staleness, 0, seed, 0.1, state, shared))
+    return correction.correct(gradient, Late(parameters, fetched, staleness, 0, seed, 0.1, state, shared))
 
 
 def _numbers(correction: Correction) -> str:
@@ -99,7 +99,7 @@ def _leaves(correction: Correction) -> str:
     gradient, parameters, fetched = _vectors(0)
     before = parameters.clone(), fetched.clone()
     late = Late(parameters, fetched, 3, 0, 0, 0.1, _state(correction), _shared(correction))
-    correction.function(gradient, late)
+    correction.correct(gradient, late)
     if not torch.equal(parameters, before[0]):
         return "late.parameters are changed: only the gradient may be"
     return "" if torch.equal(fetched, before[1]) else "late.fetched is changed: only the gradient may be"

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from paceline.step.optimizers import Rule
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 
 
 def layout(*sizes: int, rule: Rule | None = None, buffers: int = 0, epochs: int = 1, batches: int = 100) -> Layout:

@@ -8,8 +8,9 @@ import torch
 from paceline.errors import Diverged, StrategyError
 from paceline.strategy import updater as module
 from paceline.strategy.correction import find_correction
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.presets import find_strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 from tests.strategy.flat_vectors import applied, layout, order, vector
 
 G, W, FETCHED = vector(200, 1), vector(200, 2), vector(200, 3)

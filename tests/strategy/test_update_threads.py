@@ -7,10 +7,11 @@ import torch
 
 from paceline.step.optimizers import Rule
 from paceline.strategy import updater as module
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.layout import Layout
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 from paceline.workload import OPTIMIZERS
 from tests.strategy.flat_vectors import layout, order, vector
 

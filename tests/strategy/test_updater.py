@@ -10,10 +10,11 @@ from paceline.step.optimizers import Rule, torch_optimizer
 from paceline.strategy import updater as module
 from paceline.strategy.exchange import Replica, find_exchange
 from paceline.strategy.finite import is_finite
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.server_optimizer import check_optimizer, server_optimizer
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 from paceline.workload import OPTIMIZERS
 from tests.strategy.flat_vectors import applied, layout, order, vector
 

@@ -9,26 +9,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.strategy.correction import Correction, Late
+from paceline.strategy.correction import Correction, Function, Late, State
 
 DECAY = 0.95
 EPSILON = 1e-7
 
 
 def constant(strength: float) -> Correction:
-    def correct(g: Tensor, late: Late) -> Tensor:
-        drift = torch.sub(late.parameters, late.fetched).mul_(g)
-        return torch.addcmul(g, drift, g, value=strength, out=drift)
+    def prepare(g: Tensor, before: State, after: State, room: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.mul(g, g, out=room[0])
 
-    return Correction(correct, elementwise=True, late_only=True, passes=(9, 1))
+    return Correction(_compensate(strength), elementwise=True, prepare=prepare, late_only=True, passes=(9, 1))
 
 
 def adaptive(strength: float) -> Correction:
-    def correct(g: Tensor, late: Late) -> Tensor:
-        square = torch.mul(g, g)
-        mean_square = late.state["squares"].lerp_(square, 1 - DECAY)
-        drift = torch.sub(late.parameters, late.fetched).mul_(square)
-        scale = torch.add(mean_square, EPSILON, out=square).sqrt_()  # in memory that is in the cache
-        return torch.addcdiv(g, drift, scale, value=strength, out=drift)
+    def prepare(g: Tensor, before: State, after: State, room: tuple[Tensor, Tensor]) -> Tensor:
+        square = torch.mul(g, g, out=room[0])
+        mean_square = torch.lerp(before["squares"], square, 1 - DECAY, out=after["squares"])
+        return square.div_(torch.add(mean_square, EPSILON, out=room[1]).sqrt_())
 
-    return Correction(correct, ("squares",), elementwise=True, late_only=True, passes=(21, 3))
+    compensate = _compensate(strength)
+    return Correction(compensate, ("squares",), elementwise=True, prepare=prepare, late_only=True, passes=(21, 3))
+
+
+def _compensate(strength: float) -> Function:
+    def correct(g: Tensor, late: Late) -> Tensor:
+        assert late.prepared is not None and late.room is not None
+        drift = torch.sub(late.parameters, late.fetched, out=late.room)
+        return torch.addcmul(g, drift, late.prepared, value=strength, out=drift)
+
+    return correct

@@ -20,7 +20,7 @@ _EPOCH_SHIFT = _VERSION_BITS + 2
 
 def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, version: int) -> None:
     word = ((epoch + 1) << _EPOCH_SHIFT) | (kind << _VERSION_BITS) | version
-    row = memory.batch_status[epoch % 2]
+    row = memory.batch_words[epoch % 2]
     for batch in batches:
         row[batch] = word
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
-from paceline.strategy.updater import GroupContribution, Payload, Updater
+from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import batch_status, commit_log, mailbox
 from paceline.training.drivers.local.event_log import EventLog
 from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, PayloadField, SlotField
@@ -36,6 +37,8 @@ class SharedStore:
         """The payload of a worker that commits alone: nobody else looks at it, so it need not be shared."""
         self.local: Tensor | None = None
         """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
+        self._prepared: Tensor | None = None
+        """What the correction needs no parameters for, of the payload that is about to be committed."""
 
     @property
     def version(self) -> int:
@@ -123,7 +126,7 @@ class SharedStore:
         if header[groups + group] != current:  # the group is named twice in this update
             return GroupContribution(payloads, fetched, kept[1 - current], kept[1 - current])
         header[groups + group] = 1 - current
-        return GroupContribution(payloads, fetched, kept[current], kept[1 - current])
+        return GroupContribution(payloads, fetched, kept[current], kept[1 - current], self._prepared)
 
     def _fetched(self, contribution: Contribution) -> Tensor | None:
         """What the payloads were computed on; None: the version that is replaced."""
@@ -143,6 +146,10 @@ class SharedStore:
 
     def commit_own(self, task: Compute, group: int, pulled: int) -> None:
         """An update of one payload."""
+        memory = self.memory
+        if memory.corrections and self.payload is not None:  # only this worker's updates change its group's state
+            current, kept = self.headers[self.version % 2][memory.sizes.groups + group], memory.corrections[group]
+            self._prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
         with self.lock:
             self._commit_tasks((task,), group, pulled)
 

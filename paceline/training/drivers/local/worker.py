@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_S = 0.5
 SHORT_WAIT_S = 0.02
-SPIN_NS = 100_000
-"""How long a worker looks for its group's commit before it sleeps: waking a process takes about as long."""
+SPIN_NS = 1_000_000
+"""How long a worker looks for its group's commit before it sleeps, at most; else for half as long as a task takes."""
 SUPPLY_NS = 10_000_000
 """Tasks for so long are enough for the server to bring more."""
 
@@ -154,7 +154,8 @@ class Worker:
         if self._is_turn(task):
             return
         start_ns = time.monotonic_ns()
-        while time.monotonic_ns() - start_ns < SPIN_NS and self.commits:
+        patience_ns = min(SPIN_NS, self.task_ns // 2)
+        while time.monotonic_ns() - start_ns < patience_ns and self.commits:
             if self._is_turn(task):
                 self._waited(start_ns)
                 return

@@ -1,0 +1,129 @@
+"""From payloads to the gradient that the server's optimizer gets: the mean of each group's payloads, corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from paceline.strategy.correction import Late, State
+from paceline.strategy.instructions import Apply
+from paceline.strategy.strategy import Strategy
+
+
+class Payload(NamedTuple):
+    """What a worker pushed, as it was encoded; buffers come after the encoded part."""
+
+    values: Tensor
+    samples: int
+    steps: int
+
+
+class GroupContribution(NamedTuple):
+    """What a group gives to an update, with the correction's state for that group."""
+
+    payloads: Sequence[Payload]
+    """In the order in which the update names them."""
+    fetched: Tensor | None
+    """What the payloads were computed on; only a correction looks at it."""
+    before: State
+    """The correction's state before the update, and after it; they may be the same tensors."""
+    after: State
+    prepared: Tensor | None = None
+    """What `Updater.prepare` returned, where it was called before."""
+
+
+@dataclass(eq=False)
+class Scratch:
+    """Memory for one block, of one thread."""
+
+    gradient: Tensor
+    part: Tensor
+    room: Tensor
+    correction: tuple[Tensor, Tensor, Tensor] | None = None
+
+
+class Block(NamedTuple):
+    """A piece of the parameters that is updated at once."""
+
+    phase: int
+    length: int
+    piece: slice | None
+    """Of the whole vector; None: all of it, since cutting a tensor takes as long as adding a few thousand numbers."""
+    in_phase: slice | None
+    """Of the phase's parameters; None: all of them."""
+    is_last: bool
+    """Of its phase: scalars of the optimizer's state change with it."""
+
+
+class GradientMean:
+    def __init__(self, strategy: Strategy) -> None:
+        self.exchange, self.correction = strategy.make_exchange, strategy.make_correction
+
+    def of(
+        self, order: Apply, given: Sequence[GroupContribution], old: Tensor, block: Block, scratch: Scratch,
+        before: State, after: State, rate: float,
+    ) -> Tensor:  # fmt: skip
+        """The mean of the groups' gradients: a payload itself where there is but one, which is not to be changed."""
+        if len(given) == 1:
+            return self._of_group(order, 0, given[0], old, block, scratch, scratch.gradient, before, after, rate)
+        total = scratch.gradient[: block.length].zero_()
+        for number, one in enumerate(given):
+            total.add_(self._of_group(order, number, one, old, block, scratch, scratch.part, before, after, rate))
+        return total.div_(len(given))
+
+    def _of_group(
+        self, order: Apply, number: int, one: GroupContribution, old: Tensor, block: Block, scratch: Scratch,
+        room: Tensor, before: State, after: State, rate: float,
+    ) -> Tensor:  # fmt: skip
+        """The mean of a group's payloads, corrected."""
+        correction, piece = self.correction, block.piece
+        if correction is None and len(one.payloads) == 1:
+            return cut(one.payloads[0].values, piece)
+        mean = self._mean_of_group(one.payloads, block, room)
+        if correction is None:
+            return mean
+        if len(one.payloads) == 1 and not correction.elementwise:  # the user's own may change what it is given
+            mean = room[: block.length].copy_(mean)
+        server_state = {}
+        for name in correction.server_state:
+            was, becomes = cut(before[f"correction.{name}"], piece), cut(after[f"correction.{name}"], piece)
+            server_state[name] = becomes if number or becomes.data_ptr() == was.data_ptr() else becomes.copy_(was)
+        rooms = scratch.correction
+        if rooms is not None and len(rooms[0]) != block.length:
+            rooms = rooms[0][: block.length], rooms[1][: block.length], rooms[2][: block.length]
+        prepared, kept = one.prepared, {name: cut(tensor, piece) for name, tensor in one.after.items()}
+        if correction.prepare is None:
+            for name, becomes in kept.items():
+                if one.after[name] is not one.before[name]:
+                    becomes.copy_(cut(one.before[name], piece))
+        elif prepared is None:
+            assert rooms is not None
+            was_kept = {name: cut(tensor, piece) for name, tensor in one.before.items()}
+            prepared = correction.prepare(mean, was_kept, kept, rooms[:2])
+        contribution, current = order.contributions[number], cut(old, piece)
+        first, fetched = contribution.tasks[0], current if one.fetched is None else cut(one.fetched, piece)
+        late = Late(
+            current, fetched, contribution.staleness, first.worker, first.sequence, rate, kept, server_state, prepared,
+            rooms[2] if rooms is not None else None,
+        )  # fmt: skip
+        return correction.function(mean, late)
+
+    def _mean_of_group(self, payloads: Sequence[Payload], block: Block, room: Tensor) -> Tensor:
+        """Gradients count by their samples per step, so that a mean equals the gradient of the joined batch."""
+        mean = cut(payloads[0].values, block.piece)
+        if len(payloads) == 1:
+            return mean
+        weights = [p.samples / p.steps if self.exchange.weighted else 1.0 for p in payloads]
+        total, room = weights[0], cut(room, None if len(room) == block.length else slice(0, block.length))
+        for payload, weight in zip(payloads[1:], weights[1:], strict=True):
+            total += weight
+            mean = torch.lerp(mean, cut(payload.values, block.piece), weight / total, out=room)
+        return mean
+
+
+def cut(tensor: Tensor, piece: slice | None) -> Tensor:
+    return tensor if piece is None else tensor[piece]
