@@ -27,7 +27,7 @@ from tests.training.drivers.local.small import (
     workload,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
