@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from paceline.api.settings import as_optional_path, split
 from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload
+from paceline.settings import pick
 from paceline.training.directory import claimed
-from paceline.training.starting import CLUSTER_KEYS, FIELD_KEYS, STRATEGY_KEYS, option, strategy_of
+from paceline.training.starting import CLUSTER_KEYS, STRATEGY_KEYS, option
 
 if TYPE_CHECKING:
     from paceline.cluster import Cluster, Machine
@@ -51,7 +52,7 @@ def simulate(
     >>> made.steps, made.mean_staleness > 0
     (160, True)
     """
-    own, others = split(settings, {*STRATEGY_KEYS, *FIELD_KEYS, *CLUSTER_KEYS}, _ARGUMENTS)
+    own, others = split(settings, {*STRATEGY_KEYS, *CLUSTER_KEYS}, _ARGUMENTS)
     place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
     chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
     virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}
@@ -78,6 +79,8 @@ def _strategy(
     strategy: str | Strategy | None, workers: int | Sequence[int] | None, chosen: dict[str, Any]
 ) -> tuple[Strategy, list[int]]:
     """The strategy, and with how many workers each time it is carried out."""
+    from paceline.training.distributing import build_strategy
+
     if strategy is None and workers is None and "groups" not in chosen:
         raise StrategyError("name a --strategy to simulate, as --strategy downpour, or a number of --workers")
     if isinstance(workers, str):
@@ -85,7 +88,8 @@ def _strategy(
     numbers = list(workers) if isinstance(workers, Sequence) else [workers]
     if not numbers:
         raise StrategyError("workers=[] should have at least one number")
-    made = [strategy_of({**chosen, "strategy": strategy, "workers": number}) for number in numbers]
+    named = {} if strategy is None else {"strategy": strategy}
+    made = [build_strategy({**chosen, **named, "workers": number}) for number in numbers]
     return made[0][0], [count for _, count in made]
 
 
@@ -96,12 +100,13 @@ def _with_times(
     from paceline.record import save, write_atomically
     from paceline.reporting.chrome_trace import TRACE, chrome_trace
     from paceline.simulation.timing import time_workload
-    from paceline.training.distributing import ClusterWords
+    from paceline.training.distributing import build_cluster, cluster_words
+    from paceline.training.settings import ClusterSettings
 
-    words = ClusterWords(**given)
-    cluster = words.build()
+    settings = ClusterSettings(**pick(ClusterSettings, given))
+    cluster = build_cluster(settings)
     cluster.check(workers)
-    made = time_workload(workload, strategy, workers, steps, cluster, words.words(), cache=cache)
+    made = time_workload(workload, strategy, workers, steps, cluster, cluster_words(settings), cache=cache)
     if out is not None:
         save(made, out / RECORD)
         write_atomically(out / TRACE, chrome_trace(made.trace, out.resolve().name))

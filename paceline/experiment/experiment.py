@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, nearest
-from paceline.experiment.keys import RUN, check_value, flattened, is_of_workload
+from paceline.experiment.keys import check_value, flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
 
@@ -119,7 +119,7 @@ class Experiment:
             if search is not None and key in search.draws:
                 search = replace(search, draws={**search.draws, key: {"choice": [value]}})
             elif not varied:
-                base["workload" if is_of_workload(key) else "run" if key in RUN else "strategy"][key] = value
+                base[str(section_of(key))][key] = value
         return replace(self, **changes, **base, grid=tuple(grid), random=search)
 
     def runs(self) -> list[PlannedRun]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError
-from paceline.experiment.distribution import cluster_of, distribution_of, run_words, setup_of
+from paceline.experiment.keys import run_settings, setup_of
 from paceline.step.reason import reason
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher
@@ -98,7 +98,7 @@ def make(task: Task) -> int:
 def _make(task: Task) -> None:
     directory, watcher = Path(task.directory), _Told(Path(task.progress))
     cache = Path(task.cache) if task.cache else None
-    words = run_words(task.settings)
+    words = run_settings(task.settings)
     if words.kind == "measure":
         _measure(task, directory, cache, watcher)
     elif words.kind == "simulate":
@@ -127,7 +127,7 @@ def _train(task: Task, out: Path, cache: Path | None, watcher: Watcher) -> None:
     from paceline.training.driver import CHECKPOINT_EVERY_S
     from paceline.training.measured_training import TrainingClock
 
-    words, setup = run_words(task.settings), setup_of(task.settings)
+    words, setup = run_settings(task.settings), setup_of(task.settings)
     alone = setup.strategy is None
     clock = TrainingClock() if words.measure and alone else None
     run = setup.train(
@@ -146,7 +146,7 @@ def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) ->
     from paceline.training.failures import explained
     from paceline.training.measured_validation import time_validation
 
-    words = run_words(task.settings)
+    words = run_settings(task.settings)
     with explained(task.workload):
         found = measure(
             task.workload, iterations=words.iterations, step=words.step, cache=cache,
@@ -158,12 +158,14 @@ def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) ->
 
 def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
     from paceline.simulation.timing import time_workload
+    from paceline.training.distributing import build_cluster, cluster_words
 
-    made = distribution_of(task.settings)
-    assert made is not None
-    cluster = cluster_of(task.settings)
-    steps = run_words(task.settings).steps
-    found = time_workload(task.workload, *made, steps, cluster.build(), cluster.words(), cache=cache)
+    setup, steps = setup_of(task.settings), run_settings(task.settings).steps
+    assert setup.strategy is not None
+    found = time_workload(
+        task.workload, setup.strategy, setup.workers, steps, build_cluster(setup.cluster), cluster_words(setup.cluster),
+        cache=cache,
+    )  # fmt: skip
     record.save(found, directory / "record.json")
 
 
@@ -171,7 +173,7 @@ def _feed(task: Task, directory: Path, watcher: _Told) -> None:
     from paceline.measurement.feeding import feed_stand_ins
     from paceline.measurement.feeding_images import feed_images
 
-    words = run_words(task.settings)
+    words = run_settings(task.settings)
 
     def watch(done: int, all_: int) -> None:
         watcher.part(done / all_)

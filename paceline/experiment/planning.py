@@ -16,11 +16,11 @@ from typing import Any
 from paceline.data.entries import MODULES
 from paceline.data.source import parse
 from paceline.errors import DataError, InputError, NetworkError, StrategyError, nearest
-from paceline.experiment.distribution import distribution_of
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.keys import RunWords, applicable, is_alone, is_of_workload, why_without_effect
+from paceline.experiment.keys import applicable, is_alone, section_of, setup_of, why_without_effect
 from paceline.networks.known import KNOWN
 from paceline.results.labels import label_by, setting_id, setting_text, telling_keys
+from paceline.training.settings import RunSettings
 from paceline.workload import Workload, resolve, with_settings
 
 MOST_RUNS = 100_000
@@ -78,14 +78,13 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
             workload = _workload(settings, bases)
             _check_data(workload.data)
             _check_options(workload)
-            made = distribution_of(settings)
+            setup = setup_of(settings)
         except InputError as error:
             raise InputError(f"{label}: {error}" if label else str(error)) from error
         for repetition in range(1, experiment.repetitions + 1):
             seeded = dataclasses.replace(workload, seed=workload.seed + repetition - 1)
-            workers = made[1] if made else 1
             number = len(planned)
-            planned.append(PlannedRun(number, setting, repetition, trial, settings, seeded, workers, label))
+            planned.append(PlannedRun(number, setting, repetition, trial, settings, seeded, setup.workers, label))
     return planned
 
 
@@ -104,7 +103,7 @@ def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
 
 
 def _combinations(experiment: Experiment) -> Iterator[tuple[int | None, dict[str, Any]]]:
-    base = {"kind": RunWords.kind, **experiment.run, **experiment.workload, **experiment.strategy}
+    base = {"kind": RunSettings.kind, **experiment.run, **experiment.workload, **experiment.strategy}
     search = experiment.random
     blocks = experiment.grid or ({},)
     count = sum(math.prod(len(values) for values in block.values()) for block in blocks)
@@ -128,7 +127,7 @@ def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) ->
     used = {key for settings in all_settings for key in settings}
     for key in (key for table in tables for key in table):
         if key not in used:
-            raise StrategyError(f"{key.replace('_', '-')} has no effect on any run: {why_without_effect(key)}")
+            raise StrategyError(f"{key} has no effect on any run: {why_without_effect(key)}")
     for settings in all_settings:
         if settings["kind"] == "simulate" and is_alone(settings):
             raise StrategyError('kind = "simulate" needs a strategy, as strategy = "downpour"')
@@ -136,7 +135,7 @@ def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) ->
 
 def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Workload:
     """As the run will have it. A function of the user's own is called once, not for every run."""
-    given = {key: value for key, value in settings.items() if is_of_workload(key)}
+    given = {key: value for key, value in settings.items() if section_of(key) == "workload"}
     network = given.pop("network", "mlp")
     if ":" not in network:
         return resolve(network, given)

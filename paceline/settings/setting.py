@@ -24,9 +24,9 @@ from paceline.settings.text import shown
 Value = TypeVar("Value")
 Record = TypeVar("Record")
 
-NAMES = {
-    bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list",
-    tuple: "two numbers",
+NAMES: dict[Any, str] = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table",
+    tuple: "two numbers", list: "a list of texts", list[float]: "a list of numbers",
 }  # fmt: skip
 NONE_WORDS = ("none", "default")
 """Text for None, where a setting may be None."""
@@ -47,6 +47,8 @@ class Setting:
     """The verbs that have an option for it; in the others it is given with `--set`."""
     runs: tuple[str, ...] = ()
     """The kinds of run that it has an effect on; none: on all."""
+    several: tuple[str, ...] = ()
+    """The verbs whose option takes several values, with commas between them."""
     metavar: str | None = None
     least: float | None = None
     above: float | None = None
@@ -111,8 +113,8 @@ class Setting:
         if self.least is not None and self.most is not None:
             limits = [f"from {self.least:,} to {self.most:,}"]
         pair = any(typing.get_origin(kind) is tuple for kind in self.kinds)
-        named = [NAMES[typing.get_origin(kind) or kind] for kind in self.kinds]
-        if any(kind in (bool, str) or typing.get_origin(kind) for kind in self.kinds) and not pair:
+        named = [NAMES.get(kind) or NAMES[typing.get_origin(kind) or kind] for kind in self.kinds]
+        if not {int, float, list[float]} & set(self.kinds) and not pair:
             limits = []
         example = f", as {list(self.default)}" if pair else ""
         return f"{' or '.join(named)} {' and '.join(limits)}".strip() + example
@@ -161,13 +163,13 @@ def setting(default: Value, help: str = "", **declared: Any) -> Value:
 
 @functools.cache
 def settings_of(record: type) -> dict[str, Setting]:
-    """The settings that a record declares, by name."""
-    hints = typing.get_type_hints(record)
-    return {
-        each.name: dataclasses.replace(each.metadata["setting"], name=each.name, kind=hints[each.name])
-        for each in dataclasses.fields(record)
-        if "setting" in each.metadata
-    }
+    """The settings that a record declares, by name. What all of them share is in its attribute `COMMON`."""
+    hints, common, found = typing.get_type_hints(record), getattr(record, "COMMON", {}), {}
+    for each in dataclasses.fields(record):
+        if declared := each.metadata.get("setting"):
+            shared = {key: value for key, value in common.items() if not getattr(declared, key)}
+            found[each.name] = dataclasses.replace(declared, name=each.name, kind=hints[each.name], **shared)
+    return found
 
 
 def check(record: Any, error: type[InputError]) -> None:
@@ -189,3 +191,8 @@ def read(record: type, given: Mapping[str, Any], error: type[InputError], what: 
             raise error(f"no key {written!r} in {what}: {nearest(written, known)}")
         found[name] = known[name].parse(value, error) if isinstance(value, str) else value
     return found
+
+
+def pick(record: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `given` that are settings of a record, text read as the type."""
+    return read(record, {key: given[key] for key in settings_of(record) if key in given}, InputError, record.__name__)

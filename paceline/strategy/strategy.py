@@ -8,64 +8,69 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from paceline.errors import StrategyError, nearest
-from paceline.strategy.correction import Correction, find_correction
-from paceline.strategy.exchange import Exchange, find_exchange
+from paceline.settings import check, setting
 from paceline.strategy.plugin import name_of
+
+if TYPE_CHECKING:
+    from paceline.strategy.correction import Correction
+    from paceline.strategy.exchange import Exchange
 
 MOST_WORKERS = 10_000_000
 """Beyond that even a simulation of time alone would take hundreds of gigabytes."""
 
 
-def _check_whole(name: str, value: int | None, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise StrategyError(f"{name}={value!r} should be a whole number of at least {least}")
+DISTRIBUTION = "Distribution"
+"""A panel of the help."""
+DISTRIBUTED = ("local", "virtual", "simulate")
+"""The kinds of run that a strategy has an effect on."""
+_OPTIONS = ("train", "simulate")
 
 
 @dataclass(frozen=True)
 class Strategy:
     """One group of all workers is synchronous, groups of one are asynchronous, anything between is mixed."""
 
+    COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "runs": DISTRIBUTED}
+
     name: str = "sync"
-    groups: int | None = 1
-    """How many synchronous groups; None: every worker is a group by itself."""
-    exchange: str = "gradient"
-    """What workers push: gradient, delta, elastic, topk:SHARE, int8, momentum-topk:SHARE, or module:name."""
-    fetch_every: int = 1
-    """Steps between two fetches of the parameters; 0: only when a worker joins."""
-    push_every: int = 1
-    """Steps between two pushes."""
-    local_step: bool = False
-    """Whether a worker applies its own gradient to its copy of the parameters between two fetches."""
-    overlap: bool = False
-    """Whether a worker continues before its payload was applied."""
-    correction: str = "none"
-    """How a late payload is corrected: none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:name."""
-    server_optimizer: str = ""
-    """The server's optimizer and rate: adagrad:0.5, sgd:1, torch.optim:RAdam, module:name; empty: the workload's."""
-    softsync_n: int | None = None
-    """n of n-softsync: an update waits for workers / n payloads."""
-    staleness_bound: int | None = None
-    """How many pushes the fastest group may be ahead of the slowest."""
-    backup_workers: int = 0
-    """Workers that a synchronous step does not wait for."""
-    warm_start: int = 0
-    """Updates that the first worker makes alone."""
-    full_pass_per_worker: bool = False
-    """Whether every worker goes over all data, instead of its share of each epoch."""
+    groups: int | None = setting(1, "How many synchronous groups; none: every worker is a group by itself.", least=1)
+    exchange: str = setting(
+        "gradient", "What workers push: gradient, delta, elastic, int8, topk:SHARE, momentum-topk:SHARE, module:name.",
+        verbs=_OPTIONS,
+    )  # fmt: skip
+    fetch_every: int = setting(
+        1, "Steps between two fetches of the parameters; 0: only when a worker joins.", least=0, verbs=_OPTIONS
+    )
+    push_every: int = setting(1, "Steps between two pushes.", least=1, verbs=_OPTIONS)
+    local_step: bool = setting(
+        False, "Whether a worker applies its own gradient to its copy of the parameters between two fetches."
+    )
+    overlap: bool = setting(False, "Whether a worker continues before its payload is applied.")
+    correction: str = setting(
+        "none", "Correction of late payloads: none, constant:LAMBDA, adaptive:LAMBDA, staleness or module:name.",
+        verbs=_OPTIONS,
+    )  # fmt: skip
+    server_optimizer: str = setting(
+        "", "Optimizer of the server, and its learning rate: adagrad:0.5, torch.optim:RAdam or module:name; empty: the "
+        "workload's.", verbs=_OPTIONS,
+    )  # fmt: skip
+    softsync_n: int | None = setting(None, "n of n-softsync: an update waits for workers / n payloads.", least=1)
+    staleness_bound: int | None = setting(
+        None, "How many pushes the fastest group may be ahead of the slowest.", least=0, verbs=_OPTIONS
+    )
+    backup_workers: int = setting(0, "Workers that a synchronous step does not wait for.", least=0, verbs=_OPTIONS)
+    warm_start: int = setting(0, "Updates that the first worker makes alone.", least=0)
+    full_pass_per_worker: bool = setting(
+        False, "Whether every worker goes over all data, instead of its share of each epoch.", verbs=("simulate",)
+    )
 
     def __post_init__(self) -> None:
         for name in ("exchange", "correction", "server_optimizer"):
             object.__setattr__(self, name, name_of(getattr(self, name)))
-        _check_whole("groups", self.groups, 1)
-        _check_whole("fetch-every", self.fetch_every, 0)
-        _check_whole("push-every", self.push_every, 1)
-        _check_whole("softsync-n", self.softsync_n, 1)
-        _check_whole("staleness-bound", self.staleness_bound, 0)
-        _check_whole("backup-workers", self.backup_workers, 0)
-        _check_whole("warm-start", self.warm_start, 0)
+        check(self, StrategyError)
         if self.staleness_bound is not None and self.groups == 1:
             raise StrategyError(
                 f"a staleness bound is for asynchronous workers; with {self.name} all of them wait for each other"
@@ -73,15 +78,19 @@ class Strategy:
         if self.backup_workers and self.groups != 1:
             raise StrategyError("backup workers are for one synchronous group")
         if self.softsync_n is not None and self.groups is not None:
-            raise StrategyError("softsync-n is for asynchronous workers, groups of one")
+            raise StrategyError("softsync_n is for asynchronous workers, groups of one")
 
     @property
     def make_exchange(self) -> Exchange:
+        from paceline.strategy.exchange import find_exchange
+
         return find_exchange(self.exchange)
 
     @property
     def make_correction(self) -> Correction | None:
         """None where nothing is corrected."""
+        from paceline.strategy.correction import find_correction
+
         return find_correction(self.correction)
 
     @property
@@ -115,9 +124,9 @@ class Strategy:
         if self.groups is not None and workers % self.groups:
             raise StrategyError(f"{self.groups} groups do not divide {workers} workers")
         if self.backup_workers >= workers:
-            raise StrategyError(f"backup-workers={self.backup_workers} leave none of {workers} workers to wait for")
+            raise StrategyError(f"backup_workers={self.backup_workers} leave none of {workers} workers to wait for")
         if self.softsync_n is not None and self.softsync_n > workers:
-            raise StrategyError(f"softsync-n={self.softsync_n} is more than {workers} workers")
+            raise StrategyError(f"softsync_n={self.softsync_n} is more than {workers} workers")
         if batches is not None and not self.full_pass_per_worker and workers > batches:
             raise StrategyError(
                 f"{workers} workers share {batches} batches per epoch: use fewer workers or a smaller batch"

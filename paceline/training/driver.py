@@ -13,7 +13,6 @@ from paceline.data.dataset import Dataset
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.engine import check_policy
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.server_optimizer import check_optimizer
 from paceline.strategy.strategy import Strategy
@@ -22,7 +21,7 @@ from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.limits import check_workers
 from paceline.training.run import Conditions, Run
-from paceline.training.validation_interval import parse_interval
+from paceline.training.settings import DriverSettings
 from paceline.workload import Workload
 
 if TYPE_CHECKING:
@@ -38,24 +37,20 @@ class RunOptions:
     cache: Path | None = None
     checkpoint_every_s: float | None = CHECKPOINT_EVERY_S
     """None: there are no checkpoints."""
-    validate_every: str = "1epoch"
-    record_events: bool = False
+    settings: DriverSettings = field(default_factory=DriverSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistributedOptions(RunOptions):
     strategy: Strategy
     workers: int
-    on_bad_gradient: str = "stop"
     faults: tuple[Fault, ...] = ()
 
     def check(self, driver: str) -> None:
         """Raises what is wrong before anything is loaded."""
         if isinstance(self.workers, int):
             check_workers(self.workers, driver)
-        check_policy(self.on_bad_gradient)
         check_optimizer(self.strategy.server_optimizer)
-        parse_interval(self.validate_every)
         self.strategy.check(self.workers)
 
 

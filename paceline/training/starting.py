@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import StrategyError, WorkloadError, nearest
+from paceline.errors import StrategyError, WorkloadError
+from paceline.settings import pick
 from paceline.strategy.strategy import Strategy
-from paceline.training.distributing import DRIVERS, REAL_ONLY, ClusterWords, DriverWords, StrategyWords
+from paceline.training.distributing import build_cluster, build_strategy
 from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.limits import check_workers
+from paceline.training.settings import SCHEMA, ClusterSettings, DriverSettings, StrategySettings, keys_of
 
 if TYPE_CHECKING:
     from paceline import data
@@ -22,28 +23,14 @@ if TYPE_CHECKING:
     from paceline.workload import Workload
 
 
-def _names(record: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(record))
-
-
-CLUSTER_KEYS = _names(ClusterWords)
-DRIVER_KEYS = _names(DriverWords)
-STRATEGY_KEYS = tuple(name for name in _names(StrategyWords) if name != "fields")
-FIELD_KEYS = tuple(name for name in _names(Strategy) if name not in (*STRATEGY_KEYS, "name"))
-"""Of a strategy, beyond those that have a word of their own."""
-DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *FIELD_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS))
+CLUSTER_KEYS, DRIVER_KEYS = keys_of(ClusterSettings), keys_of(DriverSettings)
+STRATEGY_KEYS = keys_of(StrategySettings, Strategy)
+DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS))
 """Every setting that says how a training is distributed; all others are of the workload."""
-FOR_ONE_PROCESS = ("validate_every",)
+FOR_ONE_PROCESS = tuple(key for key in DRIVER_KEYS if "alone" in SCHEMA[key].runs)
 """Settings of a driver that training in this process has, too."""
 _ABSENT = ("strategy", "workers", "driver")
 """Settings for which None means that they were not given."""
-
-
-def strategy_of(settings: Mapping[str, Any]) -> tuple[Strategy, int]:
-    """The strategy that settings describe, and how many workers carry it out."""
-    words = {key: value for key, value in settings.items() if key in STRATEGY_KEYS and value is not None}
-    fields = {key: value for key, value in settings.items() if key in FIELD_KEYS or (key == "groups" and value is None)}
-    return StrategyWords(**words, fields=fields).build()
 
 
 @dataclass(frozen=True)
@@ -53,8 +40,8 @@ class Setup:
     strategy: Strategy | None = None
     """None: one process, without a strategy."""
     workers: int = 1
-    cluster: ClusterWords = field(default_factory=ClusterWords)
-    driver: DriverWords = field(default_factory=DriverWords)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    driver: DriverSettings = field(default_factory=DriverSettings)
 
     @staticmethod
     def of(settings: Mapping[str, Any], *, measuring: bool = False) -> Setup:
@@ -62,9 +49,8 @@ class Setup:
         given = {key: value for key, value in settings.items() if value is not None or key not in _ABSENT}
         if given.get("driver") == "auto":
             del given["driver"]
-        check_driver_name(given.get("driver"))
-        words = DriverWords(**{key: value for key, value in given.items() if key in DRIVER_KEYS})
-        cluster = ClusterWords(**{key: value for key, value in given.items() if key in CLUSTER_KEYS})
+        words = DriverSettings(**{"driver": "local", **pick(DriverSettings, given)})
+        cluster = ClusterSettings(**pick(ClusterSettings, given))
         distributed = {key: value for key, value in given.items() if key not in FOR_ONE_PROCESS}
         if not distributed or distributed == {"workers": 1}:
             return Setup(driver=words)
@@ -72,9 +58,9 @@ class Setup:
             raise StrategyError(
                 f"{option(next(iter(distributed)))} needs --workers or a --strategy, as --strategy downpour"
             )
-        strategy, workers = strategy_of(given)
+        strategy, workers = build_strategy(given)
         check_workers(workers, words.driver)
-        cluster.build().check(workers)
+        build_cluster(cluster).check(workers)
         _check_together(given, words.driver, measuring)
         return Setup(strategy, workers, cluster, words)
 
@@ -99,20 +85,21 @@ class Setup:
     ) -> Run:
         """Trains; `clock` measures the layers of a training in this process, workers write theirs into `measure`."""
         shared: dict[str, Any] = {"out": out, "cache": cache, "progress": progress, "watcher": watcher}
+        shared |= vars(self.driver)
         if self.strategy is None:
             from paceline.training import trainer
 
             return trainer.run(
                 workload, step=step, clock=clock, log_placement=log_placement, checkpoint_every_s=checkpoint_every_s,
-                validate_every=self.driver.validate_every, **shared,
+                **shared,
             )  # fmt: skip
         if step != "auto" or log_placement:
             raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
-        shared |= {"workers": self.workers, **self.driver.options()}
+        shared["workers"] = self.workers
         if self.driver.driver == "virtual":
             from paceline.training.virtual_run import run_virtual
 
-            return run_virtual(workload, self.strategy, cluster=self.cluster.build(), **shared)
+            return run_virtual(workload, self.strategy, cluster=build_cluster(self.cluster), **shared)
         from paceline.training.drivers.local import launcher
 
         if checkpoint_every_s is not None:
@@ -138,7 +125,8 @@ def resume_training(
     for key in given:
         if key not in DRIVER_KEYS or key in ("driver", "record_events"):
             raise StrategyError(f"{option(key)} is for new runs: a resumed one continues as it was")
-    words = DriverWords(**given)
+    words = pick(DriverSettings, given)
+    DriverSettings(**words)
     shared: dict[str, Any] = {
         "changes": dict(changes), "cache": cache, "progress": progress, "watcher": watcher,
         "checkpoint_every_s": checkpoint_every_s,
@@ -146,19 +134,13 @@ def resume_training(
     if launcher.is_distributed(directory):
         if clock is not None:
             raise WorkloadError("--measure samples workers from the beginning of a run: this one continues without it")
-        return launcher.resume(directory, **shared, **words.options(resuming=True, given=list(given)))
+        return launcher.resume(directory, **shared, **words)
     for key in given:
         if key not in FOR_ONE_PROCESS:
             raise StrategyError(f"{option(key)} is for distributed runs, and the one in {directory} is of one process")
     from paceline.training import trainer
 
-    return trainer.resume(directory, clock=clock, validate_every=words.validate_every, **shared)
-
-
-def check_driver_name(driver: Any) -> None:
-    known = ("auto", *DRIVERS)
-    if driver is not None and driver not in known:
-        raise StrategyError(f"--driver {driver!r} is unknown: {nearest(str(driver), known)}")
+    return trainer.resume(directory, clock=clock, **words, **shared)
 
 
 def option(key: str) -> str:
@@ -172,7 +154,10 @@ def _check_together(given: Mapping[str, Any], driver: str, measuring: bool) -> N
             "--measure samples real workers from the beginning of a run: it needs --driver local and a new run"
         )
     for key in given:
-        if driver == "local" and key in CLUSTER_KEYS:
-            raise StrategyError(f"{option(key)} is simulated: it needs --driver virtual")
-        if driver == "virtual" and key in REAL_ONLY:
-            raise StrategyError(f"{option(key)} is for real workers: it needs --driver local")
+        if driver not in SCHEMA[key].runs:
+            other = (
+                "is simulated: it needs --driver virtual"
+                if driver == "local"
+                else "is for real workers: it needs --driver local"
+            )
+            raise StrategyError(f"{option(key)} {other}")

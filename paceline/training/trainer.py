@@ -25,8 +25,8 @@ from paceline.training.evaluate import Evaluator
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run
+from paceline.training.settings import DriverSettings
 from paceline.training.training_run import TrainingRun, resume_from, train_new
-from paceline.training.validation_interval import parse_interval
 from paceline.training.watcher import Progress, Watcher
 from paceline.workload import Workload
 
@@ -48,15 +48,15 @@ def run(
     clock: TrainingClock | None = None,
     log_placement: bool = False,
     checkpoint_every_s: float | None = CHECKPOINT_EVERY_S,
-    validate_every: str = "1epoch",
+    **settings: Any,
 ) -> Run:
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
 
     `progress` is told of downloads, `watcher` of the training; `clock` measures its layers. With a
     `checkpoint_every_s` of None there is no checkpoint.
     """
-    parse_interval(validate_every)
-    options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, validate_every=validate_every)
+    given = DriverSettings(**settings)
+    options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, settings=given)
     make = functools.partial(Trainer, StepOptions(step, log_placement, clock))
     return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
 
@@ -70,15 +70,15 @@ def resume(
     watcher: Watcher | None = None,
     clock: TrainingClock | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    validate_every: str = "1epoch",
+    **settings: Any,
 ) -> Run:
     """Resumes the run in `directory` from its last checkpoint; `clock` measures what is left of it."""
-    parse_interval(validate_every)
+    given = DriverSettings(**settings)
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
         workload = resumed_workload(checkpoint, changes or {}, place)
         how = StepOptions(resumed_step(checkpoint, workload), clock=clock, resumed=True)
-        options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, validate_every=validate_every)
+        options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, settings=given)
         return workload, options, functools.partial(Trainer, how)
 
     return resume_from(directory, plan, progress=progress, watcher=watcher)

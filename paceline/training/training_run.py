@@ -87,7 +87,7 @@ class TrainingRun:
         self.directory = directory
         self.samples = len(dataset.train), len(dataset.test)
         self.stop = StopRequest()
-        self.every = parse_interval(options.validate_every)
+        self.every = parse_interval(options.settings.validate_every)
         self.wall_before_s = 0.0
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self._next_validation = self.every.amount
@@ -256,7 +256,7 @@ class TrainingRun:
         self.saving_s = self.saved_at_s - start_s
 
     def _save_events(self) -> None:
-        if self.options.record_events and self.directory is not None:
+        if self.options.settings.record_events and self.directory is not None:
             events = self.driver.events()
             if events is None:
                 raise PacelineError("the events of this run were not recorded")

@@ -6,6 +6,7 @@ import functools
 import math
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from torch import Tensor
 
@@ -33,6 +34,7 @@ from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import named_parameters
 from paceline.training.resuming import VIRTUAL
 from paceline.training.run import Epoch, Run
+from paceline.training.settings import DriverSettings
 from paceline.training.training_run import TrainingRun, train_new
 from paceline.training.watcher import Progress, Watcher, WorkersProgress
 from paceline.workload import Workload
@@ -50,18 +52,16 @@ def run_virtual(
     cache: Path | None = None,
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
-    on_bad_gradient: str = "stop",
-    record_events: bool = False,
-    validate_every: str = "1epoch",
     faults: tuple[Fault, ...] = (),
+    **settings: Any,
 ) -> Run:
     """Trains `workload` with `workers` simulated workers and returns the record; with `out` it is kept there.
 
-    With `record_events` what happened is kept too, to be replayed.
+    `settings` are those of a driver; with `record_events` what happened is kept too, to be replayed.
     """
     options = DistributedOptions(
-        strategy=find_strategy(strategy), workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
-        record_events=record_events, validate_every=validate_every, faults=faults,
+        strategy=find_strategy(strategy), workers=workers, cache=cache, faults=faults,
+        settings=DriverSettings(**settings),
     )  # fmt: skip
     options.check("virtual")
     cluster = cluster or VirtualCluster()
@@ -84,10 +84,10 @@ class VirtualTraining:
         try:
             unused_parameters(parts)
             self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, device)
-            self.store = VirtualStore(parts, strategy, workers, record=options.record_events)
+            self.store = VirtualStore(parts, strategy, workers, record=options.settings.record_events)
             self.simulator = Simulator(
                 strategy, workers, cluster, batches=parts.updates_per_epoch, epochs=workload.epochs,
-                seed=workload.seed, gradients=self.store, on_bad_gradient=options.on_bad_gradient,
+                seed=workload.seed, gradients=self.store, on_bad_gradient=options.settings.on_bad_gradient,
                 faults=options.faults, epoch_done=self._epoch_done, updated=self._updated, watch=self._watch,
             )  # fmt: skip
         except BaseException:

@@ -12,7 +12,7 @@ def test_threads_of_the_server_are_recorded_and_may_change_when_a_run_is_resumed
     assert first.json["distribution"]["server_threads"] == 2
     assert first.json["distribution"]["ledger"]["applied"] == 23
     assert (
-        paceline("train", "--resume", "a", "--server-threads", "0").refused().startswith("server-threads=0 should be")
+        paceline("train", "--resume", "a", "--server-threads", "0").refused().startswith("server_threads=0 should be")
     )
     again = paceline("train", "--resume", "a", "--epochs", "2", "--server-threads", "1", "--json", "-")
     assert again.code == 0, again.err

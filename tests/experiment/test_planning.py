@@ -172,7 +172,7 @@ class TestQuick:
         ({"grid": ({},)}, "[grid] is empty"),
         ({"grid": ({"batch": []},)}, "[grid] batch is an empty list"),
         ({"grid": ({"batch": [8, "x"]},)}, "[grid] batch='x' should be a whole number"),
-        ({"grid": ({"batch": [{"a": 1}]},)}, "should not be a table"),
+        ({"grid": ({"batch": [{"a": 1}]},)}, "[grid] batch={'a': 1} should be a whole number from 1"),
         ({"grid": ({"seed": [1, 2]},)}, "repetitions = N"),
         ({"grid": ({"fetch_every": [1], "fetch-every": [2]},)}, "given twice"),
         ({"grid": ({"kind": ["trian"]},)}, "kind 'trian' is unknown: did you mean train?"),
@@ -183,7 +183,7 @@ class TestQuick:
         ({"workload": {"epochs": 1.5}}, "epochs=1.5 should be a whole number"),
         ({"workload": {"network": ["mlp"]}}, "network=['mlp'] should be text"),
         ({"strategy": {"workers": "four"}}, "workers='four' should be a whole number"),
-        ({"run": {"iterations": 3}}, "iterations=3 should be at least 20"),
+        ({"run": {"iterations": 3}}, "iterations=3 should be a whole number of at least 20"),
         ({"repetitions": 0}, "repetitions=0"),
         ({"repetitions": True}, "repetitions=True"),
         ({"name": "-"}, "name='-'"),
@@ -205,8 +205,8 @@ def test_a_mistake_is_found_as_soon_as_the_experiment_is_made(changes, words):
         ({"workload": {"network": "mpl"}}, "no network 'mpl': did you mean mlp?"),
         ({"workload": {"data": "digts"}}, "did you mean digits"),
         ({"workload": {"options": {"hiden": 3}}}, "options.hiden is unknown to mlp: did you mean hidden?"),
-        ({"strategy": {"push_every": 2}}, "push-every has no effect on any run: it needs workers or a strategy"),
-        ({"strategy": {"strategy": "sync", "compute-time": "1"}}, 'compute-time has no effect on any run'),
+        ({"strategy": {"push_every": 2}}, "push_every has no effect on any run: it needs workers or a strategy"),
+        ({"strategy": {"strategy": "sync", "compute-time": "1"}}, 'compute_time has no effect on any run'),
         ({"strategy": {"strategy": "mixed"}, "grid": ({"workers": [2, 3]},)}, "3 workers: 2 groups do not divide 3"),
         ({"run": {"steps": 3}}, 'steps has no effect on any run: it is for kind = "simulate"'),
         ({"run": {"kind": "simulate"}}, 'kind = "simulate" needs a strategy'),
@@ -246,9 +246,9 @@ def test_a_key_is_drawn_or_in_a_grid_not_both():
 
 
 def test_workers_without_a_strategy_are_synchronous_ones():
-    from paceline.experiment.distribution import distribution_of
+    from paceline.experiment.keys import setup_of
 
     runs = small(strategy={"workers": 2, "driver": "virtual", "validate-every": "5updates"}).runs()
-    made = distribution_of(runs[0].settings)
-    assert made is not None and (made[0].name, made[1]) == ("sync", 2)
+    setup = setup_of(runs[0].settings)
+    assert setup.strategy is not None and (setup.strategy.name, setup.workers) == ("sync", 2)
     assert runs[0].settings["validate_every"] == "5updates"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from paceline.errors import StrategyError
+from paceline.training.settings import DriverSettings
 
 REMEMBERED = 64
 """Steps whose durations the median is of."""
@@ -20,16 +21,25 @@ REMEMBERED = 64
 class HangLimits:
     """Seconds of silence after which a process is ended and replaced."""
 
-    stopped_s: float = 25.0
+    stopped_s: float = DriverSettings.stopped_timeout
     """A process that was stopped by a signal."""
-    idle_s: float = 120.0
+    idle_s: float = DriverSettings.idle_timeout
     """One that uses no CPU time; or `idle_steps` times its median step, if that is longer."""
     idle_steps: float = 10.0
-    busy_s: float = 3600.0
+    busy_s: float = DriverSettings.busy_timeout
     """One that uses CPU time; or `busy_steps` times its median step, if that is longer."""
     busy_steps: float = 50.0
-    start_s: float = 600.0
+    start_s: float = DriverSettings.start_timeout
     """Any process before its first step is finished, which may include compiling."""
+
+    @staticmethod
+    def of(settings: DriverSettings) -> HangLimits:
+        return HangLimits(
+            settings.stopped_timeout,
+            settings.idle_timeout,
+            busy_s=settings.busy_timeout,
+            start_s=settings.start_timeout,
+        )
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -22,6 +22,7 @@ from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
 from paceline.training.resuming import resumed_workload
 from paceline.training.run import Run
+from paceline.training.settings import DriverSettings
 from paceline.training.training_run import resume_from, train_new
 from paceline.training.watcher import Watcher
 from paceline.workload import Workload
@@ -39,30 +40,26 @@ def run(
     cache: Path | None = None,
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
-    on_bad_gradient: str = "stop",
-    record_events: bool = False,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    validate_every: str = "1epoch",
     faults: tuple[Fault, ...] = (),
     measure: Path | None = None,
-    server_threads: int = 1,
-    collective: str = "auto",
     hang_limits: HangLimits | None = None,
+    **settings: Any,
 ) -> Run:
     """Trains `workload` with `workers` processes and a server, and returns the record.
 
     With `out`, record and checkpoint are kept there. `faults` are caused on purpose, for tests. Into the folder
-    `measure` every worker writes where its time goes, layer by layer. `collective` says how a synchronous group
-    averages: from shared memory, or among its members with nccl or gloo; auto is nccl where every worker has a GPU of
-    its own.
+    `measure` every worker writes where its time goes, layer by layer. `settings` are those of a driver;
+    `collective` says how a synchronous group averages: from shared memory, or among its members with nccl or gloo;
+    auto is nccl where every worker has a GPU of its own.
     """
+    given = DriverSettings(**settings)
     options = DistributedOptions(
-        strategy=find_strategy(strategy), workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
-        record_events=record_events, checkpoint_every_s=checkpoint_every_s, validate_every=validate_every,
-        faults=faults,
+        strategy=find_strategy(strategy), workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s,
+        faults=faults, settings=given,
     )  # fmt: skip
-    local = LocalOptions(hang_limits or HangLimits(), measure, server_threads, collective)
-    _check(options, local)
+    local = LocalOptions(hang_limits or HangLimits.of(given), measure)
+    _check(options)
     process_server()  # it imports PyTorch while the data are loaded
     make = functools.partial(LocalTraining, local, options)
     return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
@@ -75,13 +72,10 @@ def resume(
     cache: Path | None = None,
     progress: data.Progress | None = None,
     watcher: Watcher | None = None,
-    on_bad_gradient: str = "stop",
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    validate_every: str = "1epoch",
     faults: tuple[Fault, ...] = (),
-    server_threads: int | None = None,
-    collective: str = "auto",
     hang_limits: HangLimits | None = None,
+    **settings: Any,
 ) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
 
@@ -90,13 +84,13 @@ def resume(
             raise CheckpointError(f"{place} is of a run in one process: resume it without a strategy")
         workload = resumed_workload(checkpoint, changes or {}, place)
         strategy, workers, threads = _saved(checkpoint.optimizer, place)
+        given = DriverSettings(**{"server_threads": threads, **settings})
         options = DistributedOptions(
-            strategy=strategy, workers=workers, cache=cache, on_bad_gradient=on_bad_gradient,
-            checkpoint_every_s=checkpoint_every_s, validate_every=validate_every, faults=faults,
+            strategy=strategy, workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s, faults=faults,
+            settings=given,
         )  # fmt: skip
-        threads = threads if server_threads is None else server_threads
-        local = LocalOptions(hang_limits or HangLimits(), None, threads, collective)
-        _check(options, local)
+        local = LocalOptions(hang_limits or HangLimits.of(given))
+        _check(options)
         process_server()
         return workload, options, functools.partial(LocalTraining, local, options)
 
@@ -117,13 +111,11 @@ def _saved(saved: dict[str, Any], place: Path) -> tuple[Strategy, int, int]:
         raise CheckpointError(f"{place} is not of a distributed run: {error}") from error
 
 
-def _check(options: DistributedOptions, local: LocalOptions) -> None:
+def _check(options: DistributedOptions) -> None:
     check_platform()
     options.check("local")
     if options.workers > MOST_WORKERS:
         raise StrategyError(f"workers={options.workers} are too many for one machine: at most {MOST_WORKERS}")
-    threads = local.server_threads
-    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024:
-        raise StrategyError(f"server-threads={threads!r} should be a whole number of at least 1")
-    check_collective(local.collective, options.strategy, options.workers, record_events=options.record_events)
+    settings = options.settings
+    check_collective(settings.collective, options.strategy, options.workers, record_events=settings.record_events)
     check_faults(options.faults, range(options.workers))

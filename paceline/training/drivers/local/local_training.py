@@ -63,8 +63,6 @@ class LocalOptions:
     hang_limits: HangLimits = dataclasses.field(default_factory=HangLimits)
     measure: Path | None = None
     """Where every worker writes where its time goes, layer by layer."""
-    server_threads: int = 1
-    collective: str = "auto"
 
 
 class LocalTraining:
@@ -80,9 +78,9 @@ class LocalTraining:
 
     def _prepare(self, workload: Workload, dataset: Dataset, opened: ExitStack) -> None:
         options, strategy, workers = self.options, self.options.strategy, self.options.workers
-        share = share_machine(workload, dataset, workers, self.local.server_threads)
+        share = share_machine(workload, dataset, workers, options.settings.server_threads)
         collective = choose_collective(
-            self.local.collective, strategy, workers, share.devices, record_events=options.record_events
+            options.settings.collective, strategy, workers, share.devices, record_events=options.settings.record_events
         )
         parts = launcher_parts(workload, dataset, share)
         strategy.check(workers, parts.updates_per_epoch)
@@ -93,7 +91,9 @@ class LocalTraining:
         layout = self.learner.layout
         updater = Updater(strategy, layout, workers)
         why = why_server_commits(strategy, updater, workers, share.devices[0], collective)
-        sizes = sizes_of(strategy, layout, workers, record_events=options.record_events, workers_commit=not why)
+        sizes = sizes_of(
+            strategy, layout, workers, record_events=options.settings.record_events, workers_commit=not why
+        )
         self.memory = SharedMemory(sizes)
         opened.callback(self.memory.close)
         self.bells = self._make_bells(opened)
@@ -110,16 +110,16 @@ class LocalTraining:
             threads=share.threads, number=0, incarnation=0, device="cpu",
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
-            on_bad_gradient=options.on_bad_gradient, faults=options.faults,
+            on_bad_gradient=options.settings.on_bad_gradient, faults=options.faults,
             measure=str(self.local.measure.resolve()) if self.local.measure is not None else "",
             collective=collective, rendezvous=_rendezvous(opened) if collective != "shared" else "",
-            server_threads=self.local.server_threads, objects=_saved_objects(workload, opened),
+            server_threads=options.settings.server_threads, objects=_saved_objects(workload, opened),
         )  # fmt: skip
         self.supervisor = Supervisor(
             self.memory, settings, self.bells, share.devices, self.local.hang_limits, options.faults
         )
         described = Distribution(
-            strategy, workers, "local", server_threads=self.local.server_threads, commits=self.commits,
+            strategy, workers, "local", server_threads=options.settings.server_threads, commits=self.commits,
             collective="shared memory" if collective == "shared" else collective,
         )  # fmt: skip
         self.progress = RunProgress(self.memory, self.supervisor, workload, described, len(dataset.train))
@@ -261,7 +261,7 @@ class LocalTraining:
         state |= {
             "strategy": to_json(self.options.strategy),
             "workers": self.options.workers,
-            "server_threads": self.local.server_threads,
+            "server_threads": self.options.settings.server_threads,
             "update_ns": memory.control[ControlField.UPDATE_NS],
             "refusals": memory.control[ControlField.REFUSALS],
             "worker_scores": [dataclasses.asdict(score) for score in by_worker],

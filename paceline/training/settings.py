@@ -1,0 +1,184 @@
+"""The settings beyond those of a workload and a strategy: how a training is distributed, simulated, carried out.
+
+Importing this does not import PyTorch, so that the command line can explain every setting at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from paceline.errors import InputError, StrategyError
+from paceline.settings import Setting, check, setting, settings_of
+from paceline.strategy.strategy import DISTRIBUTED, DISTRIBUTION, MOST_WORKERS, Strategy
+from paceline.training.validation_interval import parse_interval
+from paceline.workload import DATA, STEPS, Workload
+
+CLUSTER, LIMITS, RUN = "Simulated cluster", "Faults and limits", "Run"
+"""Panels of the help."""
+KINDS = ("train", "measure", "simulate", "feed")
+DRIVERS = ("auto", "local", "virtual")
+COLLECTIVES = ("auto", "shared", "nccl", "gloo")
+POLICIES = ("stop", "skip")
+RUNS = {
+    "alone": "training in one process, without a strategy",
+    "local": 'driver = "local"',
+    "virtual": 'driver = "virtual"',
+    "simulate": 'kind = "simulate"',
+    "measure": 'kind = "measure"',
+    "feed": 'kind = "feed"',
+}
+"""The kinds of run that a setting may have an effect on, and how an error names them."""
+REAL, SIMULATED = ("local",), ("virtual", "simulate")
+BOTH = ("train", "simulate")
+
+
+@dataclass(frozen=True)
+class StrategySettings:
+    """Which strategy, and how many workers carry it out."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "verbs": BOTH, "runs": DISTRIBUTED}
+
+    strategy: str = setting(
+        "sync", "sync, downpour, … or a custom one.", verbs=(*BOTH, "predict"), metavar="NAME|module:name"
+    )
+    workers: int | None = setting(
+        None,
+        "How many workers: 2 with a strategy; without one they are synchronous.",
+        least=1,
+        most=MOST_WORKERS,
+        verbs=(*BOTH, "predict"),
+        several=("simulate",),
+    )
+    groups: str | int | None = setting(None, "G synchronous groups of K workers each.", metavar="GxK")
+    period: int | None = setting(None, "Local steps between two exchanges of parameters.", least=1)
+
+    def __post_init__(self) -> None:
+        check(self, StrategyError)
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What a virtual cluster is like."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"group": CLUSTER, "verbs": BOTH, "runs": SIMULATED}
+
+    compute_time: str | float | None = setting(
+        None,
+        "Time of a step: SECONDS, gamma:100:0.01, pareto:SHAPE:MEAN, lognormal:SIGMA:MEAN or recorded:FILE.",
+        metavar="TIME",
+    )
+    server_time: str | float | None = setting(None, "Time of the server per payload.", metavar="TIME")
+    network_time: str | float | None = setting(None, "Time of a message besides latency and bandwidth.", metavar="TIME")
+    bandwidth: float | None = setting(None, "Bandwidth of the server's link in bytes/s.", above=0)
+    latency: float | None = setting(None, "Latency of a message in seconds.", least=0)
+    speeds: list[float] | None = setting(None, "Relative speeds of worker 0, 1, …: 1,1,0.5.", above=0, metavar="LIST")
+    change: list[str] | None = setting(
+        None, "A worker dies, joins or leaves after S seconds, as 3:dies:20.", metavar="WORKER:WHAT:S"
+    )
+    mean_life: float | None = setting(None, "Mean seconds until a worker dies at random.", above=0)
+    restart: float | None = setting(None, "Seconds from the death of a worker to its restart.", least=0)
+
+    def __post_init__(self) -> None:
+        check(self, StrategyError)
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """What carries a strategy out."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"group": LIMITS, "verbs": ("train",), "runs": ("local", "virtual")}
+
+    driver: str = setting(
+        "auto",
+        "local (processes of this machine) or virtual (simulated workers and time, real gradients).",
+        group=DISTRIBUTION,
+        choices=DRIVERS,
+    )
+    on_bad_gradient: str = setting("stop", "What to do about a non-finite payload.", choices=POLICIES)
+    record_events: bool = setting(False, "Keep what a replay needs.")
+    validate_every: str = setting(
+        "1epoch",
+        "How often to validate, as 1epoch, 500updates or 30s.",
+        group=DATA,
+        runs=("alone", "local", "virtual"),
+        check=parse_interval,
+        metavar="INTERVAL",
+    )
+    server_threads: int = setting(
+        1,
+        "Threads of the server process that make an update together.",
+        group=DISTRIBUTION,
+        runs=REAL,
+        least=1,
+        most=1024,
+    )
+    collective: str = setting(
+        "auto", "How a synchronous group averages.", group=DISTRIBUTION, runs=REAL, choices=COLLECTIVES
+    )
+    stopped_timeout: float = setting(25.0, "Seconds until a stopped process is replaced.", runs=REAL, above=0)
+    idle_timeout: float = setting(
+        120.0, "Seconds without progress or CPU time until a process is replaced.", runs=REAL, above=0
+    )
+    busy_timeout: float = setting(
+        3600.0, "Seconds without progress, but with CPU time, until a process is replaced.", runs=REAL, above=0
+    )
+    start_timeout: float = setting(600.0, "Seconds that a worker may take to start.", runs=REAL, above=0)
+
+    def __post_init__(self) -> None:
+        check(self, StrategyError)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What kind of run it is, and how much of it there is."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"group": RUN}
+
+    kind: str = setting("train", "What is done with the workload.", choices=KINDS)
+    step: str = setting(
+        "auto",
+        "Implementation of the training step.",
+        verbs=("train", "measure", "predict"),
+        runs=("alone", "measure"),
+        choices=STEPS,
+    )
+    steps: int = setting(100, "Steps per worker, on average.", verbs=("simulate",), runs=("simulate",), least=1)
+    iterations: int = setting(
+        200,
+        "How many iterations to run; about 1 in 20 is sampled.",
+        verbs=("measure",),
+        runs=("measure", "feed"),
+        least=20,
+    )
+    measure: bool = setting(False, "Measure every layer during training.", verbs=("train",), runs=("alone", "local"))
+    devices: int = setting(
+        1, "Stand-ins that are fed over one bus; 0: the network itself, with images.", runs=("feed",), least=0
+    )
+    ahead: bool = setting(True, "Whether the next batch is fetched while a device computes.", runs=("feed",))
+    refresh: float = setting(
+        0.25, "Seconds for which the next batch of a device occupies the bus.", runs=("feed",), above=0, below=3600
+    )
+    compute: float = setting(0.5, "Seconds that a stand-in computes.", runs=("feed",), above=0, below=3600)
+
+    def __post_init__(self) -> None:
+        check(self, InputError)
+
+
+def keys_of(*records: type) -> tuple[str, ...]:
+    return tuple(schema(records))
+
+
+def schema(records: Iterable[type]) -> dict[str, Setting]:
+    """The settings of several records by name; of two with one name, the first."""
+    found: dict[str, Setting] = {}
+    for record in records:
+        for name, each in settings_of(record).items():
+            found.setdefault(name, each)
+    return found
+
+
+DISTRIBUTION_RECORDS = (StrategySettings, Strategy, ClusterSettings, DriverSettings)
+SCHEMA = schema((Workload, RunSettings, *DISTRIBUTION_RECORDS))
+"""Every setting there is, by name."""
