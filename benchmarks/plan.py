@@ -32,13 +32,13 @@ from paceline.cluster import (
 )
 from paceline.cost.prediction import Prediction
 from paceline.errors import PacelineError
-from paceline.planning.asking import Outcome
 from paceline.planning.candidate import Candidate
 from paceline.planning.candidates import list_candidates
-from paceline.planning.places import Place, places_of
-from paceline.planning.planning import make_plan, usual_predict, usual_simulate
+from paceline.planning.machine_options import Place, options_of
+from paceline.planning.objective import Objective
+from paceline.planning.planning import default_predict, make_plan, usual_simulate
+from paceline.planning.protocols import Outcome
 from paceline.planning.search import steps_of
-from paceline.planning.wish import Wish
 from paceline.simulation.on_cluster import simulate_on
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload, resolve
@@ -105,7 +105,7 @@ class Remembered:
     """Predictions and simulations, each made once; who asks for one is counted all the same."""
 
     def __init__(self, workload: Workload) -> None:
-        self._predict, self._simulate = usual_predict(workload), usual_simulate()
+        self._predict, self._simulate = default_predict(workload), usual_simulate()
         self._predictions: dict[tuple[int, str, str], Prediction | PacelineError] = {}
         self._outcomes: dict[tuple[Any, ...], Outcome] = {}
         self.asked: set[tuple[Any, ...]] = set()
@@ -133,7 +133,7 @@ class Remembered:
 
 def _everything(workload: Workload, cluster: Cluster, known: Remembered) -> list[Simulated]:
     """Every candidate that can be predicted and fits, simulated."""
-    places = places_of(cluster)
+    places = options_of(cluster)
     samples = known.predict(workload, places.places[0].device).samples
     listed = list_candidates(workload, places, samples)
     found = []
@@ -176,18 +176,20 @@ def _simulated(
     return Simulated(candidate, time_s, money, under_way, under_way <= (16 if corrected else 8))
 
 
-def _wishes(everything: list[Simulated], chance: random.Random) -> Iterator[tuple[str, Wish, Callable[..., float]]]:
+def _wishes(
+    everything: list[Simulated], chance: random.Random
+) -> Iterator[tuple[str, Objective, Callable[..., float]]]:
     """(words, wish, what the best has least of)."""
     fastest, cheapest = min(one.time_s for one in everything), min(one.money for one in everything)
-    yield "neither", Wish(epochs=EPOCHS), lambda one: one.time_s * one.money
+    yield "neither", Objective(epochs=EPOCHS), lambda one: one.time_s * one.money
     deadline_s, budget = fastest * chance.uniform(1.5, 10), cheapest * chance.uniform(1.2, 5)
-    yield "deadline", Wish(epochs=EPOCHS, deadline_s=deadline_s), lambda one: one.money
-    yield "budget", Wish(epochs=EPOCHS, budget=budget), lambda one: one.time_s
+    yield "deadline", Objective(epochs=EPOCHS, deadline_s=deadline_s), lambda one: one.money
+    yield "budget", Objective(epochs=EPOCHS, budget=budget), lambda one: one.time_s
 
 
-def _best(everything: list[Simulated], wish: Wish, value: Callable[..., float]) -> float:
+def _best(everything: list[Simulated], objective: Objective, value: Callable[..., float]) -> float:
     """Of those that keep the wish and are near to the workload; if there is none, of all that keep it."""
-    deadline_s, budget = wish.deadline_s or math.inf, wish.budget or math.inf
+    deadline_s, budget = objective.deadline_s or math.inf, objective.budget or math.inf
     kept = [one for one in everything if one.time_s <= deadline_s and one.money <= budget]
     return min(value(one) for one in [one for one in kept if one.near] or kept)
 
@@ -201,10 +203,10 @@ def _clusters(count: int) -> list[dict[str, Any]]:
         workload = resolve(network, {"data": NETWORKS[network]})
         known = Remembered(workload)
         everything = _everything(workload, cluster, known)
-        for words, wish, value in _wishes(everything, chance):
+        for words, objective, value in _wishes(everything, chance):
             known.asked.clear()
-            plan = make_plan(workload, places_of(cluster), wish, predict=known.predict, simulate=known.simulate)
-            best = _best(everything, wish, value)
+            plan = make_plan(workload, options_of(cluster), objective, predict=known.predict, simulate=known.simulate)
+            best = _best(everything, objective, value)
             row = {
                 "cluster": cluster.name, "network": network, "wish": words, "candidates": len(everything),
                 "simulated": len(known.asked), "share": len(known.asked) / len(everything), "pick": str(plan.pick),
@@ -244,7 +246,7 @@ def _memory(cases: int) -> dict[str, Any]:
         )  # fmt: skip
         cluster = Cluster("one kind", (MachineCount(machine, 3),))
         try:
-            plan = make_plan(workload, places_of(cluster), Wish(epochs=1), predict=known.predict)
+            plan = make_plan(workload, options_of(cluster), Objective(epochs=1), predict=known.predict)
         except PacelineError:
             left_out += 1
             continue

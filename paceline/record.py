@@ -23,7 +23,7 @@ OLDEST = {
     "events": 2,
     "simulation": 2,
     "scaling": 2,
-    "plan": 2,
+    "plan": 3,
     "outcome": 2,
     "measurement": 3,
     "calibration": 3,

@@ -13,9 +13,9 @@ from paceline.given_workload import given_workload
 if TYPE_CHECKING:
     from paceline.cluster import Cluster
     from paceline.given_workload import WorkloadLike
-    from paceline.planning.places import Places
+    from paceline.planning.machine_options import MachineOptions
+    from paceline.planning.objective import Objective
     from paceline.planning.plan import Plan
-    from paceline.planning.wish import Wish
     from paceline.strategy.strategy import Strategy
     from paceline.workload import Workload
 
@@ -60,35 +60,35 @@ def plan(
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",")]
     with given_workload(workload, own) as resolved:
-        wish = _wish(resolved, epochs, target_accuracy, deadline, budget, spot)
-        made = make_plan(resolved, _places(cluster, spot), wish, strategies=strategies or STRATEGIES)
+        objective = _objective(resolved, epochs, target_accuracy, deadline, budget, spot)
+        made = make_plan(resolved, _places(cluster, spot), objective, strategies=strategies or STRATEGIES)
     if place is not None:
         _write(made, place)
     return made
 
 
-def _places(cluster: str | Path | Cluster, spot: bool) -> Places | str:
+def _places(cluster: str | Path | Cluster, spot: bool) -> MachineOptions | str:
     from paceline.cluster import Cluster
-    from paceline.planning.places import places_of
+    from paceline.planning.machine_options import options_of
 
     if isinstance(cluster, Cluster):
-        return places_of(cluster, spot=spot)
+        return options_of(cluster, spot=spot)
     if not isinstance(cluster, str | Path):
         raise InputError(f"cluster={cluster!r:.60} should be a cluster.toml, names of machines, catalogue or here")
     return str(cluster)
 
 
-def _wish(
+def _objective(
     workload: Workload, epochs: float | None, accuracy: float | str | None, deadline: float | str | None,
     budget: float | str | None, spot: bool,
-) -> Wish:  # fmt: skip
-    from paceline.planning.wish import Wish, read_accuracy, read_budget, read_deadline
+) -> Objective:  # fmt: skip
+    from paceline.planning.objective import Objective, read_accuracy, read_budget, read_deadline
 
     if epochs is not None and accuracy is not None:
         raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
     if epochs is None and accuracy is None:
         epochs = workload.epochs
-    return Wish(
+    return Objective(
         epochs,
         read_accuracy(accuracy) if isinstance(accuracy, str) else accuracy,
         read_deadline(deadline) if isinstance(deadline, str) else deadline,

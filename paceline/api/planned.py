@@ -20,6 +20,6 @@ def as_planned(
     if strategy is not None:
         raise InputError("--strategy and --plan exclude each other: the plan has one")
     planned, chosen, count = running.planned_settings(
-        plan, running.this_machine(), device=settings.get("device"), workers=workers
+        plan, running.local_hardware(), device=settings.get("device"), workers=workers
     )
     return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings

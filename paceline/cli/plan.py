@@ -64,7 +64,7 @@ def plan(
     made = _made(resolved, options, console)
     _show(made, console)
     if out is not None:
-        console.print(f"kept in {out / FILE}; train so with: paceline train --plan {out / FILE}", markup=False)
+        console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}", markup=False)
         console.print(f"page: {out / PAGE}", markup=False)
     hand_over(dump(made), json)
     if not made.met:
@@ -81,7 +81,7 @@ def _made(workload: Workload, options: dict[str, Any], console: Console) -> Plan
 
 
 def _show(made: Plan, console: Console) -> None:
-    from paceline.planning.places import MACHINE_HOURS
+    from paceline.planning.machine_options import MACHINE_HOURS
 
     samples = made.prediction.samples
     console.print(
@@ -105,19 +105,19 @@ def _table(made: Plan) -> Table:
     """The front, the fastest first; the pick is marked."""
     from rich.table import Table
 
-    learnt = made.wish.target_accuracy is not None
-    columns = ["", "machines", "workers", "strategy", "batch", "precision", *(["epochs"] if learnt else [])]
-    columns += ["time", made.currency, "batches under way", "computing"]
+    learned = made.objective.target_accuracy is not None
+    columns = ["", "machines", "workers", "strategy", "batch", "precision", *(["epochs"] if learned else [])]
+    columns += ["time", made.currency, "batches in flight", "computing"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "machines", "strategy", "precision") else "right")
     for one in _rows(made):
-        table.add_row(*_row(one, made, learnt))
+        table.add_row(*_row(one, made, learned))
     return table
 
 
 def _rows(made: Plan) -> list[Alternative]:
-    """The pick is among them, also where something gentler is as good."""
+    """Rows of the front, always with the pick."""
     front = list(made.front)
     if made.pick not in front:
         front = sorted([*front, made.pick], key=lambda one: one.time_s)
@@ -127,8 +127,9 @@ def _rows(made: Plan) -> list[Alternative]:
     return [one for i, one in enumerate(front) if i in kept]
 
 
-def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
-    from paceline.planning.reasons import amount_words, batches_words, percent, time_words
+def _row(one: Alternative, made: Plan, learned: bool) -> list[str]:
+    from paceline.formatting import percent
+    from paceline.planning.reasons import amount_words, batches_words, time_words
 
     candidate = one.candidate
     strategy = "--" if candidate.workers == 1 else candidate.strategy.name
@@ -140,8 +141,8 @@ def _row(one: Alternative, made: Plan, learnt: bool) -> list[str]:
         "*" if one == made.pick else "",
         f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
         f"{candidate.workers:,}", strategy, f"{candidate.batch:,}", candidate.precision,
-        *([f"{one.epochs:.3g}"] if learnt else []),
-        time_words(one.time_s), amount_words(one.money), batches_words(one.under_way), percent(computing),
+        *([f"{one.epochs:.3g}"] if learned else []),
+        time_words(one.time_s), amount_words(one.money), batches_words(one.in_flight), percent(computing, 0),
     ]  # fmt: skip
 
 

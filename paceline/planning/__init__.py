@@ -1,1 +1,1 @@
-"""Which machines, how many of them, and how to distribute: what training will take, what it will cost, and why."""
+"""Plans training: which machines, how many, and which strategy; with the predicted time and cost, and the reasons."""

@@ -1,4 +1,4 @@
-"""A way to train a workload: on which machine and how many workers, with which strategy, batch and precision."""
+"""A candidate: machine, number of workers, strategy, batch size and precision."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from dataclasses import dataclass
 from paceline.strategy.strategy import Strategy
 
 ONE_PROCESS = Strategy()
-"""Stands for no strategy at all, where there is one worker."""
+"""Stands for no strategy, with one worker."""
 
 PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
-"""The more exact first."""
-MOST_UNDER_WAY = 16
-"""Batches of the workload. Where nothing is trained, a plan with more is picked only if no other keeps the wish."""
-MOST_UNCORRECTED = 8
-"""The same where late gradients are not corrected: 16 such workers diverged where 8 learned."""
+"""From most to least exact."""
+MAX_IN_FLIGHT = 16
+"""In batches of the workload. Without --target-accuracy, a plan with more is picked only if no other meets the
+objective."""
+MAX_IN_FLIGHT_UNCORRECTED = 8
+"""The limit without correction of stale gradients: 16 such workers diverged where 8 converged."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     machine: str
     device: str
-    """What a worker computes on; one a worker."""
+    """The device of each worker."""
     workers: int
     workers_per_machine: int
     strategy: Strategy
     batch: int
-    """Of a worker."""
+    """Batch size per worker."""
     precision: str
 
     @property
@@ -37,21 +38,21 @@ class Candidate:
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether an update has every worker's part in it, so that none is stale."""
+        """Whether every update includes all workers, so that no gradient is stale."""
         return self.strategy.groups == 1 or self.workers == 1
 
     @property
-    def samples_under_way(self) -> int:
-        """Samples whose gradients are computed without knowing of each other: every worker's, from fetch to push.
+    def samples_in_flight(self) -> int:
+        """Samples whose gradients are computed on the same or stale parameters: every worker's, from fetch to push.
 
-        For a synchronous step it is the joined batch; for asynchronous workers, batch * (staleness + 1).
+        For a synchronous step it is the global batch; for asynchronous workers, batch * (staleness + 1).
         """
         return self.workers * self.batch * max(1, self.strategy.fetch_every, self.strategy.push_every)
 
-    def is_near(self, batch: int) -> bool:
-        """Near enough to a workload of this batch that as many epochs of it may be taken to learn about as much."""
+    def is_close_to(self, batch: int) -> bool:
+        """Close enough to training with this batch size that the same number of epochs should converge similarly."""
         corrected = self.waits_for_all or self.strategy.make_correction is not None
-        return self.samples_under_way <= batch * (MOST_UNDER_WAY if corrected else MOST_UNCORRECTED)
+        return self.samples_in_flight <= batch * (MAX_IN_FLIGHT if corrected else MAX_IN_FLIGHT_UNCORRECTED)
 
     def __str__(self) -> str:
         number = f"{self.machines} × {self.machine}" if self.machines > 1 else self.machine
@@ -66,7 +67,7 @@ class Candidate:
 
 @functools.cache
 def kind_of(strategy: Strategy) -> Strategy:
-    """Equal for strategies that differ only in what depends on the number of workers and batches: groups, periods."""
+    """Equal for strategies that differ only in groups and periods, which depend on the number of workers."""
     several = strategy.groups is not None and strategy.groups > 1
     return dataclasses.replace(
         strategy,
@@ -79,7 +80,7 @@ def kind_of(strategy: Strategy) -> Strategy:
 
 @functools.cache
 def joins_batches(strategy: Strategy) -> bool:
-    """Whether its workers compute together what one process does with their joined batch."""
+    """Whether its workers together compute the same as one process with the global batch."""
     exchange = strategy.make_exchange
     plain = exchange.sums_gradients and exchange.is_dense and strategy.make_correction is None
     return plain and strategy.is_synchronous and strategy.one_batch_per_task and not strategy.server_optimizer

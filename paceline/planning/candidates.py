@@ -1,4 +1,4 @@
-"""Every way to train that could be meant: machines, numbers of workers, strategies, batches and precisions."""
+"""Lists all candidates: machines, numbers of workers, strategies, batch sizes and precisions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from paceline.cluster import Device
 from paceline.errors import InputError
 from paceline.planning.candidate import ONE_PROCESS, Candidate
-from paceline.planning.estimate import machines_of
-from paceline.planning.places import Place, Places
+from paceline.planning.estimate import machines_needed
+from paceline.planning.machine_options import MachineOption, MachineOptions
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
@@ -20,34 +20,34 @@ STRATEGIES = (
     *("sync", "downpour", "delay-compensated", "mixed", "stale-sync", "softsync", "backup", "local-sgd", "diloco"),
     "easgd",
 )  # fmt: skip
-"""Compressed exchanges are left to those who ask for them: what they do to learning differs by network."""
+"""Compressed exchanges are opt-in, because their effect on convergence depends on the network."""
 BATCH_FACTORS = (0.5, 1, 2, 4)
 PERIOD = 50
 """Local steps between two exchanges of parameters."""
-FEWEST_ROUNDS = 2
-"""Exchanges per epoch, of strategies that exchange rarely."""
-FEWEST_IN_GROUPS = 4
-"""Workers, for several groups to make a difference."""
+MIN_ROUNDS = 2
+"""Minimum exchanges per epoch for strategies that exchange rarely."""
+MIN_WORKERS_FOR_GROUPS = 4
+"""With fewer workers several groups make no difference."""
 WORKERS_PER_BACKUP = 4
-"""Workers at least for every one that is not waited for."""
+"""Minimum workers per backup worker."""
 TOO_MANY_WORKERS = "have more workers than an epoch has batches"
 NO_SERVER = "leave no machine for the server"
 
 
 @dataclass(frozen=True)
 class Listed:
-    """The candidates, where each could be, and what was left out."""
+    """The candidates, the machine option of each, and what was left out."""
 
     candidates: tuple[Candidate, ...]
-    places: tuple[Place, ...]
-    """One for each candidate."""
+    places: tuple[MachineOption, ...]
+    """One per candidate."""
     excluded: dict[str, int]
 
 
 def list_candidates(
-    workload: Workload, places: Places, samples: int, strategies: Sequence[str | Strategy] = STRATEGIES
+    workload: Workload, places: MachineOptions, samples: int, strategies: Sequence[str | Strategy] = STRATEGIES
 ) -> Listed:
-    """`samples` are those of an epoch; strategies are published ones, module:name, or objects."""
+    """`samples` per epoch; strategies are preset names, module:name, or objects."""
     found = [find_strategy(strategy) for strategy in strategies]
     if not (batches := batches_of(workload, samples)):
         raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller --batch")
@@ -57,7 +57,7 @@ def list_candidates(
             for made in _on(place, workload, batch, -(-samples // batch), found):
                 if made.workers > -(-samples // batch):
                     excluded[TOO_MANY_WORKERS] += 1
-                elif machines_of(made, place) > place.available:
+                elif machines_needed(made, place) > place.available:
                     excluded[NO_SERVER] += 1
                 else:
                     candidates.append(made)
@@ -66,23 +66,23 @@ def list_candidates(
 
 
 def _on(
-    place: Place, workload: Workload, batch: int, batches: int, strategies: Sequence[Strategy]
+    place: MachineOption, workload: Workload, batch: int, batches: int, strategies: Sequence[Strategy]
 ) -> Iterator[Candidate]:
     machine, device = place.machine.name, place.device.name
-    for workers, per_machine in place.crews():
+    for workers, per_machine in place.worker_layouts():
         for strategy in _fitted(strategies, workers, per_machine, batches):
             for precision in precisions_of(workload, place.device):
                 yield Candidate(machine, device, workers, per_machine, strategy, batch, precision)
 
 
 def batches_of(workload: Workload, samples: int) -> list[int]:
-    """The workload's own, half of it, twice and four times of it."""
+    """The workload's batch size, half of it, twice and four times it."""
     sizes = {int(workload.batch * factor) for factor in BATCH_FACTORS}
     return sorted(size for size in sizes if 1 <= size <= samples)
 
 
 def precisions_of(workload: Workload, device: Device) -> list[str]:
-    """float32, and what the device's data sheet has a peak for; a precision that was asked for stays as it is."""
+    """float32 and all precisions with a peak in the device's data sheet; an explicit precision is kept."""
     if workload.precision != "float32":
         has = workload.precision == "float64" or device.peak_of(workload.precision) is not None
         return [workload.precision] if has else []
@@ -90,7 +90,8 @@ def precisions_of(workload: Workload, device: Device) -> list[str]:
 
 
 def _fitted(strategies: Sequence[Strategy], workers: int, per_machine: int, batches: int) -> Iterator[Strategy]:
-    """Those that make a difference with so many workers, with groups and periods that suit. One worker needs none."""
+    """Strategies that make sense with this number of workers, with groups and periods adapted. One worker needs
+    none."""
     if workers == 1:
         yield ONE_PROCESS
         return
@@ -98,13 +99,13 @@ def _fitted(strategies: Sequence[Strategy], workers: int, per_machine: int, batc
     for strategy in strategies:
         if strategy.groups is not None and strategy.groups > 1:
             groups = machines if machines > 1 and per_machine > 1 else 2
-            if workers >= FEWEST_IN_GROUPS and workers % groups == 0:
+            if workers >= MIN_WORKERS_FOR_GROUPS and workers % groups == 0:
                 yield dataclasses.replace(strategy, groups=groups)
         elif strategy.backup_workers:
             if workers >= WORKERS_PER_BACKUP * strategy.backup_workers:
                 yield strategy
         elif strategy.make_exchange.local_optimizer:
-            period = min(PERIOD, strategy.push_every, batches // workers // FEWEST_ROUNDS)
+            period = min(PERIOD, strategy.push_every, batches // workers // MIN_ROUNDS)
             if period > 1:
                 yield dataclasses.replace(strategy, push_every=period, fetch_every=min(strategy.fetch_every, period))
         else:

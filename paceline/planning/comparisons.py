@@ -1,4 +1,4 @@
-"""What would have been picked had one thing been otherwise: the best without that machine, strategy or precision."""
+"""Compares the pick with the best candidate that differs in one respect: machine, strategy, precision, ..."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from paceline.planning.search import Mask, Search, Value
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BestOther:
     what: str
     """machine, strategy, synchronous, more workers, fewer workers, precision or batch."""
     number: int | None
-    """The best of those that were simulated; None where none can do what was wished for."""
+    """The best simulated candidate of this kind; None if none meets the objective."""
 
 
-def compare(search: Search, pick: int, value: Value, among: Mask) -> list[Comparison]:
-    """As far as may still be simulated, and without training anything."""
+def compare(search: Search, pick: int, value: Value, among: Mask) -> list[BestOther]:
+    """Within the remaining simulations, and without training anything."""
     chosen, batch = search.candidates[pick], search.forecast.workload.batch
     others: dict[str, Callable[[Candidate], bool]] = {}
     if chosen.workers > 1 and not chosen.waits_for_all:
@@ -40,5 +40,5 @@ def compare(search: Search, pick: int, value: Value, among: Mask) -> list[Compar
         those = among & known & search.alive & np.array([differs(c) for c in search.candidates], dtype=bool)
         best = search.least(value, those) if those.any() else None
         if best is not None or (those.any() and not np.isfinite(value(*search.bounds())[those]).any()):
-            found.append(Comparison(what, best))
+            found.append(BestOther(what, best))
     return found

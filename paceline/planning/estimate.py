@@ -1,7 +1,7 @@
-"""What a step takes, in closed form: close to what simulating finds, and a thousand times as quick.
+"""The time of a step in closed form: close to a simulation, and a thousand times faster.
 
-A synchronous group lasts as long as its slowest member and then as long as an all-reduce; asynchronous workers are a
-parameter server's cycle, whose slowest part (a worker's own chain, the link, the server) sets the pace.
+A synchronous group takes as long as its slowest member plus an all-reduce. Asynchronous workers follow a parameter
+server's cycle, which its bottleneck (the worker's own chain, the link or the server) determines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.cost.communication import ParameterServer
 from paceline.cost.exchange import ExchangeCost
 from paceline.cost.prediction import Prediction
 from paceline.planning.candidate import Candidate
-from paceline.planning.places import Place
+from paceline.planning.machine_options import MachineOption
 from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import calibrated_exchange
 from paceline.simulation.on_cluster import HANDLING_S, TASK_S, leaves_updates, payloads_of, variation_of
@@ -27,13 +27,13 @@ from paceline.strategy.strategy import Strategy
 
 @dataclass(frozen=True)
 class Computing:
-    """What a worker does by itself."""
+    """The computation of one worker."""
 
     iteration_s: float
     update_s: float
-    """The part of it that is the server's, where there is one."""
+    """The part that a server does, where there is one."""
     variation: float
-    """The deviation of a step, as a share of it."""
+    """Coefficient of variation of a step."""
     parameter_bytes: int
     optimizer: str = ""
     threads: int = 0
@@ -41,7 +41,7 @@ class Computing:
 
     @staticmethod
     def of(prediction: Prediction, factor: float = 1.0) -> Computing:
-        """As predicted, or a multiple of it."""
+        """As predicted, times `factor`."""
         return Computing(
             factor * prediction.iteration_s,
             factor * prediction.parts_s.get("update", 0.0),
@@ -53,32 +53,32 @@ class Computing:
         )
 
 
-def placing_of(candidate: Candidate, place: Place) -> Placement:
+def placement_of(candidate: Candidate, place: MachineOption) -> Placement:
     on_gpu = place.device.kind == "gpu"
     return Placement(place.machine, candidate.workers, candidate.workers_per_machine, on_gpu, place.network)
 
 
-def machines_of(candidate: Candidate, place: Place) -> int:
-    """Those with workers, and the server's own where workers are on several."""
-    placement = placing_of(candidate, place)
+def machines_needed(candidate: Candidate, place: MachineOption) -> int:
+    """Machines with workers, plus one for the server if workers are on several machines."""
+    placement = placement_of(candidate, place)
     return placement.machines + (not placement.together and exchanges_by_server(candidate.strategy, placement))
 
 
-def crowding(candidate: Candidate, place: Place, threads: int) -> float:
-    """How many times as long a step takes where the machine has fewer cores than its workers have threads."""
-    placement, each = placing_of(candidate, place), max(1, threads)
+def oversubscription(candidate: Candidate, place: MachineOption, threads: int) -> float:
+    """The slowdown of a step if the machine has fewer cores than its workers have threads."""
+    placement, each = placement_of(candidate, place), max(1, threads)
     return placement.slowdown(placement.on_one * each, each, 0.0)
 
 
 def alone_s(candidate: Candidate, computing: Computing) -> float:
-    """What a step cannot be shorter than, whatever is exchanged."""
+    """A lower bound for the time of a step, without any exchange."""
     return computing.iteration_s - (computing.update_s if candidate.workers > 1 else 0.0)
 
 
-def estimated_step_s(candidate: Candidate, place: Place, computing: Computing) -> float:
-    """Of a worker, with what it waits for."""
-    placement, strategy = placing_of(candidate, place), candidate.strategy
-    crowd, size_bytes = crowding(candidate, place, computing.threads), computing.parameter_bytes
+def estimated_step_s(candidate: Candidate, place: MachineOption, computing: Computing) -> float:
+    """The time of a worker's step, including waiting."""
+    placement, strategy = placement_of(candidate, place), candidate.strategy
+    crowd, size_bytes = oversubscription(candidate, place, computing.threads), computing.parameter_bytes
     step_s = crowd * computing.iteration_s
     if candidate.workers == 1:
         return step_s
@@ -96,7 +96,7 @@ def estimated_step_s(candidate: Candidate, place: Place, computing: Computing) -
 
 
 def _cycle_s(strategy: Strategy, placement: Placement, computing: Computing, round_s: float) -> float:
-    """From one exchange with the server to the next, with rounds of so many seconds between them."""
+    """The time between two exchanges with the server, with `round_s` of computing in between."""
     size_bytes = computing.parameter_bytes
     messages, payloads = message_sizes(strategy, size_bytes), payloads_of(strategy, placement)
     network = placement.exchange(*messages)
@@ -111,5 +111,5 @@ def _cycle_s(strategy: Strategy, placement: Placement, computing: Computing, rou
 
 
 def _order_statistic(count: int, rank: int) -> float:
-    """Of so many standard normal numbers, the one of this rank on average (Blom 1958)."""
+    """The expected order statistic of `count` standard normal values (Blom 1958)."""
     return NormalDist().inv_cdf((rank - 0.375) / (count + 0.25)) if count > 1 else 0.0

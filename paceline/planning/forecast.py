@@ -1,11 +1,11 @@
-"""What computing takes on each device, at each batch and precision: predicted when it matters, guessed before.
+"""Compute times for each device, batch size and precision: interpolated first, predicted where needed.
 
-A prediction takes a fraction of a second, and a catalogue has hundreds of them. So every device is predicted at two
-batches, one device of a kind in every precision at the larger of them, where that gains most, and the rest is guessed
-until a search wants to know:
+A prediction takes a fraction of a second, and a catalogue needs hundreds of them. So every device is predicted at two
+batch sizes, and one reference device of each kind in every precision at the larger one. The rest is estimated until a
+search needs it:
 
-    t(batch)     on a line through the two batches
-    t(precision) = t(float32) * (1 - a + a * peak(float32) / peak(precision)), a as the kind's model device has it
+    t(batch)     on a line through the two batch sizes
+    t(precision) = t(float32) * (1 - a + a * peak(float32) / peak(precision)), with a from the reference device
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from paceline.workload import Workload
 Predict = Callable[[Workload, Device], Prediction]
 
 Key = tuple[Device, int, str]
-"""With a batch and a precision. Devices of one name may differ: a processor, and one of its cores."""
+"""Device, batch size and precision. Devices of one name may differ: a processor, and one of its cores."""
 
-LEAST = 0.82
-"""Of what is guessed, what a prediction could come to at the least."""
+LOWER_BOUND = 0.82
+"""A prediction is at least this share of an estimate."""
 LARGEST_BATCH = 4
-"""Times the workload's, where the second batch is if there are so many samples."""
+"""The second batch size, as a multiple of the workload's, if there are enough samples."""
 
 
 @dataclass(frozen=True)
-class Guess:
+class ComputeEstimate:
     computing: Computing
     memory_bytes: int
     predicted: bool
@@ -42,12 +42,12 @@ class Forecast:
         self.workload, self._predict = workload, predict
         self.predictions: dict[Key, Prediction] = {}
         self.failures: dict[Key, str] = {}
-        """Why it cannot be predicted."""
+        """Why a prediction failed."""
         self._models: dict[str, Device] = {}
-        """Of each kind, the device with most to gain from other precisions: the others are guessed after it."""
+        """By kind, the reference device: the one that gains most from other precisions."""
 
     def begin(self, devices: Sequence[Device]) -> None:
-        """Every device at two batches."""
+        """Predicts every device at two batch sizes."""
         for device in devices:
             first = self.predict(device, self.workload.batch, self.workload.precision)
             if first is None:
@@ -68,11 +68,11 @@ class Forecast:
                 self.failures[key] = str(error)
         return self.predictions.get(key)
 
-    def guess(self, device: Device, batch: int, precision: str) -> Guess | None:
-        """As predicted; or a guess that a prediction will hardly be below."""
+    def estimate(self, device: Device, batch: int, precision: str) -> ComputeEstimate | None:
+        """The prediction, or an estimate that a prediction is unlikely to fall below."""
         own = self.predictions.get((device, batch, precision))
         if own is not None:
-            return Guess(Computing.of(own), own.memory_bytes, True)
+            return ComputeEstimate(Computing.of(own), own.memory_bytes, True)
         first = self.predictions.get((device, self.workload.batch, self.workload.precision))
         if first is None:
             return None
@@ -82,14 +82,18 @@ class Forecast:
         time_s = max(time_s, first.iteration_s * min(1.0, batch / first.batch))
         memory = max(first.memory_bytes / 2, first.memory_bytes + along * (last.memory_bytes - first.memory_bytes))
         faster, smaller = self._in_precision(device, last.batch, precision)
-        return Guess(Computing.of(first, LEAST * faster * time_s / first.iteration_s), round(memory * smaller), False)
+        return ComputeEstimate(
+            Computing.of(first, LOWER_BOUND * faster * time_s / first.iteration_s),
+            round(memory * smaller),
+            False,
+        )
 
     def _at_largest(self, device: Device, first: Prediction) -> Prediction | None:
         batch = min(LARGEST_BATCH * self.workload.batch, first.samples or self.workload.batch)
         return self.predict(device, batch, self.workload.precision)
 
     def _in_precision(self, device: Device, batch: int, precision: str) -> tuple[float, float]:
-        """By what time and memory change from the workload's precision to another; most at the largest batch."""
+        """Factors of time and memory from the workload's precision to another, at the largest batch size."""
         usual = self.workload.precision
         if precision == usual:
             return 1.0, 1.0
@@ -105,12 +109,12 @@ class Forecast:
 
 
 def _gain(device: Device, before: str, after: str) -> float:
-    """How many times as fast it is by its data sheet."""
+    """The speedup by the device's data sheet."""
     slow, fast = device.peak_of(before), device.peak_of(after)
     return max(1.0, fast / slow) if slow and fast else 1.0
 
 
 def _formats(device: Device) -> tuple[int, float]:
-    """How many precisions it knows, and how much faster they make it."""
+    """The number of reduced precisions a device supports, and the largest speedup from them."""
     gains = [_gain(device, "float32", other) for other in ("tf32", "bfloat16") if device.peak_of(other) is not None]
     return len(gains), max(gains, default=1.0)

@@ -1,7 +1,7 @@
-"""How many epochs each way of training needs to an accuracy: trained in virtual time on a sample of the data.
+"""How many epochs a training setup needs to reach an accuracy: trained in virtual time on a subset of the data.
 
-What carries over from a sample to all data is the number of samples seen, not the number of passes: an epoch of all
-data shows more of them, and none twice. So epochs = passes * samples of the sample / samples of all.
+The number of samples seen carries over from the subset to all data, not the number of passes: an epoch of all data
+shows more samples, and none twice. So epochs = passes * samples of the subset / samples of all data.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from paceline.training.watcher import Silent
 from paceline.workload import Workload
 
 SAMPLE = 10_000
-"""Training samples; fewer are all."""
-MOST_TRAININGS = 24
-SMALLER_BATCH = 0.5
-"""The least share of the workload's samples to accuracy that a smaller batch needs."""
-STALER = 0.9
-"""The least share of a gentler way's samples that another way needs."""
+"""Training samples in the subset, if there are more."""
+MAX_TRAININGS = 24
+SMALLER_BATCH_SHARE = 0.5
+"""A smaller batch needs at least this share of the samples that the workload needs."""
+STALER_SHARE = 0.9
+"""A setup needs at least this share of the samples that a less stale one needs."""
 COMPUTE = ("gamma", (100.0, 0.01))
-"""Of a step: the usual noise, so that workers meet in ever new orders."""
+"""Step times with typical noise, so that the order of workers varies."""
 
 Train = Callable[[Workload, Strategy, int, float], Learned]
-Way = tuple[Strategy, int, int]
-"""A strategy, workers and batch."""
+Setup = tuple[Strategy, int, int]
+"""Strategy, number of workers and batch size."""
 
 
 class Learning:
-    """Learns when asked, each way once. `train` takes a workload, a strategy, workers and the accuracy."""
+    """Trains each setup once, on demand. `train` takes a workload, a strategy, workers and the target accuracy."""
 
     def __init__(self, workload: Workload, target: float, samples: int, train: Train | None = None) -> None:
         self.workload, self.target, self.samples = workload, target, samples
         self.sample = min(samples, SAMPLE)
         self._train = train or train_sample(self.sample, samples)
-        self._results: dict[Way, Learned] = {}
+        self._results: dict[Setup, Learned] = {}
         self._first: Learned | None = None
 
     @property
@@ -49,58 +49,60 @@ class Learning:
 
     @property
     def sample_words(self) -> str:
-        """What was trained on."""
+        """A description of the data trained on."""
         if self.sample == self.samples:
             return f"all {self.samples:,} training samples"
         return f"the first {self.sample:,} of {self.samples:,} training samples"
 
     def result(self, candidate: Candidate) -> Learned:
-        return self._results[_way(candidate)]
+        return self._results[_setup(candidate)]
 
     def known(self, candidate: Candidate) -> bool:
-        return _way(candidate) in self._results
+        return _setup(candidate) in self._results
 
     def least(self, candidate: Candidate) -> float:
-        """As was learned; or at the least, from gentler ways that were."""
+        """The number of epochs, or a lower bound from less stale setups."""
         if self.known(candidate):
             return self.result(candidate).epochs
         first = self._baseline()
-        least = first.epochs * (SMALLER_BATCH if candidate.batch < self.workload.batch else STALER)
-        gentler = [STALER * found.epochs for found in self._gentler(_way(candidate)) if found.status == "reached"]
-        return max([least, *gentler])
+        least = first.epochs * (SMALLER_BATCH_SHARE if candidate.batch < self.workload.batch else STALER_SHARE)
+        less_stale = [
+            STALER_SHARE * found.epochs for found in self._less_stale(_setup(candidate)) if found.status == "reached"
+        ]
+        return max([least, *less_stale])
 
     def why_not(self, candidate: Candidate) -> str:
-        """What failed with fewer samples under way is not tried with more."""
-        way = _way(candidate)
-        found = [self._results[way]] if way in self._results else self._gentler(way)
+        """A setup that failed is not tried with more samples in flight."""
+        setup = _setup(candidate)
+        found = [self._results[setup]] if setup in self._results else self._less_stale(setup)
         if failed := [one for one in found if one.status != "reached"]:
             return "diverge" if failed[0].status == "diverged" else f"do not reach {self.target:.4g}"
-        if way in self._results:
+        if setup in self._results:
             return ""
-        if way[1] * way[2] > self.sample:
-            return "have more samples under way than there are to learn from"
-        return f"were not trained: {MOST_TRAININGS} others were" if len(self._results) >= MOST_TRAININGS else ""
+        if setup[1] * setup[2] > self.sample:
+            return "have more samples in flight than the data have"
+        return f"were not trained: {MAX_TRAININGS} others were" if len(self._results) >= MAX_TRAININGS else ""
 
     def find(self, candidate: Candidate) -> None:
-        """Learns of a candidate, or first of one process with its batch: what that cannot, nobody can."""
-        way = _way(candidate)
+        """Trains a candidate, or first one process with its batch size: if that fails, the candidate fails."""
+        setup = _setup(candidate)
         alone = (ONE_PROCESS, 1, candidate.batch)
         if alone not in self._results and candidate.batch >= self.workload.batch:
-            way = alone
-        if way not in self._results:
-            self._results[way] = self._train(replace(self.workload, batch=way[2]), way[0], way[1], self.target)
+            setup = alone
+        if setup not in self._results:
+            self._results[setup] = self._train(replace(self.workload, batch=setup[2]), setup[0], setup[1], self.target)
 
-    def _gentler(self, way: Way) -> list[Learned]:
-        """Fewer workers, a smaller batch, or one process; less than the workload's batch says nothing of more."""
-        kind = kind_of(way[0])
+    def _less_stale(self, setup: Setup) -> list[Learned]:
+        """Results with fewer workers, a smaller batch, or one process; batches below the workload's do not count."""
+        kind = kind_of(setup[0])
         return [
             found for (strategy, workers, batch), found in self._results.items()
-            if (kind_of(strategy) == kind or workers == 1) and workers <= way[1]
-            and self.workload.batch <= batch <= way[2]
+            if (kind_of(strategy) == kind or workers == 1) and workers <= setup[1]
+            and self.workload.batch <= batch <= setup[2]
         ]  # fmt: skip
 
     def _baseline(self) -> Learned:
-        """The workload as it is, which the others are compared with."""
+        """The workload in one process, the baseline for the others."""
         if self._first is None:
             found = self._train(self.workload, ONE_PROCESS, 1, self.target)
             if found.status != "reached":
@@ -112,8 +114,8 @@ class Learning:
         return self._first
 
 
-def _way(candidate: Candidate) -> Way:
-    """What one process with the joined batch computes, a synchronous group does too."""
+def _setup(candidate: Candidate) -> Setup:
+    """A synchronous group computes the same as one process with the global batch."""
     strategy = candidate.strategy
     if candidate.workers == 1 or joins_batches(strategy):
         return ONE_PROCESS, 1, candidate.workers * candidate.batch
@@ -125,7 +127,7 @@ class _Reached(Exception):
 
 
 class _Watch(Silent):
-    """Ends the training when the accuracy is there."""
+    """Ends the training when the accuracy is reached."""
 
     def __init__(self, target: float) -> None:
         self.target, self.best, self.passes = target, 0.0, 0
@@ -143,7 +145,7 @@ class _Watch(Silent):
 
 
 def train_sample(sample: int, samples: int) -> Train:
-    """Trains the first so many of the samples with simulated workers, until the accuracy is reached."""
+    """A function that trains on the first `sample` samples with simulated workers until the accuracy is reached."""
 
     def train(workload: Workload, strategy: Strategy, workers: int, target: float) -> Learned:
         from paceline.simulation.durations import DurationDistribution
@@ -169,7 +171,7 @@ def train_sample(sample: int, samples: int) -> Train:
 
 
 def first_samples(data: str, count: int) -> str:
-    """A data source, cut to its first samples."""
+    """The data source limited to its first `count` samples."""
     from paceline.data.source import parse, without_count
 
     text = without_count(parse(data))

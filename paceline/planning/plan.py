@@ -1,4 +1,4 @@
-"""The record of a plan: what was looked at, what is worth having, what was picked, and why."""
+"""The record of a plan: the alternatives, the Pareto front, the pick, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from paceline.cost.prediction import Prediction
 from paceline.notebook import NotebookRecord
 from paceline.planning.candidate import Candidate
-from paceline.planning.wish import Wish
+from paceline.planning.objective import Objective
 from paceline.workload import Workload
 
 
 @dataclass(frozen=True)
 class Learned:
-    """How long a way of training takes to an accuracy, from training a sample of the data in virtual time."""
+    """The epochs a training setup needs to reach an accuracy, from training on a subset in virtual time."""
 
     strategy: str
     workers: int
@@ -23,34 +23,33 @@ class Learned:
     status: str
     """reached, not reached or diverged."""
     epochs: float
-    """Of all data, from as many samples seen; NaN if it was not reached."""
+    """Epochs over all data with the same number of samples seen; NaN if the accuracy was not reached."""
     accuracy: float
-    """Of the test, where it was reached, or the best there was."""
+    """Test accuracy when the target was reached, or the best one."""
     passes: int
-    """Over the sample."""
+    """Passes over the subset."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A candidate that was simulated; one worker alone takes what was predicted."""
+    """A simulated candidate; for a single worker the prediction is used."""
 
     candidate: Candidate
     machines: int
     epochs: float
     time_s: float
-    """All epochs."""
+    """Time of all epochs."""
     low_s: float
-    """With `high_s` the interval that holds the time in nine cases of ten, as far as computing is predicted."""
+    """Lower end of the 90 % interval of `time_s`, from the uncertainty of compute times."""
     high_s: float
     money: float
     """In the plan's currency."""
-    under_way: float
-    """Samples computed without knowing of each other, in batches of the workload; the fewer, the more it learns as
-    the workload does in one process."""
+    in_flight: float
+    """Samples in flight, in batches of the workload; the fewer, the closer convergence is to that of one process."""
     iteration_s: float
-    """Of a worker alone."""
+    """Time of an iteration on one worker without exchange."""
     step_s: float
-    """Of a worker, with all exchange and waiting."""
+    """Time of a worker's step, including exchange and waiting."""
     epoch_s: float
     samples_per_s: float
     efficiency: float
@@ -59,9 +58,9 @@ class Alternative:
     server_share: float
     staleness: float
     bound: str
-    """compute, network, server or straggling: what is busy all the time, else what most of a step goes to."""
+    """The bottleneck: compute, network, server or straggling."""
     accuracy: float = math.nan
-    """Seen when training a sample; NaN if nothing was trained."""
+    """Accuracy on the subset; NaN if nothing was trained."""
 
     def __str__(self) -> str:
         server = " (one more for the server)" if self.machines > self.candidate.machines else ""
@@ -72,23 +71,23 @@ class Alternative:
 class Plan(NotebookRecord):
     workload: Workload
     cluster: str
-    wish: Wish
+    objective: Objective
     met: bool
-    """Whether the pick keeps the deadline and the budget that were asked for."""
+    """Whether the pick meets the deadline and the budget."""
     pick: Alternative
     reasons: tuple[str, ...]
     front: tuple[Alternative, ...]
-    """What no other betters in time, money and samples under way together; the fastest first."""
+    """The Pareto front of time, money and samples in flight; the fastest first."""
     simulated: tuple[Alternative, ...]
-    """All whose time is known. How many of them took a simulation is among the `conditions`."""
+    """All alternatives with a known time. `conditions` has the number of simulations."""
     candidates: int
-    """How many there were: those simulated and those that bounds ruled out."""
+    """Number of candidates: simulated ones and those ruled out by bounds."""
     excluded: dict[str, int]
-    """By reason, how many more were never proposed."""
+    """Number of candidates that were excluded, by reason."""
     predictions: int
     currency: str
     prediction: Prediction
-    """Of the pick's device, batch and precision."""
+    """The prediction for the pick's device, batch size and precision."""
     learned: tuple[Learned, ...] = ()
     conditions: dict[str, str] = field(default_factory=dict)
 

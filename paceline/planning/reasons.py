@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in plain words that follow from its numbers."""
+"""Explains a plan in sentences derived from its numbers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.formatting import percent
 from paceline.planning.plan import Alternative, Plan
 
 if TYPE_CHECKING:
-    from paceline.planning.comparisons import Comparison
+    from paceline.planning.comparisons import BestOther
 
 NOTABLE = 0.2
-"""Of a worker's time: what is worth a word."""
-UNLIKE = 0.01
+"""Lost share of a worker's time that is worth mentioning."""
+NOTICEABLE = 0.01
 
 
 def time_words(seconds: float) -> str:
@@ -42,82 +43,78 @@ def batches_words(batches: float) -> str:
 
 def reasons_for(
     plan: Plan,
-    comparisons: list[tuple[Comparison, Alternative | None]],
+    comparisons: list[tuple[BestOther, Alternative | None]],
     *,
-    beyond_caution: bool,
+    far_from_workload: bool,
     memory_known: bool = True,
 ) -> list[str]:
-    """What was picked by which rule, what holds it back, what it was picked over, and what is not known."""
+    """The rule of the pick, its bottleneck, the alternatives, and the uncertainties."""
     return [
         headline(plan),
-        *_caution(plan, beyond_caution),
+        *_convergence_risk(plan, far_from_workload),
         _bound(plan.pick),
         *_comparisons(plan, comparisons),
-        *_doubts(plan),
-        *([] if memory_known else [f"whether it fits is not known: {plan.pick.candidate.device} has no memory = …"]),
+        *_uncertainties(plan),
+        *([] if memory_known else [f"it may not fit: the memory of {plan.pick.candidate.device} is not known"]),
     ]
 
 
 def headline(plan: Plan) -> str:
-    """By which rule the pick was made; or that nothing keeps the wish."""
+    """The rule of the pick; or that nothing meets the objective."""
     cost, time = money_words(plan.pick.money, plan.currency), time_words(plan.pick.time_s)
-    deadline, budget = plan.wish.deadline_s is not None, plan.wish.budget is not None
+    deadline, budget = plan.objective.deadline_s is not None, plan.objective.budget is not None
     if not plan.met:
         kind = "nearest" if deadline and budget else "fastest" if deadline else "cheapest"
-        return f"no plan is within {_wish(plan)}: the {kind} takes {time} and {cost}"
+        return f"no plan is within {_objective(plan)}: the {kind} takes {time} and {cost}"
     if deadline:
-        return f"the cheapest within {_wish(plan)}: {cost} in {time}"
+        return f"the cheapest within {_objective(plan)}: {cost} in {time}"
     if budget:
-        return f"the fastest within {_wish(plan)}: {time} for {cost}"
+        return f"the fastest within {_objective(plan)}: {time} for {cost}"
     return (
         f"the knee, the least time × money: {time} for {cost}; faster ones cost more than they are faster, "
         "cheaper ones take longer than they are cheaper"
     )
 
 
-def _wish(plan: Plan) -> str:
-    deadline, budget = plan.wish.deadline_s, plan.wish.budget
+def _objective(plan: Plan) -> str:
+    deadline, budget = plan.objective.deadline_s, plan.objective.budget
     words = [time_words(deadline)] if deadline is not None else []
     return " and ".join([*words, *([money_words(budget, plan.currency)] if budget is not None else [])])
 
 
-def _caution(plan: Plan, beyond: bool) -> list[str]:
-    """That the pick is far from the workload, or that something farther was passed over."""
-    under_way = f"{batches_words(plan.pick.under_way)} of the workload's batches are under way at once"
-    if beyond and plan.met:
+def _convergence_risk(plan: Plan, far: bool) -> list[str]:
+    """Whether the pick may converge differently from the workload, or a faster one was rejected for that."""
+    in_flight = f"{batches_words(plan.pick.in_flight)} of the workload's batches are in flight"
+    if far and plan.met:
         return [
-            f"{under_way}: no plan nearer to it is within {_wish(plan)}; whether it learns as well is not known "
-            "(--target-accuracy finds out)"
+            f"{in_flight}: no plan with fewer is within {_objective(plan)}; whether it converges as well is not known "
+            "(use --target-accuracy to find out)"
         ]
-    if beyond:
-        near = [one for one in plan.simulated if one.candidate.is_near(plan.workload.batch)]
+    if far:
+        near = [one for one in plan.simulated if one.candidate.is_close_to(plan.workload.batch)]
         other = min(near, key=lambda one: _distance(plan, one), default=None)
-        instead = "" if other is None else f"; of those nearer to it the best, {other}, {_difference(plan.pick, other)}"
-        return [f"{under_way}, and whether it learns as well is not known (--target-accuracy finds out){instead}"]
+        instead = "" if other is None else f"; the best with fewer, {other}, {_difference(plan.pick, other)}"
+        return [f"{in_flight}; whether it converges as well is not known (use --target-accuracy to find out){instead}"]
     other = min(plan.simulated, key=lambda one: _value(plan, one))
-    if not plan.met or _value(plan, other) * (1 + UNLIKE) >= _value(plan, plan.pick):
+    if not plan.met or _value(plan, other) * (1 + NOTICEABLE) >= _value(plan, plan.pick):
         return []
     return [
-        f"{other}, {_difference(plan.pick, other)}, but has {batches_words(other.under_way)} of the workload's batches "
-        "under way at once: not picked without --target-accuracy"
+        f"{other}, {_difference(plan.pick, other)}, but has {batches_words(other.in_flight)} of the workload's batches "
+        "in flight: not picked without --target-accuracy"
     ]
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _value(plan: Plan, one: Alternative) -> float:
-    return float(plan.wish.values(np.array([one.time_s]), np.array([one.money]))[0])
+    return float(plan.objective.values(np.array([one.time_s]), np.array([one.money]))[0])
 
 
 def _distance(plan: Plan, one: Alternative) -> float:
-    return float(plan.wish.distances(np.array([one.time_s]), np.array([one.money]))[0])
+    return float(plan.objective.distances(np.array([one.time_s]), np.array([one.money]))[0])
 
 
 def _bound(pick: Alternative) -> str:
     if pick.candidate.workers == 1:
-        return f"one worker waits for nobody: an iteration takes {pick.iteration_s * 1e3:,.3g} ms"
+        return f"compute bound: one worker, {pick.iteration_s * 1e3:,.3g} ms per iteration"
     return f"{pick.bound} bound: {_lost(pick)}" if pick.bound != "straggling" else _lost(pick)
 
 
@@ -130,13 +127,13 @@ def _lost(one: Alternative) -> str:
         "computes": max(0.0, 1 - one.waiting_share - one.communication_share),
     }
     shown = [(what, share) for what, share in sorted(parts.items(), key=lambda part: -part[1]) if share >= 0.005]
-    first, *others = [f"{percent(share)} {what}" for what, share in shown]
+    first, *others = [f"{percent(share, 0)} {what}" for what, share in shown]
     what, _, rest = first.partition(" % ")
     return ", ".join([f"{what} % of each step {rest}", *others])
 
 
-def _comparisons(plan: Plan, found: list[tuple[Comparison, Alternative | None]]) -> list[str]:
-    """Each alternative once, though it may be the best in several ways."""
+def _comparisons(plan: Plan, found: list[tuple[BestOther, Alternative | None]]) -> list[str]:
+    """Each alternative once, although it may be the best in several respects."""
     lines, told = [], set()
     for one, other in found:
         if one.number is None or one.number not in told:
@@ -156,7 +153,7 @@ def _compared(plan: Plan, what: str, other: Alternative | None) -> str:
         "batch": f"the best with batch {plan.workload.batch:,}",
     }[what]
     if other is None:
-        return f"{name} does not do: none is within {_wish(plan)}" if plan.met else ""
+        return f"{name}: none is within {_objective(plan)}" if plan.met else ""
     return f"{name}, {other}, {_difference(plan.pick, other)}{_why(other)}"
 
 
@@ -168,11 +165,11 @@ def _difference(pick: Alternative, other: Alternative) -> str:
 
 
 def _more(value: float, than: float, verb: str, more: str, less: str, times: str) -> str:
-    if not than or abs(value / than - 1) < UNLIKE:
+    if not than or abs(value / than - 1) < NOTICEABLE:
         return ""
     if value > 1.95 * than:
         return f"{verb} {value / than:,.2g} times {times}"
-    return f"{verb} {percent(abs(value / than - 1))} {more if value > than else less}"
+    return f"{verb} {percent(abs(value / than - 1), 0)} {more if value > than else less}"
 
 
 def _why(other: Alternative) -> str:
@@ -180,32 +177,32 @@ def _why(other: Alternative) -> str:
     return f": {_lost(other)}" if other.candidate.workers > 1 and lost >= NOTABLE else ""
 
 
-def _doubts(plan: Plan) -> list[str]:
-    pick, wish = plan.pick, plan.wish
+def _uncertainties(plan: Plan) -> list[str]:
+    pick, objective = plan.pick, plan.objective
     lines = []
-    if wish.deadline_s is not None and plan.met and pick.high_s > wish.deadline_s:
+    if objective.deadline_s is not None and plan.met and pick.high_s > objective.deadline_s:
         lines.append(
-            f"it may end too late: in nine cases of ten it takes {time_words(pick.low_s)} to {time_words(pick.high_s)}"
+            f"it may miss the deadline: the 90 % interval is {time_words(pick.low_s)} to {time_words(pick.high_s)}"
         )
-    if wish.target_accuracy is None and pick.under_way > 1:
+    if objective.target_accuracy is None and pick.in_flight > 1:
         lines.append(
-            f"accuracy was not looked at: {batches_words(pick.under_way)} of the workload's batches are under way at "
-            f"once, and {pick.epochs:g} epochs may learn less than in one process (--target-accuracy finds out)"
+            f"accuracy was not considered: {batches_words(pick.in_flight)} of the workload's batches are in flight, "
+            f"and {pick.epochs:g} epochs may reach less than in one process (use --target-accuracy to find out)"
         )
-    if wish.target_accuracy is not None:
-        lines.append(_learnt(plan))
-    if wish.spot:
-        lines.append("machines at spot prices can be taken away: no interruption is counted")
+    if objective.target_accuracy is not None:
+        lines.append(_learned_words(plan))
+    if objective.spot:
+        lines.append("spot machines can be interrupted: interruptions are not included")
     return lines
 
 
-def _learnt(plan: Plan) -> str:
-    """What the number of epochs is from."""
-    pick, sample = plan.pick, plan.conditions["learnt from"]
+def _learned_words(plan: Plan) -> str:
+    """Where the number of epochs comes from."""
+    pick, sample = plan.pick, plan.conditions["learned from"]
     passes = next((one.passes for one in plan.learned if one.epochs == pick.epochs), 0)
-    seen = f"{pick.accuracy:.4f} was seen after {passes} passes over {sample} in virtual time"
+    seen = f"{pick.accuracy:.4f} was reached after {passes} passes over {sample} in virtual time"
     whole = sample.startswith("all ")
     return (
-        f"{seen}{'' if whole else f', as many samples as {pick.epochs:.3g} epochs of all have'}; "
+        f"{seen}{'' if whole else f', as many samples as in {pick.epochs:.3g} epochs of all data'}; "
         "learning rate and precision were not varied"
     )

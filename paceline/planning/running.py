@@ -1,4 +1,4 @@
-"""What of a plan can be done on this machine, and what would have to be given up to do it here anyway."""
+"""Whether a plan can run on this machine, and which options would make it run here anyway."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from paceline.planning.plan import Plan
 from paceline.strategy.strategy import Strategy
 
 ALIASES = 0.12
-"""By how much the memory of two devices of one name may differ."""
+"""Relative difference in memory up to which two devices count as the same."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What this machine computes with."""
+    """The devices of this machine."""
 
     gpus: tuple[str, ...]
     gpu_memory_bytes: tuple[int, ...]
     processor: str
 
 
-def this_machine() -> Hardware:
+def local_hardware() -> Hardware:
     import torch
 
     from paceline.step.placement import processor_name
@@ -39,7 +39,7 @@ def this_machine() -> Hardware:
 def planned_settings(
     plan: Plan, here: Hardware, *, device: str | None, workers: int | None
 ) -> tuple[dict[str, Any], Strategy | None, int]:
-    """The workload's settings, the strategy and how many workers. A device or number that was given goes first."""
+    """The workload's settings, the strategy and the number of workers. A given device or number takes precedence."""
     pick = plan.pick.candidate
     _check(plan, here, device, workers)
     count = workers if workers is not None else pick.workers
@@ -55,7 +55,7 @@ def planned_settings(
 
 
 def _fitted(strategy: Strategy, workers: int) -> Strategy:
-    """The same for another number of workers: groups that divide it, and no more backup workers than there are."""
+    """The strategy for another number of workers: groups that divide it, and fewer backup workers than workers."""
     groups = strategy.groups
     if groups is not None:
         groups = next(number for number in range(min(groups, workers), 0, -1) if workers % number == 0)
@@ -65,7 +65,7 @@ def _fitted(strategy: Strategy, workers: int) -> Strategy:
 
 
 def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) -> None:
-    """Refuses what is not here, with the options that would do it here all the same."""
+    """Rejects a plan for other hardware, naming the options that would run it here anyway."""
     pick, missing, anyway = plan.pick.candidate, [], []
     matching = _same_gpus(pick.device, here)
     has = f"{len(here.gpus)} {here.gpus[0]}" if here.gpus else "no GPU"
@@ -89,7 +89,7 @@ def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) 
 
 
 def _same_gpus(name: str, here: Hardware) -> int:
-    """How many GPUs of this name there are, by its first word and about the memory that the catalogue has for it."""
+    """The number of local GPUs with the first word of this name and about the memory in the catalogue."""
     try:
         memory = find_device(name).memory_bytes
     except InputError:

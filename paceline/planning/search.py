@@ -1,9 +1,9 @@
-"""Looks for the candidate with the least value, simulating few: the best by its bound goes first.
+"""Finds the candidate with the lowest value with few simulations, by best-first search.
 
-Each candidate has a bound that its simulation should not fall below: computing without any exchange, and the closed
-form times the least that simulations of such candidates were found to be of theirs. The one with the lowest bound is
-made surer (predicted, simulated, trained) until the lowest is sure. Bounds are learnt, not proven: tests compare with
-simulating everything.
+Each candidate has a lower bound: computing without any exchange, and the closed form times the lowest ratio of
+simulation to closed form found for such candidates. The candidate with the lowest bound is refined (predicted,
+simulated, trained) until the lowest one is final. Bounds are learned, not proven: tests compare with simulating
+everything.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from paceline.planning.asking import Alone, Epochs, Outcome, Simulate
 from paceline.planning.candidate import ONE_PROCESS, PRECISIONS, Candidate, kind_of
 from paceline.planning.candidates import Listed
-from paceline.planning.estimate import alone_s, crowding, estimated_step_s, machines_of
-from paceline.planning.forecast import LEAST, Forecast, Key
-from paceline.planning.room import fits
-from paceline.planning.wish import Numbers
+from paceline.planning.estimate import alone_s, estimated_step_s, machines_needed, oversubscription
+from paceline.planning.forecast import LOWER_BOUND, Forecast, Key
+from paceline.planning.memory_fit import fits
+from paceline.planning.objective import Numbers
+from paceline.planning.protocols import ClusterOutcome, Epochs, Simulate, SingleWorker
 from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
 Value = Callable[[Numbers, Numbers], Numbers]
 
 TOO_LARGE = "do not fit in memory"
-UNTRIED = 0.85
-"""Of a closed form, what a simulation could be at the least, while none of its kind was simulated."""
-CHANCE = 0.985
-"""The same where some were: what chance does to a mean over some hundred steps."""
-STEPS_IN_ALL = 4000
-FEWEST_STEPS, MOST_STEPS = 24, 200
-ALONE = (replace(ONE_PROCESS, name="one worker"), False)
+UNSIMULATED = 0.85
+"""Lowest ratio of simulation to closed form, while no candidate of the kind was simulated."""
+SIMULATED = 0.985
+"""Factor for the noise of a mean over a few hundred simulated steps."""
+TOTAL_STEPS = 4000
+MIN_STEPS, MAX_STEPS = 24, 200
+ONE_WORKER = (replace(ONE_PROCESS, name="one worker"), False)
 """The kind whose closed form is exact."""
 
 
@@ -53,15 +53,15 @@ class Search:
         limit: int = 0,
         repeat_dropped: bool = True,
     ) -> None:
-        """At most `limit` are simulated, which may change as one goes on.
+        """At most `limit` candidates are simulated; the limit may be changed later.
 
-        `repeat_dropped`: whether an epoch goes on until as many samples were applied as there are.
+        `repeat_dropped`: whether an epoch continues until all samples were applied.
         """
         self.candidates, self.places = listed.candidates, listed.places
         self.forecast, self.simulate, self.epochs = forecast, simulate, epochs
         self.limit = limit
         self.excluded: Counter[str] = Counter(listed.excluded)
-        self.outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[int, ClusterOutcome] = {}
         self.simulations = 0
         self._spot, self._machine_hours, self._samples = spot, machine_hours, samples
         self._repeat_dropped = repeat_dropped
@@ -70,38 +70,40 @@ class Search:
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
         self._alone: Mask = np.array([c.workers == 1 for c in self.candidates], dtype=bool)
-        """Those that need no simulation."""
+        """Candidates that need no simulation."""
         self.sure: Mask = np.zeros(count, dtype=bool)
         self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
-        """Steps of an epoch, of each worker."""
+        """Steps per epoch and worker."""
         self._alone_s, self._estimated_s, self._epoch_s = (np.zeros(count) for _ in range(3))
-        """An epoch without any exchange, by the closed form, and as it was simulated."""
+        """Time of an epoch without exchange, by the closed form, and as simulated."""
         self._epochs = np.zeros(count)
-        self._rate = np.array([self._rate_of(i, machines_of(c, self.places[i])) for i, c in enumerate(self.candidates)])
-        """Money a second."""
+        self._rate = np.array(
+            [self._rate_of(i, machines_needed(c, self.places[i])) for i, c in enumerate(self.candidates)]
+        )
+        """Money per second."""
         kinds = {kind: number for number, kind in enumerate(dict.fromkeys(map(_kind, self.candidates)))}
         self._kind = np.array([kinds[_kind(c)] for c in self.candidates], dtype=int)
-        self._least = np.array([1.0 if kind == ALONE else UNTRIED for kind in kinds])
+        self._least = np.array([1.0 if kind == ONE_WORKER else UNSIMULATED for kind in kinds])
         self._usual = np.ones(len(kinds))
         self._found: dict[int, list[float]] = {}
-        """By kind: simulated over closed form."""
+        """By kind: ratios of simulation to closed form."""
         self._by_key: dict[Key, list[int]] = {}
         for i in range(count):
             self._by_key.setdefault(self.key_of(i), []).append(i)
         for key in self._by_key:
-            self._guess(key)
+            self._estimate(key)
         self._count_epochs()
-        self.gentleness = _gentleness(self.candidates)
+        self.staleness_rank = _staleness_rank(self.candidates)
 
-    # What is known so far
+    # Bounds and estimates
 
     def bounds(self) -> tuple[Numbers, Numbers]:
-        """Seconds and money of all epochs that a candidate needs at the least; exact where it is sure."""
-        return self._times(CHANCE * self._alone_s, self._least)
+        """Lower bounds for seconds and money of all epochs; exact for final candidates."""
+        return self._times(SIMULATED * self._alone_s, self._least)
 
     def expected(self) -> tuple[Numbers, Numbers]:
-        """The same as they will probably be."""
-        return self._times(self._alone_s, self._usual, np.where(self.predicted, 1.0, 1 / LEAST))
+        """Expected seconds and money of all epochs."""
+        return self._times(self._alone_s, self._usual, np.where(self.predicted, 1.0, 1 / LOWER_BOUND))
 
     def _times(self, alone_s: Numbers, ratios: Numbers, factors: Numbers | float = 1.0) -> tuple[Numbers, Numbers]:
         unsure = factors * np.maximum(alone_s, self._estimated_s * ratios[self._kind])
@@ -113,7 +115,7 @@ class Search:
         return time_s, time_s * float(self._rate[number])
 
     def key_of(self, number: int) -> Key:
-        """By which its prediction is known."""
+        """The key of its prediction."""
         candidate = self.candidates[number]
         return self.places[number].device, candidate.batch, candidate.precision
 
@@ -123,15 +125,15 @@ class Search:
     # Finding
 
     def least(self, value: Value, among: Mask) -> int | None:
-        """The one with the least value; None where all are infinite.
+        """The candidate with the lowest value; None if all are infinite.
 
-        First the one that is expected to be; then whoever could be better, until none could or the limit is reached.
+        Refines the expected best first, then all that could be better, until none is left or the limit is reached.
         """
         self._first(value, among, self.expected)
         return self._first(value, among, self.bounds)
 
     def _first(self, value: Value, among: Mask, known: Callable[[], tuple[Numbers, Numbers]]) -> int | None:
-        """Makes the first surer until it is sure."""
+        """Refines the lowest until it is final."""
         while True:
             values = np.where(among & self.alive, value(*known()), np.inf)
             values[~self.within_reach()] = np.inf
@@ -142,26 +144,26 @@ class Search:
                 return best
             self.refine(best)
 
-    def gentler(self, number: int, value: Value, among: Mask, tolerance: float, tries: int) -> int:
-        """One that is hardly worse, and nearer to training in one process; at most so many are tried."""
+    def less_stale(self, number: int, value: Value, among: Mask, tolerance: float, tries: int) -> int:
+        """A candidate that is hardly worse and closer to training in one process; makes at most `tries`."""
         most = float(value(*(np.array([x]) for x in self.time_and_money(number)))[0]) * (1 + tolerance)
         for _ in range(tries):
             good = among & self.alive & self.within_reach() & (value(*self.expected()) <= most)
-            good &= self.gentleness < self.gentleness[number]
+            good &= self.staleness_rank < self.staleness_rank[number]
             if not good.any():
                 return number
-            best = int(np.argmin(np.where(good, self.gentleness, np.iinfo(np.int64).max)))
+            best = int(np.argmin(np.where(good, self.staleness_rank, np.iinfo(np.int64).max)))
             if self.sure[best]:
                 return best
             self.refine(best)
         return number
 
     def within_reach(self) -> Mask:
-        """What is simulated, or still may be."""
+        """Candidates that are simulated or may still be."""
         return self.simulated | self._alone | (self.simulations < self.limit)
 
     def refine(self, number: int) -> None:
-        """Knows more of a candidate than before."""
+        """Takes the next step for a candidate: predict, simulate or train."""
         candidate = self.candidates[number]
         if not self.predicted[number]:
             self._predict(self.key_of(number))
@@ -174,31 +176,31 @@ class Search:
             self.sure[number] = self.alive[number] and self.epochs.known(candidate)
 
     def settle(self, number: int) -> bool:
-        """Everything about a candidate, if it may still be found out; whether it is one then."""
+        """Refines a candidate until it is final, if the limit allows; returns whether it is still a candidate."""
         while self.alive[number] and not self.sure[number]:
             if not self.within_reach()[number]:
                 return False
             self.refine(number)
         return bool(self.alive[number])
 
-    # Steps of knowing
+    # Refinement
 
-    def _guess(self, key: Key) -> None:
+    def _estimate(self, key: Key) -> None:
         numbers, device = self._by_key[key], key[0]
-        guess = self.forecast.guess(*key)
-        if guess is None:
+        estimate = self.forecast.estimate(*key)
+        if estimate is None:
             failure = self.forecast.failures[device, self.forecast.workload.batch, self.forecast.workload.precision]
             self._exclude(numbers, f"cannot be predicted: {failure.replace(device.name, 'it')}")
             return
-        self.predicted[numbers] = guess.predicted
+        self.predicted[numbers] = estimate.predicted
         too_large = []
         for i in numbers:
             candidate, place = self.candidates[i], self.places[i]
-            if not fits(candidate, place, guess.memory_bytes, guess.computing.parameter_bytes):
+            if not fits(candidate, place, estimate.memory_bytes, estimate.computing.parameter_bytes):
                 too_large.append(i)
                 continue
-            self._alone_s[i] = alone_s(candidate, guess.computing) * self._rounds[i]
-            self._estimated_s[i] = estimated_step_s(candidate, place, guess.computing) * self._rounds[i]
+            self._alone_s[i] = alone_s(candidate, estimate.computing) * self._rounds[i]
+            self._estimated_s[i] = estimated_step_s(candidate, place, estimate.computing) * self._rounds[i]
         self._exclude(too_large, TOO_LARGE)
 
     def _predict(self, key: Key) -> None:
@@ -206,13 +208,13 @@ class Search:
         if key in self.forecast.failures:
             self._exclude(self._by_key[key], f"cannot be predicted in {key[2]}")
         else:
-            self._guess(key)
+            self._estimate(key)
 
     def _simulate(self, number: int) -> None:
         candidate, place = self.candidates[number], self.places[number]
         prediction = self.forecast.predictions[self.key_of(number)]
         if self._alone[number]:
-            outcome: Outcome = Alone(prediction, crowding(candidate, place, prediction.threads))
+            outcome: ClusterOutcome = SingleWorker(prediction, oversubscription(candidate, place, prediction.threads))
         else:
             self.simulations += 1
             outcome = self.simulate(
@@ -226,11 +228,11 @@ class Search:
         kind = self._kind[number]
         found = self._found.setdefault(kind, [])
         found.append(epoch_s / max(self._estimated_s[number], 1e-12))
-        self._least[kind] = (1.0 if self._alone[number] else CHANCE) * min(1.0, *found)
+        self._least[kind] = (1.0 if self._alone[number] else SIMULATED) * min(1.0, *found)
         self._usual[kind] = float(np.median(found))
 
     def _count_epochs(self) -> None:
-        """As far as is known now, which may rule some out."""
+        """Updates the epochs of all candidates; may rule some out."""
         for i in map(int, np.flatnonzero(self.alive)):
             why = self.epochs.why_not(self.candidates[i])
             self._exclude([i] if why else [], why)
@@ -243,14 +245,14 @@ class Search:
             self.alive[gone] = False
 
     def _rounds_of(self, candidate: Candidate) -> float:
-        """Steps of an epoch, of each worker; where all wait for each other, the last of them is a whole one."""
+        """Steps per epoch and worker; rounded up for synchronous groups."""
         steps = -(-self._samples // candidate.batch) / candidate.workers
         steps = math.ceil(steps) if candidate.strategy.groups == 1 else steps
         if self._repeat_dropped:
             steps *= candidate.workers / (candidate.workers - candidate.strategy.backup_workers)
         return steps
 
-    def _epoch_of(self, candidate: Candidate, outcome: Outcome) -> float:
+    def _epoch_of(self, candidate: Candidate, outcome: ClusterOutcome) -> float:
         if not (self._repeat_dropped and candidate.strategy.backup_workers):
             return outcome.epoch_s
         return max(outcome.epoch_s, self._samples / outcome.samples_per_s)
@@ -261,20 +263,20 @@ class Search:
 
 
 def steps_of(candidate: Candidate) -> int:
-    """To be simulated of each worker: fewer of many, and enough for two exchanges."""
-    steps = max(FEWEST_STEPS, min(MOST_STEPS, STEPS_IN_ALL // candidate.workers))
+    """Steps to simulate per worker: fewer with many workers, and enough for two exchanges."""
+    steps = max(MIN_STEPS, min(MAX_STEPS, TOTAL_STEPS // candidate.workers))
     return max(steps, 2 * candidate.strategy.push_every)
 
 
 def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
-    """Candidates whose closed forms err alike."""
-    return ALONE if candidate.workers == 1 else (kind_of(candidate.strategy), candidate.machines > 1)
+    """Groups candidates whose closed forms have similar errors."""
+    return ONE_WORKER if candidate.workers == 1 else (kind_of(candidate.strategy), candidate.machines > 1)
 
 
-def _gentleness(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:
-    """Ranks, the least being nearest to training in one process, exactly."""
+def _staleness_rank(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:
+    """Ranks candidates by staleness; the lowest is closest to exact training in one process."""
     keys = [
-        (c.samples_under_way, not c.waits_for_all, PRECISIONS.index(c.precision), c.workers) for c in candidates
+        (c.samples_in_flight, not c.waits_for_all, PRECISIONS.index(c.precision), c.workers) for c in candidates
     ]  # fmt: skip
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     return np.array([ranks[key] for key in keys], dtype=np.int64)

@@ -35,7 +35,7 @@ def invented(monkeypatch, tmp_path_factory):
     """Predictions are invented: what is tested here is what is made of them. This machine is not calibrated."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     predictions = InventedPredictions(samples=1437, parameter_bytes=200_000, flops=2e8)
-    monkeypatch.setattr(planning, "usual_predict", lambda workload: predictions)
+    monkeypatch.setattr(planning, "default_predict", lambda workload: predictions)
     return predictions
 
 
@@ -159,7 +159,7 @@ def planned(paceline, lab, tmp_path):
 @pytest.fixture
 def desk(monkeypatch):
     monkeypatch.setattr(
-        running, "this_machine", lambda: running.Hardware((), (), "AMD Ryzen 9 7950X 16-Core Processor")
+        running, "local_hardware", lambda: running.Hardware((), (), "AMD Ryzen 9 7950X 16-Core Processor")
     )
 
 
@@ -189,7 +189,7 @@ def test_what_is_given_goes_before_the_plan(paceline, planned, desk, tmp_path):
 
 
 def test_a_device_that_is_not_here(paceline, planned, monkeypatch, tmp_path):
-    monkeypatch.setattr(running, "this_machine", lambda: running.Hardware((), (), "Another CPU"))
+    monkeypatch.setattr(running, "local_hardware", lambda: running.Hardware((), (), "Another CPU"))
     name = planned(1)
     said = paceline("train", "--plan", name, "--out", "run").refused()
     assert said == (

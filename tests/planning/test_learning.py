@@ -1,4 +1,4 @@
-"""How many epochs an accuracy takes: learnt by training, each way once, on a sample."""
+"""The number of epochs to an accuracy is found by training each setup once on a subset."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from paceline.errors import InputError, PacelineError
 from paceline.planning.candidates import list_candidates
-from paceline.planning.learning import MOST_TRAININGS, Learning, first_samples, train_sample
-from paceline.planning.places import find_places
+from paceline.planning.learning import MAX_TRAININGS, Learning, first_samples, train_sample
+from paceline.planning.machine_options import find_machine_options
+from paceline.planning.objective import Objective
 from paceline.planning.plan import Learned
 from paceline.planning.planning import make_plan
-from paceline.planning.wish import Wish
 from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.workload import resolve
 from tests.planning.invented import WORKLOAD, InventedPredictions
@@ -22,7 +22,7 @@ SAMPLES = 60_000
 
 
 class InventedTraining:
-    """Needs more samples the more are under way; stale gradients diverge beyond eight workers."""
+    """Needs more samples the more are in flight; stale gradients diverge beyond eight workers."""
 
     def __init__(self) -> None:
         self.trained: list[tuple[str, int, int]] = []
@@ -31,17 +31,17 @@ class InventedTraining:
         self.trained.append((strategy.name, workers, workload.batch))
         if strategy.groups is None and strategy.correction == "none" and workers > 8:
             return Learned(strategy.name, workers, workload.batch, "diverged", math.nan, 0.1, 1)
-        under_way = workers * workload.batch * strategy.push_every / 64
-        epochs = 2 * (1 + under_way / 16)
+        in_flight = workers * workload.batch * strategy.push_every / 64
+        epochs = 2 * (1 + in_flight / 16)
         if epochs > 10:
             return Learned(strategy.name, workers, workload.batch, "not reached", math.nan, 0.8, 20)
         return Learned(strategy.name, workers, workload.batch, "reached", epochs, target, 6)
 
 
-def planned(training: InventedTraining, **wish):
+def planned(training: InventedTraining, **objective):
     learning = Learning(WORKLOAD, 0.97, SAMPLES, training)
     plan = make_plan(
-        WORKLOAD, "p4d.24xlarge,g5.xlarge", Wish(target_accuracy=0.97, **wish), learning=learning,
+        WORKLOAD, "p4d.24xlarge,g5.xlarge", Objective(target_accuracy=0.97, **objective), learning=learning,
         predict=InventedPredictions(samples=SAMPLES),
     )  # fmt: skip
     return plan, learning
@@ -51,13 +51,13 @@ def test_time_is_time_to_accuracy():
     plan, _ = planned(InventedTraining(), deadline_s=3600)
     for one in plan.simulated:
         assert one.time_s == pytest.approx(one.epochs * one.epoch_s)
-        assert one.epochs == pytest.approx(2 * (1 + one.under_way / 16))
+        assert one.epochs == pytest.approx(2 * (1 + one.in_flight / 16))
     assert plan.met and plan.pick.accuracy == 0.97
     assert any("learning rate and precision were not varied" in line for line in plan.reasons)
-    assert "the first 10,000 of 60,000 training samples" in plan.conditions["learnt from"]
+    assert "the first 10,000 of 60,000 training samples" in plan.conditions["learned from"]
 
 
-def test_what_diverges_or_does_not_reach_it_is_left_out_with_that_reason():
+def test_setups_that_diverge_or_miss_the_accuracy_are_excluded_with_the_reason():
     plan, learning = planned(InventedTraining())
     failed = {one.status for one in learning.results if one.status != "reached"}
     assert failed == {"diverged", "not reached"}
@@ -67,18 +67,18 @@ def test_what_diverges_or_does_not_reach_it_is_left_out_with_that_reason():
     assert "do not reach 0.97" in reasons and "diverge" in reasons
 
 
-def test_each_way_is_trained_once_and_not_too_many():
+def test_each_setup_is_trained_once_within_the_limit():
     training = InventedTraining()
     plan, learning = planned(training)
-    assert len(training.trained) == len(set(training.trained)) == len(plan.learned) <= MOST_TRAININGS
+    assert len(training.trained) == len(set(training.trained)) == len(plan.learned) <= MAX_TRAININGS
     assert training.trained[0] == ("sync", 1, 64), "the workload as it is goes first"
     assert learning.results == plan.learned
 
 
-def test_a_synchronous_group_is_trained_as_one_process_with_the_joined_batch():
+def test_a_synchronous_group_is_trained_as_one_process_with_the_global_batch():
     training = InventedTraining()
     learning = Learning(WORKLOAD, 0.97, SAMPLES, training)
-    candidates = list_candidates(WORKLOAD, find_places("p4d.24xlarge"), SAMPLES, ("sync",)).candidates
+    candidates = list_candidates(WORKLOAD, find_machine_options("p4d.24xlarge"), SAMPLES, ("sync",)).candidates
     joined = [c for c in candidates if c.workers * c.batch == 256 and c.precision == "float32"]
     assert len(joined) > 2
     for candidate in joined:
@@ -88,10 +88,10 @@ def test_a_synchronous_group_is_trained_as_one_process_with_the_joined_batch():
     assert {(name, workers) for name, workers, _ in training.trained} == {("sync", 1)}
 
 
-def test_one_process_with_the_batch_is_learnt_first():
+def test_one_process_with_the_batch_is_trained_first():
     training = InventedTraining()
     learning = Learning(WORKLOAD, 0.97, SAMPLES, training)
-    candidates = list_candidates(WORKLOAD, find_places("p4d.24xlarge"), SAMPLES, ("downpour",)).candidates
+    candidates = list_candidates(WORKLOAD, find_machine_options("p4d.24xlarge"), SAMPLES, ("downpour",)).candidates
     eight = next(c for c in candidates if (c.workers, c.batch) == (8, 256))
     sixteen = next(c for c in candidates if (c.workers, c.batch) == (16, 256))
     learning.find(eight)
@@ -107,7 +107,7 @@ def test_what_is_not_reached_by_the_workload_itself_is_an_error():
 
     with pytest.raises(PacelineError, match=r"0.97 is not reached in 10 passes over .* \(best 0.9130\)"):
         make_plan(
-            WORKLOAD, "g5.xlarge", Wish(target_accuracy=0.97), predict=InventedPredictions(samples=SAMPLES),
+            WORKLOAD, "g5.xlarge", Objective(target_accuracy=0.97), predict=InventedPredictions(samples=SAMPLES),
             learning=Learning(WORKLOAD, 0.97, SAMPLES, train),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What of a plan can be done here, and what is said where it cannot."""
+"""Running a plan on this machine, and errors if it cannot run here."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import InputError
-from paceline.planning.places import find_places, places_of
+from paceline.planning.machine_options import find_machine_options, options_of
+from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
 from paceline.planning.running import Hardware, planned_settings
-from paceline.planning.wish import Wish
 from paceline.strategy.presets import PRESETS, find_strategy
 from tests.planning.invented import WORKLOAD, InventedPredictions, invented_cluster
 
@@ -23,12 +23,14 @@ EIGHT = replace(FOUR, gpus=FOUR.gpus * 2, gpu_memory_bytes=FOUR.gpu_memory_bytes
 def plan():
     """For eight workers on one machine."""
     predictions = InventedPredictions(samples=1_000_000, flops=1e11, parameter_bytes=1_000_000)
-    made = make_plan(WORKLOAD, find_places("p4d.24xlarge"), Wish(epochs=2.5, budget=1e9), predict=predictions)
+    made = make_plan(
+        WORKLOAD, find_machine_options("p4d.24xlarge"), Objective(epochs=2.5, budget=1e9), predict=predictions
+    )
     eight = next(one for one in made.simulated if one.candidate.workers == 8)
     return replace(made, pick=eight)
 
 
-def test_the_plan_s_settings_are_taken(plan):
+def test_the_plans_settings_are_used(plan):
     settings, strategy, workers = planned_settings(plan, EIGHT, device=None, workers=None)
     pick = plan.pick.candidate
     assert workers == 8 and strategy == pick.strategy
@@ -37,7 +39,7 @@ def test_the_plan_s_settings_are_taken(plan):
     assert settings["network"] == WORKLOAD.network and settings["lr"] == WORKLOAD.lr
 
 
-def test_a_missing_device_is_said_with_what_to_do(plan):
+def test_a_missing_device_is_an_error_with_a_remedy(plan):
     with pytest.raises(InputError) as refused:
         planned_settings(plan, LAPTOP, device=None, workers=None)
     line = str(refused.value)
@@ -47,7 +49,7 @@ def test_a_missing_device_is_said_with_what_to_do(plan):
     assert settings["device"] == "cpu" and workers == 8 and settings["precision"] != "tf32"
 
 
-def test_too_few_devices_are_said_with_what_to_do(plan):
+def test_too_few_devices_are_an_error_with_a_remedy(plan):
     with pytest.raises(InputError, match="this machine has 4 of them: run it there, or here anyway with --workers 4"):
         planned_settings(plan, FOUR, device=None, workers=None)
     _, strategy, workers = planned_settings(plan, FOUR, device=None, workers=4)
@@ -85,7 +87,7 @@ def test_a_strategy_fits_another_number_of_workers(plan, name, workers):
 
 def test_a_processor_is_known_by_its_name():
     cluster = invented_cluster(0)
-    made = make_plan(WORKLOAD, places_of(cluster), Wish(epochs=1), predict=InventedPredictions())
+    made = make_plan(WORKLOAD, options_of(cluster), Objective(epochs=1), predict=InventedPredictions())
     pick = replace(made.pick, candidate=replace(made.pick.candidate, device="EPYC 7543", workers=1))
     settings, _, _ = planned_settings(replace(made, pick=pick), FOUR, device=None, workers=None)
     assert settings["device"] == "cpu"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from paceline import record
-from paceline.planning.places import places_of
+from paceline.planning.machine_options import options_of
+from paceline.planning.objective import Objective
 from paceline.planning.plan import Plan
 from paceline.planning.planning import make_plan
-from paceline.planning.wish import Wish
 from paceline.reporting import report
 from paceline.reporting.answer import answer_of, title_of
 from paceline.reporting.figure import Figure, Listing
@@ -28,7 +28,9 @@ from tests.reporting.test_in_browser import AXE
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     cluster, predictions = invented_cluster(2), invented_predictions(2)
-    return make_plan(WORKLOAD, places_of(cluster), Wish(epochs=3), predict=predictions, strategies=("sync", "downpour"))
+    return make_plan(
+        WORKLOAD, options_of(cluster), Objective(epochs=3), predict=predictions, strategies=("sync", "downpour")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def test_the_answer_is_what_to_do(plan):
 
 
 def test_a_wish_that_nothing_keeps_is_said_first(plan):
-    sentence = plan_sentence(replace(plan, met=False, wish=Wish(epochs=3, deadline_s=1.0)))
+    sentence = plan_sentence(replace(plan, met=False, objective=Objective(epochs=3, deadline_s=1.0)))
     assert sentence.startswith("No plan is within 1 s: the fastest takes ") and str(plan.pick) in sentence
 
 
@@ -62,7 +64,7 @@ def test_reasons_rows_and_figures(plan):
 
 
 def test_several_plans_have_a_section_each(plan):
-    found = plans([("a", plan), ("b", replace(plan, wish=Wish(epochs=3, budget=1.0)))])
+    found = plans([("a", plan), ("b", replace(plan, objective=Objective(epochs=3, budget=1.0)))])
     assert [section.id for section in found] == ["plan", "plan-2"]
     text = render(page_of(Records(plans=[("a", plan), ("b", plan)])))
     assert 'id="figure-plan-2-front"' in text

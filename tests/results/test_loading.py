@@ -17,11 +17,11 @@ from paceline import record
 from paceline.errors import RecordError
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import setting_id
-from paceline.planning.wish import Wish
+from paceline.planning.objective import Objective
 from tests.a_run import a_run
 
 # Of those that check what they are given.
-MADE = {Experiment: Experiment("study", grid=({"lr": [0.1, 0.2]},), repetitions=2), Wish: Wish(epochs=3.0)}
+MADE = {Experiment: Experiment("study", grid=({"lr": [0.1, 0.2]},), repetitions=2), Objective: Objective(epochs=3.0)}
 
 
 def example(kind: Any) -> Any:

@@ -14,9 +14,9 @@ from paceline.cost.calibration import StepOverheads
 from paceline.cost.calibrations import calibration_path
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.predicting import predict
-from paceline.planning.places import find_places
+from paceline.planning.machine_options import find_machine_options
+from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
-from paceline.planning.wish import Wish
 from paceline.simulation.on_cluster import simulate_on
 from paceline.simulation.scaling import scale
 from paceline.simulation.this_machine import this_machine
@@ -101,7 +101,7 @@ def test_simulating_planning_and_predicting_agree(calibrated):
     machine = this_machine("cpu")
     (found,) = scale(WORKLOAD, machine, find_strategy("sync"), [2], per_machine=2).machines[0].outcomes
     assert found.calibrated and found.epoch_s == pytest.approx(expected_s)
-    plan = make_plan(WORKLOAD, find_places("here"), Wish(epochs=1), strategies=("sync", "downpour"))
+    plan = make_plan(WORKLOAD, find_machine_options("here"), Objective(epochs=1), strategies=("sync", "downpour"))
     both = [o for o in plan.simulated if o.candidate.workers == 2 and o.candidate.batch == 64]
     times = {one.candidate.strategy.name: one.time_s for one in both if one.candidate.precision == "float32"}
     assert times.get("sync", expected_s) == pytest.approx(expected_s) and plan.currency == "machine hours"

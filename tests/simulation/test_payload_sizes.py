@@ -10,7 +10,7 @@ from paceline.cluster import Device, DeviceCount, Link, Machine
 from paceline.cost.communication import ParameterServer, all_gather_s
 from paceline.planning.candidate import Candidate
 from paceline.planning.estimate import Computing, estimated_step_s
-from paceline.planning.places import Place
+from paceline.planning.machine_options import Place
 from paceline.simulation.links import message_sizes
 from paceline.simulation.on_cluster import simulate_on
 from paceline.simulation.simulation import simulate_time

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.planning.places import CATALOGUE, MACHINE_HOURS
+from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import headline, time_words
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, Table, View, table
 from paceline.results.formatting import count, number
 
-LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches under way"), (16.0, "up to 16 batches under way"))
-FARTHER = "more batches under way"
+LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
+FARTHER = "more batches in flight"
 PICK = "the pick"
 UNITS = ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (float("inf"), 86400.0, "days"))
-UNDER_WAY = (
-    "Batches under way: how many of the workload's batches are computed at once without knowing of each other. With 1, "
-    "training learns as in one process; the more there are, the less is known of how well it learns."
+IN_FLIGHT = (
+    "Batches in flight: how many of the workload's batches are computed on the same or stale parameters. With 1, "
+    "training converges as in one process; with more, it may converge worse."
 )
 
 
@@ -26,7 +26,7 @@ def plans(found: Sequence[tuple[str, Plan]]) -> list[Section]:
 
 def plan_sentence(plan: Plan) -> str:
     """What to rent and do, by which rule, in one sentence."""
-    if plan.wish.deadline_s is None and plan.wish.budget is None:
+    if plan.objective.deadline_s is None and plan.objective.budget is None:
         said = f"the least time × money is {time_words(plan.pick.time_s)} for {number(plan.pick.money)} {plan.currency}"
     else:
         said = headline(plan)
@@ -38,7 +38,7 @@ def _section(plan: Plan, suffix: str) -> Section:
     shown = tuple(sorted(shown, key=lambda one: (one.time_s, one.money)))
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
-        f"{plan.workload.network} on {plan.workload.data}, {_wish_words(plan)}: {len(shown):,} of the "
+        f"{plan.workload.network} on {plan.workload.data}, {_objective_words(plan)}: {len(shown):,} of the "
         f"{plan.candidates:,} ways to train it on {where} {'is' if len(shown) == 1 else 'are'} worth having; "
         f"{plan.conditions.get('simulated', '')} were simulated to know that."
     )
@@ -53,16 +53,16 @@ def _section(plan: Plan, suffix: str) -> Section:
     return Section(f"plan{suffix}", "What is planned", (said, f"Picked: {plan.pick}. Why:"), points, tuple(blocks))
 
 
-def _wish_words(plan: Plan) -> str:
-    wish, words = plan.wish, []
-    if wish.target_accuracy is not None:
-        words.append(f"to a test accuracy of {wish.target_accuracy:.4g}")
-    elif wish.epochs is not None:
-        words.append(f"{wish.epochs:g} epoch{'s' * (wish.epochs != 1)}")
-    if wish.deadline_s is not None:
-        words.append(f"within {time_words(wish.deadline_s)}")
-    if wish.budget is not None:
-        words.append(f"for at most {number(wish.budget)} {plan.currency}")
+def _objective_words(plan: Plan) -> str:
+    objective, words = plan.objective, []
+    if objective.target_accuracy is not None:
+        words.append(f"to a test accuracy of {objective.target_accuracy:.4g}")
+    elif objective.epochs is not None:
+        words.append(f"{objective.epochs:g} epoch{'s' * (objective.epochs != 1)}")
+    if objective.deadline_s is not None:
+        words.append(f"within {time_words(objective.deadline_s)}")
+    if objective.budget is not None:
+        words.append(f"for at most {number(objective.budget)} {plan.currency}")
     return ", ".join(words)
 
 
@@ -70,10 +70,10 @@ def _note(plan: Plan) -> str:
     dates, basis = plan.conditions.get("prices of", "not known"), plan.prediction.basis
     prices = "" if plan.currency == MACHINE_HOURS else f" Prices of {dates}."
     interval = (
-        "A name is machines, strategy × workers, and samples a step of each. Between the least and the greatest time "
-        "it takes in nine cases of ten, as far as computing is predicted."
+        "Plans are named by machines, strategy × workers, and batch size per worker. Least and greatest time are the "
+        "ends of the 90 % interval."
     )
-    return f"{interval} Predictions of the pick: {basis}.{prices} {UNDER_WAY}"
+    return f"{interval} Predictions of the pick: {basis}.{prices} {IN_FLIGHT}"
 
 
 def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figure]:
@@ -87,7 +87,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
         }),),
         f"The pick takes {time_words(best.time_s)} and {number(best.money)} {plan.currency}; "
         f"{count(len(shown) - 1, 'other')} beside it.",
-        "Each point is a way to train that no other betters in time, money and batches under way together.",
+        "Each point is a plan that no other beats in time, money and batches in flight.",
     )  # fmt: skip
     parts = ["computing", "communicating", "waiting"]
     shares = Figure(
@@ -102,7 +102,7 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
     unit_s, unit = next((factor, name) for most, factor, name in UNITS if max(o.time_s for o in shown) < most)
     columns = (
         "plan", "nearness", Column("time", unit), Column("least", unit), Column("greatest", unit),
-        Column(plan.currency), "machines", "workers", "strategy", "batch", "precision", "batches under way",
+        Column(plan.currency), "machines", "workers", "strategy", "batch", "precision", "batches in flight",
         Column("computing", "%"), Column("communicating", "%"), Column("waiting", "%"), "bound by",
     )  # fmt: skip
     names = _names(shown)
@@ -110,7 +110,7 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
         (
             names[one], _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
             one.machines, one.candidate.workers, _strategy(one), one.candidate.batch, one.candidate.precision,
-            one.under_way, 100 * _computing(one), 100 * one.communication_share, 100 * one.waiting_share, one.bound,
+            one.in_flight, 100 * _computing(one), 100 * one.communication_share, 100 * one.waiting_share, one.bound,
         )
         for one in shown
     ]  # fmt: skip
@@ -143,4 +143,4 @@ def _computing(one: Alternative) -> float:
 def _nearness(one: Alternative, plan: Plan) -> str:
     if one == plan.pick:
         return PICK
-    return next((name for most, name in LEVELS if one.under_way <= most), FARTHER)
+    return next((name for most, name in LEVELS if one.in_flight <= most), FARTHER)

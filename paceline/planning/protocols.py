@@ -1,6 +1,6 @@
-"""Whom a search asks: a simulation what exchanging takes, and somebody how many epochs are needed.
+"""The interfaces a search uses: a simulation of the exchange between workers, and the number of epochs needed.
 
-One worker exchanges with nobody, so nothing of it needs to be simulated.
+A single worker does not exchange anything and needs no simulation.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from paceline.planning.candidate import Candidate
 from paceline.strategy.strategy import Strategy
 
 
-class Outcome(Protocol):
-    """What a simulation on a cluster finds."""
+class ClusterOutcome(Protocol):
+    """The result of a simulation on a cluster."""
 
     @property
     def machines(self) -> int: ...
@@ -40,8 +40,8 @@ class Outcome(Protocol):
 
 
 @dataclass(frozen=True)
-class Alone:
-    """One worker takes what was predicted, `slower` times as long where its machine has fewer cores than threads."""
+class SingleWorker:
+    """One worker takes the predicted time, `slower` times that where its machine has fewer cores than threads."""
 
     prediction: Prediction
     slower: float = 1.0
@@ -77,27 +77,27 @@ class Simulate(Protocol):
         network: Link | None,
         workers_per_machine: int,
         steps: int,
-    ) -> Outcome: ...
+    ) -> ClusterOutcome: ...
 
 
 class Epochs(Protocol):
-    """How many epochs a candidate needs."""
+    """The number of epochs a candidate needs."""
 
     def least(self, candidate: Candidate) -> float:
-        """At the least, as far as is known."""
+        """A lower bound, as far as known."""
 
     def known(self, candidate: Candidate) -> bool: ...
 
     def why_not(self, candidate: Candidate) -> str:
-        """Why it will not do at all; nothing if it may."""
+        """Why the candidate is ruled out; empty if it is not."""
 
     def find(self, candidate: Candidate) -> None:
-        """Finds out more; several times, if need be, until it is known."""
+        """Improves what is known; may have to be called several times."""
 
 
 @dataclass(frozen=True)
-class Given:
-    """The same number of epochs for all."""
+class FixedEpochs:
+    """The same number of epochs for all candidates."""
 
     number: float
 

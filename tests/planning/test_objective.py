@@ -1,4 +1,4 @@
-"""What is asked for, in words; and what counts for it."""
+"""Parsing objectives, and the values they minimise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import InputError
-from paceline.planning.wish import Wish, read_accuracy, read_budget, read_deadline
+from paceline.planning.objective import Objective, read_accuracy, read_budget, read_deadline
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_deadline_has_a_unit(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["24", "h", "", "24 hours!", "24x", "-3h", "h24", "0h", "999999d", "1h2", "tomorrow"])
-def test_what_is_no_time_is_refused(text):
+def test_an_invalid_deadline_is_rejected(text):
     with pytest.raises(InputError, match="deadline"):
         read_deadline(text)
 
@@ -50,45 +50,45 @@ def test_a_budget_is_not_negative(text):
 
 def test_epochs_and_accuracy_exclude_each_other():
     with pytest.raises(InputError, match="exclude each other"):
-        Wish(epochs=3, target_accuracy=0.9)
+        Objective(epochs=3, target_accuracy=0.9)
     with pytest.raises(InputError, match="exclude each other"):
-        Wish()
+        Objective()
 
 
 TIMES, MONEY = np.array([1.0, 2.0, 4.0]), np.array([9.0, 4.0, 3.0])
 
 
-def best(wish: Wish) -> int:
-    return int(np.argmin(wish.values(TIMES, MONEY)))
+def best(objective: Objective) -> int:
+    return int(np.argmin(objective.values(TIMES, MONEY)))
 
 
 def test_a_deadline_asks_for_the_cheapest_in_time():
-    assert best(Wish(epochs=1, deadline_s=5)) == 2
-    assert best(Wish(epochs=1, deadline_s=3)) == 1
-    assert best(Wish(epochs=1, deadline_s=1)) == 0
+    assert best(Objective(epochs=1, deadline_s=5)) == 2
+    assert best(Objective(epochs=1, deadline_s=3)) == 1
+    assert best(Objective(epochs=1, deadline_s=1)) == 0
 
 
 def test_a_budget_asks_for_the_fastest_within_it():
-    assert best(Wish(epochs=1, budget=10)) == 0
-    assert best(Wish(epochs=1, budget=5)) == 1
+    assert best(Objective(epochs=1, budget=10)) == 0
+    assert best(Objective(epochs=1, budget=5)) == 1
 
 
 def test_both_ask_for_the_cheapest_in_time_within_the_budget():
-    assert best(Wish(epochs=1, deadline_s=3, budget=5)) == 1
-    assert np.isinf(Wish(epochs=1, deadline_s=1, budget=5).values(TIMES, MONEY)).all()
+    assert best(Objective(epochs=1, deadline_s=3, budget=5)) == 1
+    assert np.isinf(Objective(epochs=1, deadline_s=1, budget=5).values(TIMES, MONEY)).all()
 
 
 def test_neither_asks_for_the_least_time_times_money():
-    assert best(Wish(epochs=1)) == 1
+    assert best(Objective(epochs=1)) == 1
 
 
 def test_the_nearest_is_the_least_too_long_or_too_expensive():
-    assert int(np.argmin(Wish(epochs=1, deadline_s=0.5).distances(TIMES, MONEY))) == 0
-    assert int(np.argmin(Wish(epochs=1, budget=1).distances(TIMES, MONEY))) == 2
-    assert int(np.argmin(Wish(epochs=1, deadline_s=1, budget=2).distances(TIMES, MONEY))) == 1
+    assert int(np.argmin(Objective(epochs=1, deadline_s=0.5).distances(TIMES, MONEY))) == 0
+    assert int(np.argmin(Objective(epochs=1, budget=1).distances(TIMES, MONEY))) == 2
+    assert int(np.argmin(Objective(epochs=1, deadline_s=1, budget=2).distances(TIMES, MONEY))) == 1
 
 
 def test_of_machines_that_cost_nothing_the_faster_is_better():
     free = np.zeros(3)
-    for wish in (Wish(epochs=1), Wish(epochs=1, deadline_s=10)):
-        assert int(np.argmin(wish.values(TIMES, free))) == 0
+    for objective in (Objective(epochs=1), Objective(epochs=1, deadline_s=10)):
+        assert int(np.argmin(objective.values(TIMES, free))) == 0

@@ -1,4 +1,4 @@
-"""What fits: a worker into its device, all workers of a machine and their server into its memory."""
+"""Memory limits: a worker on its device, and all workers and the server on their machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from paceline.cluster import Cluster, Device, DeviceCount, Machine, MachineCount, find_link, find_machine
 from paceline.planning.candidate import Candidate
-from paceline.planning.places import Place, places_of
+from paceline.planning.machine_options import MachineOption, options_of
+from paceline.planning.memory_fit import fits, is_known
+from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
-from paceline.planning.room import fits, is_known
-from paceline.planning.wish import Wish
 from paceline.strategy.presets import find_strategy
 from tests.planning.invented import WORKLOAD, InventedPredictions
 
@@ -20,15 +20,15 @@ CARD = Device("card", "gpu", memory_bytes=10 * GIB)
 CORE = Device("core", "cpu", cores=1)
 
 
-def place(device: Device, memory_bytes: int | None) -> Place:
+def place(device: Device, memory_bytes: int | None) -> MachineOption:
     machine = Machine(
         "box", (DeviceCount(device, 4),), vcpus=4, memory_bytes=memory_bytes, host_device=find_link("PCIe 4.0 x16"),
         network=find_link("10 Gb/s Ethernet"),
     )  # fmt: skip
-    return Place(machine, device, 4, 4, machine.network)
+    return MachineOption(machine, device, 4, 4, machine.network)
 
 
-def candidate(where: Place, workers: int, strategy: str = "sync", each: int = 4) -> Candidate:
+def candidate(where: MachineOption, workers: int, strategy: str = "sync", each: int = 4) -> Candidate:
     return Candidate("box", where.device.name, workers, min(workers, each), find_strategy(strategy), 64, "float32")
 
 
@@ -61,12 +61,12 @@ def test_what_gpus_exchange_with_a_server_lies_in_their_host():
     assert not fits(candidate(where, 4, "downpour"), where, GIB, GIB)
 
 
-def test_memory_of_unknown_size_holds_anything_and_that_is_said():
+def test_memory_of_unknown_size_is_no_limit_and_is_reported():
     where = place(replace(CARD, memory_bytes=None), None)
     assert fits(candidate(where, 4), where, 10**15, GIB) and not is_known(where)
     assert is_known(place(CARD, None)) and is_known(place(CORE, GIB)) and not is_known(place(CORE, None))
     machine = replace(find_machine("g5.xlarge"), devices=(DeviceCount(replace(
         find_machine("g5.xlarge").devices[0].device, memory_bytes=None)),))  # fmt: skip
     cluster = Cluster("lab", (MachineCount(machine),))
-    plan = make_plan(WORKLOAD, places_of(cluster), Wish(epochs=1), predict=InventedPredictions())
-    assert plan.reasons[-1] == "whether it fits is not known: A10G has no memory = …"
+    plan = make_plan(WORKLOAD, options_of(cluster), Objective(epochs=1), predict=InventedPredictions())
+    assert plan.reasons[-1] == "it may not fit: the memory of A10G is not known"

@@ -1,4 +1,4 @@
-"""Where one could train: the machines of a cluster or of the catalogue, and how many workers they can have."""
+"""The machines to choose from, of a cluster or of the catalogue, and the numbers of workers they can run."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from paceline.errors import InputError
 from paceline.simulation.this_machine import HERE, a_worker_a_core, this_machine
 
 CATALOGUE = "catalogue"
-MOST_MACHINES = 16
-"""Of one kind, where nothing says how many can be had."""
+MAX_MACHINES = 16
+"""Per kind, if the number of available machines is not given."""
 MACHINE_HOURS = "machine hours"
 OLDEST_YEARS = 5
-"""Machines whose prices are this much older than the newest are there for comparison, not for rent."""
+"""Machines with prices this much older than the newest are in the catalogue for comparison only."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A machine, one kind of its devices, and how many of the machine can be had."""
+class MachineOption:
+    """A machine, one kind of its devices, and how many of these machines are available."""
 
     machine: Machine
     device: Device
     devices: int
-    """Of this kind in a machine; each can have a worker."""
+    """Devices of this kind per machine; each can run a worker."""
     available: int
     network: Link | None
-    """Between machines; None where there is only one."""
+    """The network between machines; None if there is only one machine."""
     most: int = 0
-    """Machines with workers, where there could be more; 0: all that are available."""
-    fewest: int = 1
-    """Workers of one machine, where another place is for fewer."""
+    """Limit on machines with workers; 0: all available ones."""
+    min_workers: int = 1
+    """Minimum workers on one machine, if another option covers fewer."""
 
     def price_per_hour(self, spot: bool) -> float | None:
         return self.machine.spot_price_per_hour if spot else self.machine.price_per_hour
 
-    def crews(self) -> Iterator[tuple[int, int]]:
-        """(workers, workers a machine): some devices of one machine, then all devices of several."""
+    def worker_layouts(self) -> Iterator[tuple[int, int]]:
+        """(workers, workers per machine): some devices of one machine, then all devices of several."""
         for workers in _doubling(self.devices):
-            if workers >= self.fewest:
+            if workers >= self.min_workers:
                 yield workers, workers
         most = self.most or self.available
-        spare = {most - 1} if most == self.available else set()  # the last one could be the server's
+        spare = {most - 1} if most == self.available else set()  # the last machine may be needed for the server
         for machines in sorted({*_doubling(most), *spare}):
             if machines > 1:
                 yield machines * self.devices, self.devices
 
 
 @dataclass(frozen=True)
-class Places:
+class MachineOptions:
     name: str
-    places: tuple[Place, ...]
+    places: tuple[MachineOption, ...]
     excluded: dict[str, int]
-    """By reason, machines that are not among them."""
+    """Number of excluded machines by reason."""
     price_dates: tuple[str, ...]
     currency: str
-    """What money is counted in: the prices' currency, or machine hours where nothing has a price."""
+    """The currency of the prices, or machine hours if no machine has a price."""
 
 
-def find_places(cluster: str, *, spot: bool = False) -> Places:
-    """`catalogue`, machines of it by name with commas between them, a cluster.toml, or `here`."""
+def find_machine_options(cluster: str, *, spot: bool = False) -> MachineOptions:
+    """`catalogue`, comma-separated names of its machines, a cluster.toml, or `here`."""
     if cluster == HERE:
         return _here()
     if is_file_name(cluster):
-        return places_of(read_cluster(cluster), spot=spot)
+        return options_of(read_cluster(cluster), spot=spot)
     machines = known_machines() if cluster == CATALOGUE else _named_machines(cluster)
     excluded = {}
     dated = [machine.price_date for machine in machines if machine.price_date]
@@ -76,24 +76,24 @@ def find_places(cluster: str, *, spot: bool = False) -> Places:
         if len(recent) < len(machines):
             excluded[f"machines with prices from before {oldest}"] = len(machines) - len(recent)
         machines = recent
-    found = [(m, MOST_MACHINES + 1 if m.network is not None else 1, m.network) for m in machines]
-    return _priced(cluster, found, excluded, spot, MOST_MACHINES)
+    found = [(m, MAX_MACHINES + 1 if m.network is not None else 1, m.network) for m in machines]
+    return _priced(cluster, found, excluded, spot, MAX_MACHINES)
 
 
-def places_of(cluster: Cluster, *, spot: bool = False) -> Places:
+def options_of(cluster: Cluster, *, spot: bool = False) -> MachineOptions:
     found = [(each.machine, each.count, cluster.network) for each in cluster.machines]
     return _priced(cluster.name, found, {}, spot)
 
 
-def _here() -> Places:
-    """This machine: one worker with all its cores, or a worker for each."""
+def _here() -> MachineOptions:
+    """This machine: one worker with all cores, or one worker per core."""
     machine = this_machine()
     (each,) = machine.devices
-    places = [Place(machine, each.device, each.count, 1, None)]
+    places = [MachineOption(machine, each.device, each.count, 1, None)]
     if (cores := a_worker_a_core(machine)) != machine:
         (core,) = cores.devices
-        places.append(Place(cores, core.device, core.count, 1, None, fewest=2))
-    return Places(HERE, tuple(places), {}, (), MACHINE_HOURS)
+        places.append(MachineOption(cores, core.device, core.count, 1, None, min_workers=2))
+    return MachineOptions(HERE, tuple(places), {}, (), MACHINE_HOURS)
 
 
 def _named_machines(cluster: str) -> tuple[Machine, ...]:
@@ -108,8 +108,8 @@ def _named_machines(cluster: str) -> tuple[Machine, ...]:
 
 def _priced(
     name: str, found: list[tuple[Machine, int, Link | None]], excluded: dict[str, int], spot: bool, most: int = 0
-) -> Places:
-    """Without those whose price is not known, if that of others is."""
+) -> MachineOptions:
+    """Leaves out machines without a price if others have one."""
     priced = [
         (machine, count, network) for machine, count, network in found
         if (machine.spot_price_per_hour if spot else machine.price_per_hour) is not None
@@ -122,11 +122,11 @@ def _priced(
         excluded = {**excluded, what: len(found) - len(kept)}
     places = tuple(place for machine, count, network in kept for place in _of_machine(machine, count, network, most))
     dates = tuple(sorted({machine.price_date for machine, _, _ in kept if machine.price_date}))
-    return Places(name, places, excluded, dates, priced[0][0].currency if priced else MACHINE_HOURS)
+    return MachineOptions(name, places, excluded, dates, priced[0][0].currency if priced else MACHINE_HOURS)
 
 
-def _of_machine(machine: Machine, count: int, network: Link | None, most: int) -> Iterator[Place]:
-    """Workers are on GPUs where there are any: who has them pays for them."""
+def _of_machine(machine: Machine, count: int, network: Link | None, most: int) -> Iterator[MachineOption]:
+    """Workers run on GPUs if the machine has any, because they are part of its price."""
     kind = "gpu" if machine.count("gpu") else "cpu"
     if kind == "gpu":
         machine.link("host_device")
@@ -134,7 +134,9 @@ def _of_machine(machine: Machine, count: int, network: Link | None, most: int) -
         machine.link("network")
     for each in machine.devices:
         if each.device.kind == kind:
-            yield Place(machine, each.device, each.count, count, network if count > 1 else None, min(most, count))
+            yield MachineOption(
+                machine, each.device, each.count, count, network if count > 1 else None, min(most, count)
+            )
 
 
 def _doubling(most: int) -> Iterator[int]:

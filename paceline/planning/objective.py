@@ -1,4 +1,4 @@
-"""What a plan is asked for: how much training, until when, for how much; in words, and as a value to be least."""
+"""The objective of a plan: how much training, by when and for how much; parsed, and as a value to minimise."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Numbers = npt.NDArray[np.float64]
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 LEAST_EPOCHS = 1e-6
-LONGEST_S = 100 * 365 * 86400.0
+MAX_DEADLINE_S = 100 * 365 * 86400.0
 MOST_MONEY = 1e15
-TIE = 1e-9
-"""Money that a second is worth, so that of machines that cost nothing the faster is better."""
+TIE_BREAK = 1e-9
+"""Money per second, so that of machines without a price the faster one is better."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class Objective:
     epochs: float | None = None
-    """None: as many as the target accuracy needs."""
+    """None: as many as needed for the target accuracy."""
     target_accuracy: float | None = None
     deadline_s: float | None = None
     budget: float | None = None
@@ -34,12 +34,12 @@ class Wish:
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.target_accuracy is None):
-            raise InputError("--epochs and --target-accuracy exclude each other: one says how much, the other how well")
+            raise InputError("--epochs and --target-accuracy exclude each other: give one of them")
         if self.epochs is not None and not LEAST_EPOCHS <= self.epochs <= MOST_EPOCHS:
             raise InputError(f"epochs={self.epochs:g} should be from {LEAST_EPOCHS:g} to {MOST_EPOCHS:,}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise InputError(f"target-accuracy={self.target_accuracy:g} should be above 0 and at most 1, or as 97%")
-        if self.deadline_s is not None and not 0 < self.deadline_s <= LONGEST_S:
+        if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
             raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
         if self.budget is not None and not (0 <= self.budget <= MOST_MONEY):
             raise InputError(f"budget={self.budget:g} should be a number from 0 to {MOST_MONEY:g}")
@@ -49,10 +49,10 @@ class Wish:
                 object.__setattr__(self, key, float(getattr(self, key)))
 
     def values(self, time_s: Numbers, money: Numbers) -> Numbers:
-        """What the pick has least of; infinite where the wish is not kept. It never falls when time or money rise.
+        """The value to minimise; infinite where the objective is not met. It is monotone in time and money.
 
-        With a deadline money counts, with a budget time, with both money. With neither it is their product: at its
-        least, one percent less time costs more than one percent more money, and the other way round.
+        With a deadline it is money, with a budget time, with both money. With neither it is their product: at the
+        minimum, saving one percent of time costs more than one percent of money, and vice versa.
         """
         kept = np.ones(len(time_s), dtype=bool)
         if self.deadline_s is not None:
@@ -60,15 +60,15 @@ class Wish:
         if self.budget is not None:
             kept &= money <= self.budget
         if self.deadline_s is not None:
-            counted = money + TIE * time_s
+            counted = money + TIE_BREAK * time_s
         elif self.budget is not None:
             counted = time_s
         else:
-            counted = time_s * (money + TIE * time_s)
+            counted = time_s * (money + TIE_BREAK * time_s)
         return np.where(kept, counted, np.inf)
 
     def distances(self, time_s: Numbers, money: Numbers) -> Numbers:
-        """How far a plan is from the wish: by what factor it is too long or too expensive, whichever is more."""
+        """How far a plan misses the objective: the factor by which it is too slow or too expensive."""
         late = time_s / self.deadline_s if self.deadline_s is not None else np.zeros(len(time_s))
         if self.budget is None:
             return late
@@ -85,7 +85,7 @@ def read_deadline(text: str) -> float:
     if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):
         raise InputError(f"--deadline {text!r} should be a time with a unit, as 90min, 24h, 2d or 1d12h")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
-    if not 0 < seconds <= LONGEST_S:
+    if not 0 < seconds <= MAX_DEADLINE_S:
         raise InputError(f"--deadline {text!r} should be above 0, and less than a hundred years")
     return seconds
 
