@@ -219,7 +219,7 @@ def test_a_device_that_cannot_be_predicted_is_left_out_with_the_reason():
 
     plan = make_plan(WORKLOAD, "g4dn.xlarge,g5.xlarge", Objective(epochs=1), predict=predict)
     assert plan.excluded["cannot be predicted: no GPU is calibrated that it can be predicted from"] > 10
-    with pytest.raises(InputError, match="no gpu was calibrated"):
+    with pytest.raises(InputError, match="no GPU is calibrated"):
         make_plan(WORKLOAD, "g4dn.xlarge", Objective(epochs=1), predict=predict)
 
 

@@ -74,7 +74,7 @@ def short_simulations(monkeypatch):
 
 
 def check(seed: int, simulate) -> list[tuple[str, float, float, int]]:
-    """(objective, how much worse than the best, share simulated, candidates); there are three of each machine at least."""
+    """(objective, how much worse than the best, share simulated, candidates); at least three of each machine."""
     cluster, predictions = invented_cluster(seed), invented_predictions(seed)
     cluster = replace(cluster, machines=tuple(replace(m, count=max(3, m.count)) for m in cluster.machines))
     all_of_them = exhaustive(cluster, predictions, simulate)
