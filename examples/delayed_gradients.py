@@ -7,36 +7,33 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from paceline import find_strategy, resolve
-from paceline.simulation.durations import parse_distribution
-from paceline.simulation.virtual_cluster import VirtualCluster
-from paceline.strategy.correction import Late
-from paceline.training.virtual_run import run_virtual
+import paceline
 
 
-def damped(gradient: Tensor, late: Late) -> Tensor:
+def damped(gradient: Tensor, late: paceline.Late) -> Tensor:
     """A custom correction: shorter the later it is, and the more the parameters moved since the fetch."""
     moved = (late.parameters - late.fetched).norm() / late.parameters.norm()
     return gradient / (1 + late.staleness * moved)
 
 
 STRATEGIES = {
-    "no correction": find_strategy("downpour"),
-    "delay compensation": find_strategy("delay-compensated", correction="adaptive:2"),
-    "divided by staleness": find_strategy("staleness-aware"),
-    "damped by movement": find_strategy("delay-compensated", correction="delayed_gradients:damped"),
-    "synchronous": find_strategy("sync"),
+    "no correction": paceline.find_strategy("downpour"),
+    "delay compensation": paceline.find_strategy("delay-compensated", correction="adaptive:2"),
+    "divided by staleness": paceline.find_strategy("staleness-aware"),
+    "damped by movement": paceline.find_strategy("delay-compensated", correction="delayed_gradients:damped"),
+    "synchronous": paceline.find_strategy("sync"),
 }
 
 
 def main() -> None:
     settings = {"data": "digits", "dropout": 0.0, "l2": 0.0, "schedule": "constant", "batch": 8, "epochs": 3}
-    workload = resolve("dnn", {**settings, "optimizer": "sgd", "lr": 0.2})
-    cluster = VirtualCluster(compute=parse_distribution("gamma:100:0.01", "compute-time"))
+    workload = paceline.resolve("dnn", {**settings, "optimizer": "sgd", "lr": 0.2})
     print(f"{'workers':>8} {'strategy':22} {'error':>7} {'staleness':>10} {'virtual s':>10}")
     for workers in (1, 8, 32):
         for name, strategy in STRATEGIES.items():
-            run = run_virtual(workload, strategy, workers=workers, cluster=cluster, on_bad_gradient="skip")
+            run = paceline.train(
+                workload, strategy, workers, "virtual", compute_time="gamma:100:0.01", on_bad_gradient="skip"
+            )
             found = run.distribution
             assert found is not None
             print(

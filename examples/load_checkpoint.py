@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 import paceline
-from paceline import data
 
 
 def the_same_network() -> nn.Module:
@@ -22,13 +21,13 @@ def the_same_network() -> nn.Module:
 
 if __name__ == "__main__":
     folder = Path(tempfile.mkdtemp()) / "run"
-    run = paceline.train(paceline.resolve("mlp", {"data": "digits", "epochs": 5}), out=folder)
+    run = paceline.train("mlp", data="digits", epochs=5, out=folder)
 
     saved = torch.load(folder / "checkpoint.pt", weights_only=True, map_location="cpu")
     network = the_same_network()
     network.load_state_dict(saved["parameters"])
 
-    test = data.load("digits").test
+    test = paceline.load_dataset("digits").test
     with torch.no_grad():
         right = (network.eval()(test.x).argmax(1) == test.y).float().mean().item()
     print(f"saved after {saved['updates']} updates of {saved['workload']['optimizer']}")

@@ -19,8 +19,7 @@ def rings() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 if __name__ == "__main__":
-    settings = {"data": "own_data:rings", "options.hidden": 32, "epochs": 20}
-    run = paceline.train(paceline.resolve("mlp", settings))
+    run = paceline.train("mlp", data=rings, options={"hidden": 32}, epochs=20)
     print(
         f"{run.parameters} parameters, {run.train_s:.2f} s of training, test accuracy {100 * run.test_accuracy:.1f} %"
     )

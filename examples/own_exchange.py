@@ -14,16 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from paceline import find_strategy, resolve
-from paceline.simulation.replay import replay_run
-from paceline.strategy.exchange import Exchange, Replica
-from paceline.training.checkpoint import load_checkpoint
-from paceline.training.drivers.local import launcher
-from paceline.training.run import Run
-from paceline.training.virtual_run import run_virtual
+import paceline
 
 
-class Largest(Exchange):
+class Largest(paceline.Exchange):
     """Top-k with error feedback (Stich et al. 2018): what is not sent is added to the next gradient."""
 
     state = ("rest",)  # a vector per worker, zero at first, kept and replayed like its parameters
@@ -37,7 +31,7 @@ class Largest(Exchange):
     def payload_size(self, parameters: int) -> int:
         return 2 * self._count(parameters)  # values, and where they belong
 
-    def encode(self, replica: Replica, payload: Tensor) -> None:
+    def encode(self, replica: paceline.Replica, payload: Tensor) -> None:
         rest = replica.state["rest"].add_(replica.gradient)
         count = self._count(len(rest))
         places = rest.abs().topk(count).indices
@@ -51,26 +45,27 @@ class Largest(Exchange):
 
 
 def flat(directory: Path) -> Tensor:
-    return torch.cat([tensor.flatten() for tensor in load_checkpoint(directory).parameters.values()])
+    saved = torch.load(directory / "checkpoint.pt", weights_only=True)
+    return torch.cat([tensor.flatten() for tensor in saved["parameters"].values()])
 
 
-def show(name: str, run: Run) -> None:
+def show(name: str, run: paceline.Run) -> None:
     assert run.distribution is not None
     staleness = run.distribution.ledger.mean_staleness
     print(f"{name:10} accuracy {100 * run.test_accuracy:.1f} %, staleness {staleness:.1f}")
 
 
 def main() -> None:
-    strategy = find_strategy("downpour", exchange="own_exchange:Largest:0.05")
-    workload = resolve(
-        "dnn", {"data": "digits", "epochs": 10, "batch": 16, "optimizer": "sgd", "lr": 0.1, "threads": 1}
-    )
+    settings = {"data": "digits", "epochs": 10, "batch": 16, "optimizer": "sgd", "lr": 0.1, "threads": 1}
+    settings |= {"exchange": "own_exchange:Largest:0.05", "record_events": True}
     with tempfile.TemporaryDirectory() as place:
         virtual, local = Path(place, "virtual"), Path(place, "local")
-        show("simulated", run_virtual(workload, strategy, workers=4, out=virtual, record_events=True))
-        show("real", launcher.run(workload, strategy, workers=2, out=local, record_events=True))
+        show("simulated", paceline.train("dnn", "downpour", 4, "virtual", out=virtual, **settings))
+        show("real", paceline.train("dnn", "downpour", 2, out=local, **settings))
         for directory in (virtual, local):
-            print(f"replayed {directory.name}: the same bits: {torch.equal(replay_run(directory), flat(directory))}")
+            print(
+                f"replayed {directory.name}: the same bits: {torch.equal(paceline.replay(directory), flat(directory))}"
+            )
 
 
 if __name__ == "__main__":

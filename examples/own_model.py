@@ -28,10 +28,8 @@ def build() -> nn.Module:
 
 
 if __name__ == "__main__":
-    workload = paceline.Workload(
-        network="own_model:build", data="digits", batch=32, epochs=5, optimizer="momentum", lr=0.05, schedule="cosine"
-    )
-    run = paceline.train(workload)
+    network = build()
+    run = paceline.train(network, data="digits", batch=32, epochs=5, optimizer="momentum", lr=0.05, schedule="cosine")
     print(f"step: {run.step.kind} ({run.step.reason})")
     for epoch in run.epochs:
         print(f"epoch {epoch.epoch}: loss {epoch.loss:.3f}, test accuracy {100 * epoch.test_accuracy:.1f} %")

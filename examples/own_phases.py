@@ -53,6 +53,5 @@ def phases(machine: Machine, workload: paceline.Workload) -> list[paceline.Phase
 
 
 if __name__ == "__main__":
-    settings = {"data": "digits", "batch": 32, "epochs": 10, "lr": 0.2, "phases": "own_phases:phases"}
-    run = paceline.train(paceline.resolve("own_phases:Machine", settings))
+    run = paceline.train(Machine(), data="digits", batch=32, epochs=10, lr=0.2, phases=phases)
     print(f"step: {run.step.kind}; test accuracy {100 * run.test_accuracy:.1f} %")

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from paceline.api.compare import compare
     from paceline.api.evaluate import evaluate
     from paceline.api.listing import datasets, devices, links, machines, models, strategies, studies
+    from paceline.api.load_dataset import load_dataset
     from paceline.api.measure import measure, measure_links
     from paceline.api.plan import plan
     from paceline.api.predict import predict
+    from paceline.api.replay import replay
     from paceline.api.report import report
     from paceline.api.reproduce import reproduce
     from paceline.api.simulate import simulate
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from paceline.simulation.scaling import Scaling
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
-    from paceline.strategy.exchange import Exchange
+    from paceline.strategy.correction import Late
+    from paceline.strategy.exchange import Exchange, Replica
     from paceline.strategy.presets import find_strategy
     from paceline.strategy.strategy import Strategy
     from paceline.trace import Span, Trace
@@ -55,6 +58,7 @@ _HOMES = {
     "Exchange": "paceline.strategy.exchange",
     "Experiment": "paceline.experiment.experiment",
     "InputError": "paceline.errors",
+    "Late": "paceline.strategy.correction",
     "LayerClock": "paceline.measurement.layer_clock",
     "Link": "paceline.cluster",
     "LossPhase": "paceline.step.phase",
@@ -65,6 +69,7 @@ _HOMES = {
     "Phase": "paceline.step.phase",
     "Plan": "paceline.planning.plan",
     "Prediction": "paceline.cost.prediction",
+    "Replica": "paceline.strategy.exchange",
     "ResultsTable": "paceline.results.table",
     "Rule": "paceline.step.optimizers",
     "Run": "paceline.training.run",
@@ -84,12 +89,14 @@ _HOMES = {
     "find_strategy": "paceline.strategy.presets",
     "links": "paceline.api.listing",
     "load": "paceline.results.loading",
+    "load_dataset": "paceline.api.load_dataset",
     "machines": "paceline.api.listing",
     "measure": "paceline.api.measure",
     "measure_links": "paceline.api.measure",
     "models": "paceline.api.listing",
     "plan": "paceline.api.plan",
     "predict": "paceline.api.predict",
+    "replay": "paceline.api.replay",
     "report": "paceline.api.report",
     "reproduce": "paceline.api.reproduce",
     "resolve": "paceline.workload",
@@ -111,6 +118,7 @@ __all__ = [
     "Exchange",
     "Experiment",
     "InputError",
+    "Late",
     "LayerClock",
     "Link",
     "LossPhase",
@@ -121,6 +129,7 @@ __all__ = [
     "Phase",
     "Plan",
     "Prediction",
+    "Replica",
     "ResultsTable",
     "Rule",
     "Run",
@@ -140,12 +149,14 @@ __all__ = [
     "find_strategy",
     "links",
     "load",
+    "load_dataset",
     "machines",
     "measure",
     "measure_links",
     "models",
     "plan",
     "predict",
+    "replay",
     "report",
     "reproduce",
     "resolve",

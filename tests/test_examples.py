@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import shutil
 import subprocess
@@ -19,6 +20,16 @@ def test_every_example_is_tried_here():
 
 def test_examples_are_short():
     assert all(len(path.read_text(encoding="utf-8").splitlines()) < 80 for path in EXAMPLES.glob("*.py"))
+
+
+def test_examples_need_nothing_but_the_public_names():
+    for path in EXAMPLES.glob("*.py"):
+        imported = [
+            line
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if re.match(r"\s*(from|import) paceline", line)
+        ]
+        assert set(imported) == {"import paceline"}, path.name
 
 
 VIRTUAL = ("--strategy", "downpour", "--driver", "virtual")

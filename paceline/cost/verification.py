@@ -52,7 +52,7 @@ class Verification(NotebookRecord):
     notes: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        covered, told = self.held
+        covered, told = self.coverage
         return {
             "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
             "intervals that covered": f"{covered} of {told}",
