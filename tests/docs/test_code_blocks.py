@@ -9,7 +9,9 @@ import pytest
 from tests.docs.blocks import EXECUTED, ROOT, SHOWN, blocks_of, pages, parse, unfenced_commands
 from tests.docs.running import PageRun, commands_of
 
-SLOW = frozenset(f"docs/howto/{name}.md" for name in ("measure", "plan", "predict", "train")) | {"docs/tutorial.md"}
+SLOW = frozenset(
+    f"docs/howto/{name}.md" for name in ("compare", "distribute", "measure", "plan", "predict", "train")
+) | {"docs/tutorial.md"}
 """Pages whose blocks take more than a few seconds together."""
 
 
