@@ -33,6 +33,8 @@ class Schedule:
     """How the learning rate changes: linear warm-up over some epochs, then constant, step or cosine."""
 
     shape: str = "constant"
+    own: str = ""
+    """`module:name` of a scheduler of the user's, in place of all that follows."""
     warm_up: float = 0.0
     every: float = 30.0
     factor: float = 0.1
@@ -42,6 +44,8 @@ class Schedule:
 def parse_schedule(text: str) -> Schedule:
     """`warm-up:1+step:30:0.1` and the like."""
     schedule = Schedule()
+    if ":" in text and re.split(r"[:+]", text)[0] not in ("constant", "cosine", "step", "warm-up"):
+        return Schedule(shape="own", own=text)
     for part in text.split("+"):
         name, *numbers = part.split(":")
         try:
@@ -59,7 +63,8 @@ def parse_schedule(text: str) -> Schedule:
             schedule = dataclasses.replace(schedule, warm_up=values[0] if values else 1.0)
         else:
             raise WorkloadError(
-                f"schedule {text!r}: {part!r} is none of constant, cosine, step:EPOCHS:FACTOR, warm-up:EPOCHS"
+                f"schedule {text!r}: {part!r} is none of constant, cosine, step:EPOCHS:FACTOR, warm-up:EPOCHS; "
+                "or write module:name"
             )
     return schedule
 
@@ -82,10 +87,14 @@ class Workload:
         "cross-entropy", "Loss function; model: the .loss that the network returns. Or module:name.",
         group=MODEL, choices=LOSSES, or_custom=True,
     )  # fmt: skip
-    optimizer: str = setting("sgd", "Optimizer.", group=OPTIMIZER, choices=OPTIMIZERS, verbs=("train",))
+    optimizer: str = setting(
+        "sgd", "Optimizer. Or module:name, a torch.optim class or a function of the named parameters.",
+        group=OPTIMIZER, choices=OPTIMIZERS, or_custom=True, verbs=("train",),
+    )  # fmt: skip
     lr: float = setting(0.1, "Learning rate.", group=OPTIMIZER, above=0, verbs=("train",))
     schedule: str = setting(
-        "constant", "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, also after warm-up:EPOCHS+.",
+        "constant",
+        "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, also after warm-up:EPOCHS+. Or module:name.",
         group=OPTIMIZER, check=parse_schedule,
     )  # fmt: skip
     l1: float = setting(0.0, "L1 penalty.", group=OPTIMIZER, least=0)
@@ -110,6 +119,12 @@ class Workload:
         0.0, "Clip the global norm of the gradient to this value; 0: no clipping.",
         group=OPTIMIZER, least=0, verbs=("train",),
     )  # fmt: skip
+    accumulate: int = setting(
+        1, "Gradient accumulation: micro-batches that each batch is computed in.", group=OPTIMIZER, least=1
+    )
+    metric: str = setting(
+        "", "module:name of a function (outputs, targets) -> number, computed on the test data.", group=MODEL
+    )
     dropout: float | None = setting(None, "Dropout; none: the network's default.", group=MODEL, least=0, below=1)
     activation: str | None = setting(
         None, "Activation function; none: the network's default.", group=MODEL, choices=ACTIVATIONS
@@ -147,10 +162,20 @@ class Workload:
             raise WorkloadError(
                 "momentum=0 should be above 0 for nesterov; use optimizer sgd to train without momentum"
             )
-        if self.weight_decay and self.optimizer != "adamw":
+        if self.accumulate > self.batch:
+            raise WorkloadError(f"accumulate={self.accumulate} should be at most the batch, {self.batch}")
+        if ":" in self.optimizer:
+            self._check_own_optimizer()
+        elif self.weight_decay and self.optimizer != "adamw":
             raise WorkloadError(
                 f"weight_decay={self.weight_decay:g} is for optimizer adamw, not {self.optimizer}; set l2 instead"
             )
+
+    def _check_own_optimizer(self) -> None:
+        """A setting that could not take effect is better refused."""
+        for key in ("l1", "l2", "momentum", "betas", "eps", "weight_decay"):
+            if getattr(self, key) != Workload.__dataclass_fields__[key].default:
+                raise WorkloadError(f"{key} is for built-in optimizers; set it inside {self.optimizer} itself")
 
 
 IMAGENET = {"data": "synthetic:3x224x224/1000", "optimizer": "momentum", "l2": 5e-4, "epochs": 1}
@@ -211,7 +236,7 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     optimizer = given.get("optimizer", defaults.get("optimizer"))
     if optimizer != defaults.get("optimizer"):
         defaults.pop("schedule", None)  # it was chosen for that optimizer and its rate
-    if optimizer == "adamw":
+    if optimizer == "adamw" or ":" in str(optimizer):
         defaults.pop("l2", None)  # its decoupled weight decay does the same
     return with_settings(Workload(**defaults), given)
 

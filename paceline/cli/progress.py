@@ -87,6 +87,7 @@ class TerminalWatcher:
             f"epoch {epoch.epoch}/{w.epochs}  loss {epoch.loss:.4f}  "
             f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}  "
             f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}  "
+            f"{'' if math.isnan(epoch.test_metric) else f'metric {epoch.test_metric:.4g}  '}"
             f"{epoch.samples_per_s:,.0f} samples/s  {epoch.wall_s:.2f} s",
             markup=False,
         )
@@ -118,6 +119,8 @@ def closing_table(run: Run) -> Table:
         table.add_row("test accuracy", f"{100 * run.test_accuracy:.2f} %")
         table.add_row(f"test top-{run.workload.top}", f"{100 * run.test_top_accuracy:.2f} %")
     table.add_row("test loss", f"{run.test_loss:.4f}")
+    if not math.isnan(run.test_metric):
+        table.add_row(f"test {run.workload.metric.rpartition(':')[2]}", f"{run.test_metric:.4g}")
     table.add_row("updates", f"{run.updates:,}")
     table.add_row("speed", f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–")
     table.add_row("time", f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s")

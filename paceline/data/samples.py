@@ -59,7 +59,10 @@ class Samples:
         keys = [(indices.tolist(), epoch) for indices in chosen]
         loader = DataLoader(_Batches(self, seed), batch_size=None, sampler=keys, num_workers=self.readers)
         try:
-            for batch in loader:
+            received = iter(loader)
+            for _ in keys:
+                with torch.inference_mode(False):  # a later batch may arrive where nothing is differentiated
+                    batch = next(received)
                 yield as_batch(self.name, batch)
         except DataError as error:  # from another process it comes with its traceback as text
             raise DataError(str(error).strip().splitlines()[-1].rpartition("DataError: ")[2]) from None

@@ -17,7 +17,7 @@ Metrics = dict[str, Any]
 
 # In the order of their columns.
 METRICS = (
-    "test_accuracy", "test_top_accuracy", "test_loss", "train_accuracy", "train_loss",
+    "test_accuracy", "test_top_accuracy", "test_loss", "test_metric", "train_accuracy", "train_loss",
     "epochs_done", "updates", "wall_s", "train_s", "epoch_s", "samples_per_s", "updates_per_s", "steps_per_s",
     "virtual_s", "mean_staleness", "staleness_p99", "waiting_share", "communicating_share", "server_share", "applied",
     "dropped", "refused", "given_out_again", "faults", "iteration_s", "iteration_p10_s", "iteration_p90_s",
@@ -41,6 +41,7 @@ def metrics_of(record: Any) -> Metrics:
             "test_accuracy": record.accuracy,
             "test_top_accuracy": record.top_accuracy,
             "test_loss": record.loss,
+            "test_metric": record.metric,
         }
     return {}
 
@@ -51,6 +52,7 @@ def _run(run: Run) -> Metrics:
         "test_accuracy": run.test_accuracy,
         "test_top_accuracy": run.test_top_accuracy,
         "test_loss": run.test_loss,
+        "test_metric": run.test_metric,
         "train_accuracy": last.train_accuracy if last else math.nan,
         "train_loss": last.loss if last else math.nan,
         "epochs_done": len(run.epochs),

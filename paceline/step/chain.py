@@ -196,7 +196,7 @@ class Chain:
     @staticmethod
     def of(phase: Phase, flat: FlatParameters, batch: int, dataset: Dataset) -> Chain | None:
         """The chain a phase's network is, or None when it is something else."""
-        if type(phase) is not LossPhase or phase.loss_name != "cross-entropy" or phase.autocast:
+        if type(phase) is not LossPhase or phase.loss_name != "cross-entropy" or phase.autocast or phase.micro_batch:
             return None
         network = phase.network
         if type(network) is not nn.Sequential or not dataset.classes or not _is_chain(network, flat, dataset.shape):

@@ -128,6 +128,8 @@ def _checked_compiled(parts: Parts) -> CompiledStep:
 def _not_flat(parts: Parts) -> str | None:
     seen: set[int] = set()
     for phase in parts.phases:
+        if ":" in phase.rule.optimizer:
+            return f"optimizer {phase.rule.optimizer} is the user's own"
         obstacle = FlatParameters.possible(phase.parameters)
         if obstacle:
             return obstacle

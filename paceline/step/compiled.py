@@ -40,6 +40,8 @@ class CompiledStep(FlatStep):
             return "it has phases of its own"
         if ":" in parts.workload.loss or parts.workload.loss == "model":
             return f"its loss is {parts.workload.loss}"
+        if parts.workload.accumulate > 1:
+            return "it accumulates gradients"
         return "its samples have several fields" if parts.dataset.kind == "fields" else None
 
     def advance(self, count: int, tally: Tally) -> None:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from paceline import user_code
-from paceline.data.fields import Inputs, as_given
+from paceline.data.dataset import Arrays
+from paceline.data.fields import Fields, Inputs, as_given
 from paceline.errors import NetworkError, WorkloadError
 from paceline.step.calling import call, model_loss, scores_of
 from paceline.step.losses import LOSSES, auxiliary_weight, cross_entropy, total_loss
@@ -63,6 +64,7 @@ class LossPhase:
         self.own_loss = OwnLoss.find(workload.loss) if ":" in workload.loss else None
         self.auxiliary_weight = auxiliary_weight(network)
         self.autocast = workload.precision == "bfloat16"
+        self.micro_batch = -(-workload.batch // workload.accumulate) if workload.accumulate > 1 else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The loss, and the output to compare with the target if there is one."""
@@ -72,7 +74,7 @@ class LossPhase:
                 loss, output = self.own_loss.of_model(self.network, as_given(batch))
             else:
                 loss, output = self._loss_of_output(*batch)
-        return loss, output if output is not None and _comparable(output, batch[1]) else None
+        return loss, output
 
     def _loss_of_output(self, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The network's own loss, if it returns one, goes before the default cross entropy."""
@@ -84,8 +86,8 @@ class LossPhase:
             return self.own_loss.checked(self.own_loss.function(scores, y)), main
         if self.loss_name in ("cross-entropy", "model"):
             loss = model_loss(output)
-            if loss is not None:  # of tokens the model alone knows which prediction belongs to which label
-                return loss, main if y.dim() == 1 else None
+            if loss is not None:
+                return loss, main
         if self.loss_name == "model" or main is None:
             missing = "loss" if self.loss_name == "model" else "logits"
             raise NetworkError(
@@ -95,14 +97,44 @@ class LossPhase:
         return total_loss(self.loss, scores, y, self.auxiliary_weight), main
 
     def gradient(self, batch: Batch, generator: torch.Generator) -> Outcome:
+        if self.micro_batch is not None and len(batch[1]) > self.micro_batch:
+            return self._accumulated(batch, self.micro_batch)
         loss, output = self.forward(batch)
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        return Outcome(loss.detach(), gradients, None if output is None else output.detach())
+        return Outcome(loss.detach(), gradients, comparable(output, batch))
+
+    def _accumulated(self, batch: Batch, size: int) -> Outcome:
+        """The gradient as a sum over micro-batches, whose losses count by their samples."""
+        whole = Arrays(*batch)
+        losses, outputs = [], []
+        total: list[Tensor | None] = [None for _ in self.parameters]
+        for start in range(0, len(whole), size):
+            x, y = whole.rows(slice(start, start + size))
+            loss, output = self.forward((x, y))
+            loss = loss / (len(whole) / len(y))
+            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+            total = [_sum(so_far, gradient) for so_far, gradient in zip(total, gradients, strict=True)]
+            losses.append(loss.detach())
+            outputs.append(comparable(output, (x, y)))
+        found = [output for output in outputs if output is not None]
+        output = torch.cat(found) if len(found) == len(outputs) else None
+        return Outcome(torch.stack(losses).sum(), total, output)
 
 
-def _comparable(output: Tensor, y: Tensor) -> bool:
-    """Whether the output has scores for classes, one row for each target; real targets are compared nowhere."""
-    return y.is_floating_point() or output.dim() == y.dim() + 1
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one + other
+
+
+def comparable(output: Tensor | None, batch: Batch) -> Tensor | None:
+    """The output where it has scores for classes, one row for each target; else accuracy is not defined.
+
+    Of labels for tokens that came with other fields the model alone knows which prediction belongs to which.
+    """
+    x, y = batch
+    if output is None or y.is_floating_point():
+        return None
+    tokens = isinstance(x, Fields) and y.dim() > 1
+    return output.detach() if output.dim() == y.dim() + 1 and not tokens else None
 
 
 def phases_of(workload: Workload, network: nn.Module) -> list[Phase]:
@@ -127,8 +159,10 @@ def _check_phase(place: str, phase: Phase) -> None:
             "gradient(batch, generator)"
         )
     who = f"phase {phase.name!r} of {place}"
-    if not isinstance(phase.rule, Rule) or phase.rule.optimizer not in OPTIMIZERS:
-        raise WorkloadError(f"{who}: its rule should be a Rule, its optimizer one of {', '.join(OPTIMIZERS)}")
+    rule = phase.rule
+    if not isinstance(rule, Rule) or (rule.optimizer not in OPTIMIZERS and ":" not in rule.optimizer):
+        known = ", ".join(OPTIMIZERS)
+        raise WorkloadError(f"{who}: its rule should be a Rule, its optimizer one of {known}, or module:name")
     if not isinstance(phase.parameters, list | tuple) or not phase.parameters:
         raise WorkloadError(f"{who}: its parameters should be a list with at least one, not {phase.parameters!r:.60}")
     if not all(isinstance(p, nn.Parameter) for p in phase.parameters):

@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from paceline.step.optimizers import torch_optimizer
+from paceline.step.own_optimizer import OwnOptimizer
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, Step, reported
 
@@ -17,12 +18,13 @@ class PlainStep(Step):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self.optimizers = [torch_optimizer(phase.rule, list(phase.parameters)) for phase in parts.phases]
+        names = {id(parameter): name for name, parameter in parts.network.named_parameters()}
+        self.optimizers = [_optimizer(phase, names) for phase in parts.phases]
 
     def take(self, batch: Batch) -> Outcome:
         return reported([self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)])
 
-    def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer, batch: Batch) -> Outcome:
+    def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer | OwnOptimizer, batch: Batch) -> Outcome:
         rule, outcome = phase.rule, phase.gradient(batch, self.parts.generator)
         changes = bool(rule.clip_norm or rule.l1)
         for parameter, gradient in zip(phase.parameters, outcome.gradients, strict=True):
@@ -34,14 +36,28 @@ class PlainStep(Step):
             for parameter in phase.parameters:
                 if parameter.grad is not None:
                     parameter.grad.add_(parameter.detach().sign(), alpha=rule.l1)
+        rate = self.parts.rate(phase, self.epoch, self.next)
+        if isinstance(optimizer, OwnOptimizer):
+            optimizer.step(rate)
+            return outcome
         for group in optimizer.param_groups:
-            group["lr"] = self.parts.rate(phase, self.epoch, self.next)
+            group["lr"] = rate
         optimizer.step()
         return outcome
 
     def state(self) -> dict[str, Any]:
-        return {"torch": [optimizer.state_dict() for optimizer in self.optimizers]}
+        return {"torch": [o.state() if isinstance(o, OwnOptimizer) else o.state_dict() for o in self.optimizers]}
 
     def load_state(self, state: dict[str, Any]) -> None:
         for optimizer, saved in zip(self.optimizers, state["torch"], strict=True):
-            optimizer.load_state_dict(saved)
+            if isinstance(optimizer, OwnOptimizer):
+                optimizer.load_state(saved)
+            else:
+                optimizer.load_state_dict(saved)
+
+
+def _optimizer(phase: Phase, names: dict[int, str]) -> torch.optim.Optimizer | OwnOptimizer:
+    if ":" not in phase.rule.optimizer:
+        return torch_optimizer(phase.rule, list(phase.parameters))
+    named = {names.get(id(p), f"parameter {i}"): p for i, p in enumerate(phase.parameters)}
+    return OwnOptimizer(phase.rule.optimizer, named, phase.rule.lr)

@@ -1,14 +1,17 @@
-"""The learning rate of each update: a linear warm-up, then constant, falling by steps, or half a cosine."""
+"""The learning rate of each update: a linear warm-up, then constant, falling by steps, half a cosine, or the user's."""
 
 from __future__ import annotations
 
 import math
 
+from paceline.step.own_optimizer import own_rate
 from paceline.workload import Schedule
 
 
 def learning_rate(base: float, schedule: Schedule, update: int, updates_per_epoch: int, epochs: int) -> float:
     """The rate of update number `update`, counted from 0 over the whole run."""
+    if schedule.own:
+        return own_rate(schedule.own, base, update, updates_per_epoch, epochs)
     epoch = update / updates_per_epoch
     if epoch < schedule.warm_up:
         return base * (update + 1) / (schedule.warm_up * updates_per_epoch + 1)

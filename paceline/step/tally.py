@@ -21,6 +21,8 @@ class Score:
     correct: int = 0
     correct_top: int = 0
     classified: int = 0
+    metric: float = float("nan")
+    """The user's own, of all samples at once; it is not added up."""
 
     @property
     def loss(self) -> float:

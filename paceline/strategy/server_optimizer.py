@@ -61,6 +61,8 @@ def server_optimizer(strategy: Strategy, phase: PhaseLayout, dtype: torch.dtype)
         own = Rule("sgd", 1.0)
     if custom:
         return TorchOptimizer(strategy.server_optimizer, phase, own, own.lr if rate is None else rate, dtype)
+    if not name and ":" in own.optimizer:
+        return TorchOptimizer(own.optimizer, phase, own, own.lr, dtype)
     rule = dataclasses.replace(own, optimizer=name or own.optimizer, lr=own.lr if rate is None else rate)
     return RuleOptimizer(rule, phase.size, dtype)
 

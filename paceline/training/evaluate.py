@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from paceline.notebook import NotebookRecord
 from paceline.step.build import load_data, placed_network
 from paceline.step.feeder import Feeder, make_feeder
 from paceline.step.order import Order
-from paceline.step.phase import Batch, LossPhase, Outcome, Phase, phases_of
+from paceline.step.own_metric import OwnMetric
+from paceline.step.phase import Batch, LossPhase, Outcome, Phase, comparable, phases_of
 from paceline.step.placement import available_cores, choose_device, dtype_of
 from paceline.step.randomness import default_generator, mix
 from paceline.step.step import reported
@@ -44,6 +46,9 @@ class Evaluator:
             raise DataError(f"{workload.data} has no test samples")
         values = max(1, torch.Size(dataset.shape).numel())
         batch = max(1, min(samples, VALUES_A_BATCH // values, 2000))
+        if dataset.kind == "fields":  # whose sizes `shape` does not say
+            batch = min(samples, workload.batch)
+        self.metric = OwnMetric(workload.metric) if workload.metric else None
         order = Order(samples, batch, workload.seed, shuffle=False)
         self.feeder: Feeder = make_feeder(
             dataset, order, device, dtype_of(workload), training=False, readers=available_cores()
@@ -56,13 +61,16 @@ class Evaluator:
         try:
             for number, batch in enumerate(self.feeder.batches(0)):
                 outcome = self._outcome(batch, number)
-                tally.add(outcome.loss, outcome.output, batch[1])
+                tally.add(outcome.loss, comparable(outcome.output, batch), batch[1])
+                if self.metric is not None:
+                    self.metric.add(outcome.output, batch[1])
         finally:
             self.network.train()
             with torch.no_grad():
                 for buffer, value in buffers:
                     buffer.copy_(value)
-        return tally.read()
+        score = tally.read()
+        return score if self.metric is None else replace(score, metric=self.metric.read())
 
     def _outcome(self, batch: Batch, number: int) -> Outcome:
         """A loss needs only a forward pass; what phases of the user's own report comes with their gradients."""
@@ -87,6 +95,8 @@ class Evaluation(NotebookRecord):
     loss: float
     accuracy: float
     top_accuracy: float
+    metric: float = math.nan
+    """Of the workload's own metric, if it has one."""
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -109,7 +119,9 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
             score = evaluator.score()
     finally:
         evaluator.close()
-    return Evaluation(str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy)
+    return Evaluation(
+        str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy, score.metric
+    )
 
 
 def _any_batch(workload: Workload) -> Workload:

@@ -12,7 +12,7 @@ import torch
 from paceline.data.dataset import Dataset
 from paceline.errors import PacelineError
 from paceline.step.build import load_data, placed_network
-from paceline.step.phase import phases_of
+from paceline.step.phase import comparable, phases_of
 from paceline.step.placement import choose_device
 from paceline.step.tally import Tally
 from paceline.training.evaluate import Evaluator
@@ -61,7 +61,7 @@ def _pass(evaluator: Evaluator, device: torch.device, longest_s: float) -> tuple
     start_s = perf_counter()
     for number, batch in enumerate(batches):
         outcome = evaluator._outcome(batch, number)
-        tally.add(outcome.loss, outcome.output, batch[1])
+        tally.add(outcome.loss, comparable(outcome.output, batch), batch[1])
         samples += len(batch[1])
         if device.type == "cuda":
             torch.cuda.synchronize(device)

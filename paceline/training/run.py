@@ -27,13 +27,15 @@ class Epoch:
     test_top_accuracy: float
     wall_s: float
     samples_per_s: float
+    test_metric: float = math.nan
+    """The workload's own metric, if it has one."""
 
     @staticmethod
     def of(epoch: int, train: Score, test: Score, wall_s: float, samples_per_s: float) -> Epoch:
         """The epoch with this index, counted from 0."""
         return Epoch(
             epoch + 1, train.loss, train.accuracy, train.top_accuracy, test.loss, test.accuracy, test.top_accuracy,
-            wall_s, samples_per_s,
+            wall_s, samples_per_s, test.metric,
         )  # fmt: skip
 
 
@@ -91,6 +93,8 @@ class Run(NotebookRecord):
     test_accuracy: float = math.nan
     test_top_accuracy: float = math.nan
     test_loss: float = math.nan
+    test_metric: float = math.nan
+    """The workload's own metric, if it has one."""
     classes: int = 0
     """Of the data; 0 where nothing is classified."""
     chance_accuracy: float = 0.0

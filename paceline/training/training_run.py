@@ -207,6 +207,7 @@ class TrainingRun:
             test_accuracy=tested.test_accuracy if tested else math.nan,
             test_top_accuracy=tested.test_top_accuracy if tested else math.nan,
             test_loss=tested.test_loss if tested else math.nan,
+            test_metric=tested.test_metric if tested else math.nan,
             distribution=self.driver.distribution(),
             trace=Trace((*self.recorder.spans, *driver_spans)),
         )

@@ -155,3 +155,50 @@ def without_reduction(output: Tensor, target: Tensor) -> Tensor:
 
 def of_one(output: Tensor) -> Tensor:
     return output.sum()
+
+
+def groups(named):
+    """Weights decay, biases do not, and learn faster."""
+    biases = [p for name, p in named.items() if name.endswith("bias")]
+    weights = [p for name, p in named.items() if not name.endswith("bias")]
+    return torch.optim.AdamW([{"params": weights, "weight_decay": 0.1}, {"params": biases, "lr": 0.05}], lr=0.02)
+
+
+def groups_and_scheduler(named):
+    optimizer = groups(named)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda n: 0.9**n, lambda n: 0.8**n])
+
+
+def some_parameters(named):
+    return torch.optim.SGD(list(named.values())[:1], lr=0.1)
+
+
+def no_optimizer(named):
+    return "adam"
+
+
+def falling(optimizer):
+    return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+
+def one_cycle(optimizer, updates_per_epoch, epochs):
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.3, total_steps=updates_per_epoch * epochs, cycle_momentum=False
+    )
+
+
+def cycles_momentum(optimizer):
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=100)
+
+
+def on_plateau(optimizer):
+    return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+
+def share_of_first_class(outputs: Tensor, targets: Tensor) -> float:
+    assert len(outputs) == len(targets) == 10
+    return float((outputs.argmax(1) == 0).float().mean())
+
+
+def failing_metric(outputs: Tensor, targets: Tensor) -> float:
+    raise KeyError("no")

@@ -8,14 +8,13 @@ the next, so it is committed with the parameters and survives the process that c
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from paceline import user_code
-from paceline.errors import PacelineError, StrategyError
+from paceline.errors import StrategyError
 from paceline.step.optimizers import Rule
+from paceline.step.own_optimizer import make_optimizer
 from paceline.strategy.correction import State
 from paceline.strategy.layout import PhaseLayout
 
@@ -33,34 +32,10 @@ class TorchOptimizer:
         self.parameters = {
             t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)
         }
-        self.optimizer, self.scheduler = self._made()
+        place = ":".join(text.split(":")[:2])
+        self.optimizer, self.scheduler = make_optimizer(place, self.parameters, rate, "server-optimizer", StrategyError)
         self.scheduled = 0
         self.described = self._dry_step()
-
-    def _made(self) -> tuple[torch.optim.Optimizer, Any]:
-        place = ":".join(self.text.split(":")[:2])
-        found = user_code.find(place)
-        try:
-            if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
-                made: Any = found(list(self.parameters.values()), lr=self.given_rate)  # type: ignore[call-arg]
-            else:
-                made = found(self.parameters)
-        except PacelineError:
-            raise
-        except Exception as error:
-            raise StrategyError(f"server-optimizer {self.text} failed: {type(error).__name__}: {error}") from error
-        optimizer, scheduler = made if isinstance(made, tuple) else (made, None)
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise StrategyError(
-                f"server-optimizer {self.text} is a {type(optimizer).__name__}, not an optimizer of torch.optim"
-            )
-        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise StrategyError(f"server-optimizer {self.text}: ReduceLROnPlateau needs a metric, which a server lacks")
-        known = {id(p) for p in self.parameters.values()}
-        given = [id(p) for group in optimizer.param_groups for p in group["params"]]
-        if sorted(given) != sorted(known):
-            raise StrategyError(f"server-optimizer {self.text} should be given every parameter once")
-        return optimizer, scheduler
 
     def _split(self, flat: Tensor) -> list[Tensor]:
         pieces, first = [], 0
