@@ -41,9 +41,10 @@ class Iteration:
 
 
 def update_alone_s(model: CostModel, shape: NetworkShape, optimizer: str) -> float:
-    """The time of updating all parameters, as passes over memory alone."""
+    """The time of updating all parameters, as passes over memory alone; the user's own optimizer counts as AdamW."""
     elements = shape.parameter_bytes // 4
-    return UPDATE_PASSES[optimizer] * model.seconds("add_", (elements,)) if elements else 0.0
+    passes = UPDATE_PASSES.get(optimizer, UPDATE_PASSES["adamw"])
+    return passes * model.seconds("add_", (elements,)) if elements else 0.0
 
 
 def compose_iteration(

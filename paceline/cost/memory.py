@@ -17,6 +17,9 @@ ALLOCATOR_OVERHEAD = 1.15
 
 
 def memory_bytes(shape: NetworkShape, workload: Workload, on_gpu: bool) -> int:
-    """Parameters, gradients, optimizer state and saved activations, with allocator overhead, plus the runtime."""
-    parameters = shape.parameter_bytes * (2 + OPTIMIZER_TENSORS[workload.optimizer])
+    """Parameters, gradients, optimizer state and saved activations, with allocator overhead, plus the runtime.
+
+    An optimizer of the user's own is taken to keep as much as Adam.
+    """
+    parameters = shape.parameter_bytes * (2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2))
     return int(ALLOCATOR_OVERHEAD * (parameters + shape.activation_bytes)) + RUNTIME_BYTES[on_gpu]

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from paceline.cost.operation import Operation, classify_op
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number
+from paceline.step.phase import Batch
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ class _OpRecorder(TorchDispatchMode):
 
 def trace_network(
     build: Callable[[], nn.Module],
-    batch: Callable[[], tuple[Tensor, Tensor]],
-    run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
+    batch: Callable[[], Batch],
+    run: Callable[[nn.Module, Batch], tuple[Tensor, Sequence[Tensor]]],
 ) -> NetworkShape:
     """`build` returns the network, `batch` its input, `run` the loss and the parameters to differentiate."""
     try:
@@ -154,8 +155,8 @@ def trace_network(
 
 def _read(
     network: nn.Module,
-    batch: Callable[[], tuple[Tensor, Tensor]],
-    run: Callable[[nn.Module, tuple[Tensor, Tensor]], tuple[Tensor, Sequence[Tensor]]],
+    batch: Callable[[], Batch],
+    run: Callable[[nn.Module, Batch], tuple[Tensor, Sequence[Tensor]]],
 ) -> NetworkShape:
     kept, mode = _SavedTensors(), FakeTensorMode(allow_non_fake_inputs=True)
     network = _without_memory(network, mode).train()

@@ -74,7 +74,7 @@ def _read_cached(key: str, data: DataShape) -> NetworkShape:
 
 def _read(workload: Workload, data: DataShape) -> NetworkShape:
     """Cached, because tracing a network again for every device of a catalogue would dominate the time."""
-    if ":" in workload.network:
+    if ":" in workload.network or ":" in workload.loss:
         return trace_workload(workload, data)
     precision = "bfloat16" if workload.precision == "bfloat16" else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)

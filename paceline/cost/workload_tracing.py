@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import torch
@@ -13,12 +13,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from paceline import data, networks, user_code
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
-from paceline.data import synthetic
-from paceline.data.dataset import Dataset
+from paceline.data import synthetic, tokens
+from paceline.data.dataset import Arrays, Dataset
+from paceline.data.fields import Fields
+from paceline.data.samples import Samples
 from paceline.data.source import parse
 from paceline.data.well_known import WELL_KNOWN
 from paceline.errors import NetworkError, PacelineError, WorkloadError
-from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
+from paceline.step.phase import Batch, LossPhase
 from paceline.workload import Workload
 
 
@@ -31,14 +33,23 @@ class DataShape:
     classes: int
     samples: int
     target_shape: tuple[int, ...] = ()
+    example: Batch | None = field(default=None, compare=False, repr=False)
+    """A prepared sample, where one could be read: its types and shapes go before those above."""
 
     @staticmethod
     def of(dataset: Dataset) -> DataShape:
         text = dataset.kind == "text"
         return DataShape(
             dataset.kind, tuple(dataset.shape), len(dataset.classes), len(dataset.train),
-            tuple(dataset.shape) if text else (),
+            tuple(dataset.shape) if text else (), _example(dataset),
         )  # fmt: skip
+
+
+def _example(dataset: Dataset) -> Batch | None:
+    part = dataset.train
+    if isinstance(part, Samples):
+        return dataset.prepare(*part.read(torch.arange(1)))
+    return dataset.prepare(*part.rows(slice(0, 1))) if isinstance(part, Arrays) else None
 
 
 def data_shape_of(workload: Workload) -> DataShape:
@@ -53,6 +64,10 @@ def data_shape_of(workload: Workload) -> DataShape:
         shape, classes = synthetic.shape_and_classes(source)
         samples = source.count or synthetic.DEFAULT_TRAINING
         return DataShape("image" if len(shape) == 3 else "table", shape, classes, samples)
+    if source.name == "tokens":
+        source.allow()
+        length, vocabulary = tokens.length_and_vocabulary(source)
+        return DataShape("text", (length,), vocabulary, source.count or tokens.DEFAULT_TRAINING, (length,))
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
@@ -62,6 +77,10 @@ def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
         raise WorkloadError(
             f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
         )
+    if workload.accumulate > 1:
+        raise WorkloadError(f"accumulate={workload.accumulate} cannot be predicted: measure the workload instead")
+    if ":" in workload.loss:
+        user_code.find(workload.loss)  # imported here, what its module makes is real
     kind = torch.int64 if shape.kind == "text" else torch.float32
     target = torch.int64 if shape.classes else torch.float32
 
@@ -76,15 +95,21 @@ def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
             activation=workload.activation, init="default", **workload.options,
         )  # fmt: skip
 
-    def batch() -> tuple[Tensor, Tensor]:
+    def room(tensor: Tensor) -> Tensor:
+        dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
+        return torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype)
+
+    def batch() -> Batch:
+        if shape.example is not None:
+            x, y = shape.example
+            return x.each(room) if isinstance(x, Fields) else room(x), room(y)
         x = torch.empty((workload.batch, *shape.shape), dtype=kind)
         return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
-    def run(network: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
-        x, y = samples
-        with torch.autocast("cpu", torch.bfloat16, enabled=workload.precision == "bfloat16"):
-            loss = total_loss(LOSSES[workload.loss], network(x), y, auxiliary_weight(network))
-        return loss, [p for p in network.parameters() if p.requires_grad]
+    def run(network: nn.Module, samples: Batch) -> tuple[Tensor, Sequence[Tensor]]:
+        phase = LossPhase(network, workload)
+        loss, _ = phase.forward(samples)
+        return loss, phase.parameters
 
     try:
         return trace_network(build, batch, run)

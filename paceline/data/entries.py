@@ -16,7 +16,10 @@ MODULES = {
     "images": "paceline.data.images",
     "text": "paceline.data.text",
     "synthetic": "paceline.data.synthetic",
+    "tokens": "paceline.data.tokens",
     "arrays": "paceline.data.arrays",
+    "csv": "paceline.data.table",
+    "parquet": "paceline.data.table",
 }
 
 
@@ -88,8 +91,11 @@ def _text() -> Entry:
 
 _FORMS = (
     Entry("text:PATH", "your UTF-8 file, next character"),
-    Entry("images:PATH", "your folders of images, one a class; PATH may be a web address"),
+    Entry("images:PATH", "your folders of images, one per class; PATH may be a web address"),
     Entry("arrays:PATH", "your x_train.npy, y_train.npy, x_test.npy, y_test.npy"),
+    Entry("csv:PATH?target=COLUMN", "your table, a row per sample; without a target the last column"),
+    Entry("parquet:PATH?target=COLUMN", "the same from a parquet file"),
     Entry("synthetic:SHAPE/CLASSES", "noise with a faint pattern, for example synthetic:3x224x224/1000"),
-    Entry("MODULE:FUNCTION", "your function that returns a Dataset or four arrays"),
+    Entry("tokens:LENGTH/VOCABULARY", "sequences of tokens, next token, for example tokens:512/32000"),
+    Entry("MODULE:NAME", "your Dataset, DataLoader, arrays or dictionary, or a function that returns them"),
 )
