@@ -105,7 +105,8 @@ def _features(source: Source, name: str, column: Column, training: npt.NDArray[n
         return np.eye(len(values), dtype=np.float32)[codes.reshape(-1)]
     numbers = column.astype(np.float64)
     deviation = numbers[training].std()
-    return ((numbers - numbers[training].mean()) / (deviation or 1.0)).astype(np.float32)[:, None]
+    scaled: Column = (numbers - numbers[training].mean()) / (deviation or 1.0)
+    return scaled.astype(np.float32)[:, None]
 
 
 def _check_complete(source: Source, name: str, column: Column) -> None:

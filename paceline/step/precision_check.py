@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from paceline.data.fields import Inputs
 from paceline.errors import WorkloadError
+from paceline.step.calling import call
 
 _NO_KERNEL = ("primitive", "not implemented for 'BFloat16'")
 
 
-def check_bfloat16(name: str, network: nn.Module, sample: Tensor) -> None:
+def check_bfloat16(name: str, network: nn.Module, sample: Inputs) -> None:
     """Runs one pass in evaluation mode, so that no buffer changes. Other errors are left to the training step."""
     was_training = network.training
     network.eval()
     try:
         with torch.autocast("cpu", torch.bfloat16):
-            network(sample)
+            call(network, sample)
     except Exception as error:
         if any(words in str(error) for words in _NO_KERNEL):
             raise WorkloadError(
