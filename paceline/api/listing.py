@@ -77,7 +77,7 @@ def models() -> Listing[Description]:
             "input": "×".join(map(str, network.shape)), "what it is": network.description,
         }  # fmt: skip
 
-    return Listing("models", networks.catalogue(), row)
+    return Listing("models", networks.built_in_networks(), row)
 
 
 def devices() -> Listing[Device]:

@@ -126,8 +126,8 @@ def _prices(console: Console) -> list[Any]:
 
 def _cluster(path: str, console: Console) -> dict[str, Any]:
     from paceline.cluster import read_cluster
+    from paceline.formatting import count
     from paceline.record import to_json
-    from paceline.results.formatting import count
 
     cluster = read_cluster(path)
     console.print(
@@ -147,8 +147,8 @@ def _cluster(path: str, console: Console) -> dict[str, Any]:
 
 def _skypilot(path: str, console: Console) -> dict[str, Any]:
     from paceline.cluster import machines_of, read_skypilot
+    from paceline.formatting import count
     from paceline.record import to_json
-    from paceline.results.formatting import count
 
     found = read_skypilot(path)
     machines = machines_of(found.offers)

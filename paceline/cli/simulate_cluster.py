@@ -29,14 +29,14 @@ def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int
 
 def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
     """Which rows are more than simulated."""
-    from paceline.results.formatting import listed
+    from paceline.formatting import listed
 
     numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
     return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:
-    from paceline.results.formatting import brief, count
+    from paceline.formatting import brief, count
 
     p = each.prediction
     step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
@@ -52,7 +52,7 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
 def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | None) -> Table:
     from rich.table import Table
 
-    from paceline.results.formatting import brief, number, percent
+    from paceline.formatting import brief, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
     columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]

@@ -77,7 +77,7 @@ def _shown(made: Verification) -> list[Comparison]:
 def _table(rows: list[Comparison]) -> Table:
     from rich.table import Table
 
-    from paceline.results.formatting import brief
+    from paceline.formatting import brief
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "kind", "predicted", "interval", "measured", "error", "covered"):

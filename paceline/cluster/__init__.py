@@ -1,4 +1,4 @@
-"""What one trains on: devices, links, machines, clusters and their prices, from a catalogue or from a file."""
+"""Hardware to train on: devices, links, machines and clusters with prices, from a catalogue or a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The devices, links and machines that Paceline knows: rows of CSV files in paceline/catalogue.
 
-Columns are the keys of cluster.toml and cells its values, so a row can be copied into a file of one's own.
+Columns are the keys of cluster.toml and cells its values, so a row can be copied into a cluster.toml.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from paceline.cluster.checks import find, plain
+from paceline.cluster.checks import find_named, plain
 from paceline.cluster.device import Device, device_from_table
 from paceline.cluster.link import Link, link_from_table
 from paceline.cluster.machine import Machine
@@ -22,7 +22,7 @@ Named = TypeVar("Named", Device, Link)
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of one of the files, without empty cells; numbers are numbers."""
+    """The rows of one file, without empty cells and with numbers converted."""
     text = resources.files("paceline").joinpath("catalogue", f"{name}.csv").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [{key: _cell(cell) for key, cell in row.items() if cell} for row in csv.DictReader(lines)]
@@ -40,7 +40,7 @@ def _cell(text: str) -> int | float | bool | str:
 
 
 def _named(made: list[tuple[Named, str]]) -> Mapping[str, Named]:
-    """By plain names; second names come after all first ones, and never replace one."""
+    """Entries by plain name; aliases never replace a primary name."""
     known = {plain(one.name): one for one, _ in made}
     for one, others in made:
         for other in filter(None, others.split(";")):
@@ -50,7 +50,7 @@ def _named(made: list[tuple[Named, str]]) -> Mapping[str, Named]:
 
 @functools.cache
 def device_names() -> Mapping[str, Device]:
-    """Every device by its plain names, second names such as A100 included."""
+    """Every device by plain name, including aliases such as A100."""
     return _named([(device_from_table(row, f"devices.{row['name']}"), other) for row, other in _with_others("devices")])
 
 
@@ -82,13 +82,13 @@ def known_machines() -> tuple[Machine, ...]:
 
 
 def find_device(name: str) -> Device:
-    """By name, whatever its case, spaces and dashes."""
-    return find("device", name, device_names())
+    """Finds a device by name, ignoring case, spaces and dashes."""
+    return find_named("device", name, device_names())
 
 
 def find_link(name: str) -> Link:
-    return find("link", name, link_names())
+    return find_named("link", name, link_names())
 
 
 def find_machine(name: str) -> Machine:
-    return find("machine", name, machine_names())
+    return find_named("machine", name, machine_names())

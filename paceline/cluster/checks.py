@@ -1,4 +1,4 @@
-"""What records of hardware are checked for where they are made, and how their names are found."""
+"""Checks for hardware records, and lookup by name."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from paceline.errors import InputError, nearest
 Found = TypeVar("Found")
 
 LARGEST = 10**30
-"""Beyond it nothing is meant, and floating point ends not far away."""
+"""Larger values are mistakes, and close to the limit of floating point."""
 DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 
-def text(where: str, value: object, *, may_be_empty: bool = False) -> None:
+def check_text(where: str, value: object, *, may_be_empty: bool = False) -> None:
     if not isinstance(value, str) or (not may_be_empty and not value.strip()):
         raise InputError(f"{where}={value!r:.60} should be text")
 
 
-def whole(where: str, value: object, least: int = 1) -> None:
+def check_whole(where: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < LARGEST:
         raise InputError(f"{where}={value!r:.60} should be a whole number of at least {least}")
 
 
-def number(where: str, value: object, *, zero: bool = False) -> None:
-    """A finite number above zero, or from zero on."""
+def check_number(where: str, value: object, *, zero: bool = False) -> None:
+    """A finite number above zero; with `zero`, zero is allowed."""
     wanted = "of at least 0" if zero else "above 0"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{where}={value!r:.60} should be a number {wanted}")
@@ -35,9 +35,9 @@ def number(where: str, value: object, *, zero: bool = False) -> None:
         raise InputError(f"{where}={str(value)[:20]} should be a finite number {wanted}")
 
 
-def date(where: str, value: str) -> None:
-    """When a price was seen: a year, a month or a day; nothing where there is none."""
-    text(where, value, may_be_empty=True)
+def check_date(where: str, value: str) -> None:
+    """The date of a price: a year, a month or a day; may be empty."""
+    check_text(where, value, may_be_empty=True)
     if value and not DATE.fullmatch(value):
         raise InputError(f"{where}={value!r:.60} should be YYYY, YYYY-MM or YYYY-MM-DD")
 
@@ -60,8 +60,8 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.+/]", "", name.lower())
 
 
-def find(what: str, name: object, known: Mapping[str, Found], where: str = "") -> Found:
-    """What has this name; `known` is by plain names."""
+def find_named(what: str, name: object, known: Mapping[str, Found], where: str = "") -> Found:
+    """The entry of this name; `known` has plain names as keys."""
     before = f"{where}: " if where else ""
     if not isinstance(name, str):
         raise InputError(f"{before}{name!r:.60} should be the name of a {what}")

@@ -15,10 +15,10 @@ from paceline.errors import InputError
 class MachineCount:
     machine: Machine
     count: int = 1
-    """How many of it can be had."""
+    """The number of available machines of this kind."""
 
     def __post_init__(self) -> None:
-        checks.whole(f"machine {self.machine.name!r}: count", self.count)
+        checks.check_whole(f"machine {self.machine.name!r}: count", self.count)
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Cluster:
     name: str
     machines: tuple[MachineCount, ...]
     network: Link | None = None
-    """Between machines; where it is not given, the slowest that one of them has."""
+    """The network between machines; by default the slowest of theirs."""
 
     def __post_init__(self) -> None:
-        checks.text("cluster name", self.name)
+        checks.check_text("cluster name", self.name)
         where = f"cluster {self.name!r}"
         if not self.machines:
             raise InputError(f"{where} has no machines: write at least one [[machines]]")
@@ -48,15 +48,17 @@ class Cluster:
         return sum(each.count for each in self.machines)
 
     def count(self, kind: str) -> int:
-        """How many devices of a kind there are in all."""
+        """The total number of devices of a kind."""
         return sum(each.machine.count(kind) * each.count for each in self.machines)
 
     def machine(self, name: str) -> Machine:
-        return checks.find("machine", name, {checks.plain(m.machine.name): m.machine for m in self.machines}, self.name)
+        return checks.find_named(
+            "machine", name, {checks.plain(m.machine.name): m.machine for m in self.machines}, self.name
+        )
 
     @property
     def price_per_hour(self) -> float | None:
-        """Of all machines; None where one's price is not known."""
+        """The price of all machines; None if one has no price."""
         return self._all_of("price_per_hour")
 
     @property
@@ -68,6 +70,6 @@ class Cluster:
         return None if any(price is None for price, _ in prices) else sum(price * count for price, count in prices)
 
     def to_table(self) -> dict[str, Any]:
-        """As cluster.toml has it, in base units; links by their names."""
+        """A table as in cluster.toml, in base units; links by name."""
         table: dict[str, Any] = {"name": self.name, **({"network": self.network.name} if self.network else {})}
         return {**table, "machines": [{**each.machine.to_table(), "count": each.count} for each in self.machines]}

@@ -1,4 +1,4 @@
-"""Reads cluster.toml: the machines one has, or can rent, and the links between them."""
+"""Reads cluster.toml: the available machines and the links between them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Named = TypeVar("Named", Device, Link)
 
 
 def is_file_name(cluster: str) -> bool:
-    """Whether a word for a cluster is meant as a file, be it there or not, and not as the name of a machine."""
+    """Whether the name of a cluster means a file, existing or not, rather than a machine."""
     return cluster.endswith((".toml", ".csv")) or "/" in cluster or Path(cluster).is_file()
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """The cluster that a file describes. Every error names the file and the key."""
+    """The cluster described by a file. Errors name the file and the key."""
     path = Path(path)
     if path.suffix == ".csv":
         raise InputError(
@@ -39,7 +39,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def cluster_from_table(table: Mapping[str, Any], name: str = "cluster") -> Cluster:
-    """Devices and links of the table's own go before those of the catalogue."""
+    """Devices and links defined in the table take precedence over the catalogue."""
     checks.known_keys("the file", table, ("name", "network", "machines", "devices", "links"))
     devices = {**catalogue.device_names(), **_own(table, "devices", device_from_table)}
     links = {**catalogue.link_names(), **_own(table, "links", link_from_table)}
@@ -55,7 +55,7 @@ def cluster_from_table(table: Mapping[str, Any], name: str = "cluster") -> Clust
 
 
 def _own(table: Mapping[str, Any], key: str, make: Callable[[Mapping[str, Any], str], Named]) -> dict[str, Named]:
-    """What the file itself describes, as [devices.NAME] and [links.NAME]."""
+    """Entries defined in the file, as [devices.NAME] and [links.NAME]."""
     made = {}
     for name, one in checks.a_table(key, table.get(key, {})).items():
         where = f"{key}.{name}"
@@ -70,10 +70,10 @@ def _machine(given: object, position: int, devices: Mapping[str, Device], links:
         where = f"machines.{table['name']}"
     checks.known_keys(where, table, (*KEYS, "count", "like"))
     count, like_name = table.pop("count", 1), table.pop("like", None)
-    checks.whole(f"{where}.count", count)
+    checks.check_whole(f"{where}.count", count)
     like: Machine | None = None
     if like_name is not None:
-        like = checks.find("machine", like_name, catalogue.machine_names(), f"{where}.like")
+        like = checks.find_named("machine", like_name, catalogue.machine_names(), f"{where}.like")
     else:
         table.setdefault("name", f"machine {position + 1}")
     return MachineCount(machine_from_table(table, where, devices, links, like), count)

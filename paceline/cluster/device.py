@@ -1,4 +1,4 @@
-"""A device that computes, as its data sheet describes it."""
+"""A compute device as described by its data sheet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("cpu", "gpu")
 
 @dataclass(frozen=True)
 class Peak:
-    """FLOP/s at most, by precision: float32 without matrix units, the others with them and without sparsity."""
+    """Peak FLOP/s by precision: float32 without matrix units, the others with them and without sparsity."""
 
     float32: float | None = None
     tf32: float | None = None
@@ -33,42 +33,42 @@ class Device:
     """cpu or gpu."""
     peak: Peak = Peak()
     memory_bytes: int | None = None
-    """Its own; a CPU's belongs to its machine."""
+    """The device's own memory; that of a CPU belongs to its machine."""
     memory_bandwidth: float | None = None
-    """Bytes a second between the device and its memory."""
+    """Bytes/s between the device and its memory."""
     cores: int | None = None
-    """Of a GPU: streaming multiprocessors, or what the maker calls them."""
+    """CPU cores; for a GPU, streaming multiprocessors or compute units."""
     threads: int | None = None
     year: int | None = None
     relative: str = ""
-    """Its architecture: what was calibrated on one device carries over best to one of the same."""
+    """The architecture: calibrations transfer best between devices of the same one."""
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.text("device name", self.name)
+        checks.check_text("device name", self.name)
         where = f"device {self.name!r}"
         if self.kind not in KINDS:
             raise InputError(f"{where}: kind={self.kind!r} is unknown: {nearest(str(self.kind), KINDS)}")
         for precision in PRECISIONS:
             if getattr(self.peak, precision) is not None:
-                checks.number(f"{where}: {precision}", getattr(self.peak, precision))
+                checks.check_number(f"{where}: {precision}", getattr(self.peak, precision))
         if self.memory_bandwidth is not None:
-            checks.number(f"{where}: memory_bandwidth", self.memory_bandwidth)
+            checks.check_number(f"{where}: memory_bandwidth", self.memory_bandwidth)
         for key, least in (("memory_bytes", 1), ("cores", 1), ("threads", 1), ("year", 1970)):
             if getattr(self, key) is not None:
-                checks.whole(f"{where}: {key}", getattr(self, key), least)
+                checks.check_whole(f"{where}: {key}", getattr(self, key), least)
         for key in ("relative", "source"):
-            checks.text(f"{where}: {key}", getattr(self, key), may_be_empty=True)
+            checks.check_text(f"{where}: {key}", getattr(self, key), may_be_empty=True)
 
     def peak_of(self, precision: str) -> float | None:
-        """FLOP/s; None where the data sheet says nothing."""
+        """Peak FLOP/s; None if the data sheet does not give it."""
         if precision not in (*PRECISIONS, "float64"):
             raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
         found: float | None = getattr(self.peak, precision, None)
         return found
 
     def to_table(self) -> dict[str, Any]:
-        """As `device_from_table` reads it, in base units."""
+        """A table that `device_from_table` reads, in base units."""
         table: dict[str, Any] = {"name": self.name, "kind": self.kind}
         table |= {precision: getattr(self.peak, precision) for precision in PRECISIONS}
         table |= {"memory": self.memory_bytes, "memory_bandwidth": self.memory_bandwidth}
@@ -83,7 +83,7 @@ KEYS = (
 
 
 def device_from_table(table: Mapping[str, Any], where: str) -> Device:
-    """The device that a table of a file describes; `where` names the table in errors."""
+    """The device described by a table of a file; `where` names the table in errors."""
     checks.known_keys(where, table, KEYS)
     if "kind" not in table:
         raise InputError(f'{where} has no kind: write kind = "gpu" or kind = "cpu"')

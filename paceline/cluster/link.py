@@ -1,4 +1,4 @@
-"""A link between two places: a message takes the latency, and its bytes over the bandwidth."""
+"""A link between devices or machines: a message takes latency + bytes / bandwidth."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Link:
     name: str
     latency_s: float
     bandwidth: float
-    """Bytes a second in one direction."""
+    """Bytes/s in one direction."""
     shared: bool = True
-    """Whether messages in one direction pass one after another, as on a bus that several devices hang on."""
+    """Whether messages in one direction are serialised, as on a bus shared by several devices."""
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.text("link name", self.name)
+        checks.check_text("link name", self.name)
         where = f"link {self.name!r}"
-        checks.number(f"{where}: latency_s", self.latency_s, zero=True)
-        checks.number(f"{where}: bandwidth", self.bandwidth)
+        checks.check_number(f"{where}: latency_s", self.latency_s, zero=True)
+        checks.check_number(f"{where}: bandwidth", self.bandwidth)
         if not isinstance(self.shared, bool):
             raise InputError(f"{where}: shared={self.shared!r:.60} should be true or false")
-        checks.text(f"{where}: source", self.source, may_be_empty=True)
+        checks.check_text(f"{where}: source", self.source, may_be_empty=True)
 
     def seconds(self, size_bytes: float, messages: int = 1) -> float:
-        """Of so many messages at once: latency + bytes / bandwidth, one after another where the link is shared."""
+        """Time of simultaneous messages: latency + bytes / bandwidth; transfers add up on a shared link."""
         return self.latency_s + size_bytes / self.bandwidth * (messages if self.shared else 1)
 
     def to_table(self) -> dict[str, Any]:
-        """As `link_from_table` reads it, in base units."""
+        """A table that `link_from_table` reads, in base units."""
         table: dict[str, Any] = {"name": self.name, "latency": self.latency_s, "bandwidth": self.bandwidth}
         return {**table, "shared": self.shared, **({"source": self.source} if self.source else {})}
 
@@ -44,7 +44,7 @@ KEYS = ("name", "latency", "bandwidth", "shared", "source")
 
 
 def link_from_table(table: Mapping[str, Any], where: str) -> Link:
-    """The link that a table of a file describes; `where` names the table in errors."""
+    """The link described by a table of a file; `where` names the table in errors."""
     checks.known_keys(where, table, KEYS)
     for key, example in (("latency", "50 us"), ("bandwidth", "10 Gb/s")):
         if key not in table:

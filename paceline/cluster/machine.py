@@ -1,4 +1,4 @@
-"""A machine: its devices, its links, and what an hour of it costs on a given date."""
+"""A machine: its devices, its links, and its price per hour on a given date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DeviceCount:
     count: int = 1
 
     def __post_init__(self) -> None:
-        checks.whole(f"device {self.device.name!r}: count", self.count)
+        checks.check_whole(f"device {self.device.name!r}: count", self.count)
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,26 @@ class Machine:
     currency: str = "USD"
     region: str = ""
     price_date: str = ""
-    """When the prices were seen: YYYY, YYYY-MM or YYYY-MM-DD."""
+    """The date of the prices: YYYY, YYYY-MM or YYYY-MM-DD."""
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.text("machine name", self.name)
+        checks.check_text("machine name", self.name)
         where = f"machine {self.name!r}"
         if not self.devices:
             raise InputError(f'{where} has no devices: write devices = {{ "RTX 4090" = 2 }}, or a CPU\'s name')
         for key in ("vcpus", "memory_bytes"):
             if getattr(self, key) is not None:
-                checks.whole(f"{where}: {key}", getattr(self, key))
+                checks.check_whole(f"{where}: {key}", getattr(self, key))
         for key in ("price_per_hour", "spot_price_per_hour"):
             if getattr(self, key) is not None:
-                checks.number(f"{where}: {key}", getattr(self, key), zero=True)
+                checks.check_number(f"{where}: {key}", getattr(self, key), zero=True)
         for key in ("currency", "region", "source"):
-            checks.text(f"{where}: {key}", getattr(self, key), may_be_empty=key != "currency")
-        checks.date(f"{where}: price_date", self.price_date)
+            checks.check_text(f"{where}: {key}", getattr(self, key), may_be_empty=key != "currency")
+        checks.check_date(f"{where}: price_date", self.price_date)
 
     def count(self, kind: str) -> int:
-        """How many devices of a kind it has."""
+        """The number of devices of a kind."""
         return sum(each.count for each in self.devices if each.device.kind == kind)
 
     @property
@@ -71,7 +71,7 @@ class Machine:
         return sum((d.device.memory_bytes or 0) * d.count for d in self.devices if d.device.kind == "gpu")
 
     def link(self, what: str) -> Link:
-        """host_device, device_device, network or disk; refused with what to write where it is not known."""
+        """The link host_device, device_device, network or disk; if missing, the error says what to write."""
         if what not in LINKS:
             raise InputError(f"a machine has no link {what!r}: {nearest(what, LINKS)}")
         found: Link | None = getattr(self, what)
@@ -84,12 +84,12 @@ class Machine:
         return found
 
     def price(self, seconds: float, *, spot: bool = False) -> float | None:
-        """What it costs to have it so long; None where the price is not known."""
+        """The cost of using it for a time; None if the price is not known."""
         per_hour = self.spot_price_per_hour if spot else self.price_per_hour
         return None if per_hour is None else per_hour * seconds / 3600
 
     def to_table(self) -> dict[str, Any]:
-        """As a table of cluster.toml, in base units; links by their names."""
+        """A table as in cluster.toml, in base units; links by name."""
         table: dict[str, Any] = {
             "name": self.name,
             "devices": {each.device.name: each.count for each in self.devices},

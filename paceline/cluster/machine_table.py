@@ -1,4 +1,4 @@
-"""A machine as a table of a file describes it: devices and links by name or written out, its price and its date."""
+"""Reads a machine from a table of a file: devices and links by name or inline, the price and its date."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def machine_from_table(
     links: Mapping[str, Link],
     like: Machine | None = None,
 ) -> Machine:
-    """With `like`, what the table does not say is taken from that machine."""
+    """With `like`, missing keys are taken from that machine."""
     checks.known_keys(where, table, KEYS)
     given: dict[str, Any] = {
         key: table[key] for key in ("name", "vcpus", "currency", "region", "price_date", "source") if key in table
     }
-    if isinstance(given.get("price_date"), int | date):  # TOML has dates of its own, and a year is a number
+    if isinstance(given.get("price_date"), int | date):  # TOML has a date type, and a year is a number
         given["price_date"] = str(given["price_date"])
     if "devices" in table:
         given["devices"] = device_counts(table["devices"], f"{where}.devices", devices)
@@ -45,7 +45,7 @@ def machine_from_table(
     hours = _hours(table.get("per", "hour"), where)
     for key in ("price", "spot_price"):
         if key in table:
-            checks.number(f"{where}.{key}", table[key], zero=True)
+            checks.check_number(f"{where}.{key}", table[key], zero=True)
             given[f"{key}_per_hour"] = table[key] / hours
     if like is not None:
         return dataclasses.replace(like, **given)
@@ -55,15 +55,15 @@ def machine_from_table(
 
 
 def device_counts(value: object, where: str, devices: Mapping[str, Device]) -> tuple[DeviceCount, ...]:
-    """One name, or a table from names to counts; in a row of the catalogue, `NAME * COUNT + NAME * COUNT`."""
+    """A name, or a table from names to counts; in a catalogue row, `NAME * COUNT + NAME * COUNT`."""
     if isinstance(value, str):
         value = dict(_named_count(part, where) for part in value.split(" + "))
     if not isinstance(value, dict):
         raise InputError(f'{where}={value!r:.60} should be a name, or names and counts: {{ "RTX 4090" = 2 }}')
     counts = []
     for name, count in value.items():
-        checks.whole(f"{where}.{name}", count)
-        counts.append(DeviceCount(checks.find("device", name, devices, where), count))
+        checks.check_whole(f"{where}.{name}", count)
+        counts.append(DeviceCount(checks.find_named("device", name, devices, where), count))
     return tuple(counts)
 
 
@@ -75,9 +75,9 @@ def _named_count(part: str, where: str) -> tuple[str, int]:
 
 
 def link_given(value: object, where: str, links: Mapping[str, Link]) -> Link:
-    """By name, or as a table with latency and bandwidth."""
+    """A link by name, or as a table with latency and bandwidth."""
     if isinstance(value, str):
-        return checks.find("link", value, links, where)
+        return checks.find_named("link", value, links, where)
     if isinstance(value, dict):
         return link_from_table(value, where)
     raise InputError(f'{where}={value!r:.60} should be the name of a link, or {{ latency = "…", bandwidth = "…" }}')

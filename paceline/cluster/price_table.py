@@ -18,9 +18,9 @@ class PriceRow:
     machine: Machine
     instances: int
     printed_per_year: float
-    """As the study has it."""
+    """The name used in the study."""
     gpu_per_hour: float | None
-    """What a GPU's hour adds to the machine's own price."""
+    """Price of a GPU per hour, in addition to the machine's."""
 
     @property
     def per_year(self) -> float:

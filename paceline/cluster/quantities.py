@@ -1,4 +1,4 @@
-"""Sizes, rates and times as people write them: a plain number in base units, or text as `24 GB` and `10 Gb/s`."""
+"""Parses sizes, rates and times: a plain number in base units, or text such as `24 GB` and `10 Gb/s`."""
 
 from __future__ import annotations
 

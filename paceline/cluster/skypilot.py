@@ -1,7 +1,7 @@
-"""Reads SkyPilot's public catalogue of cloud machines: one CSV file a cloud, a row for each machine and region.
+"""Reads SkyPilot's public catalogue of cloud machines: one CSV file per cloud, one row per machine and region.
 
-Rows without an instance type are accelerators that are priced by themselves, as some clouds do: what is paid is the
-machine's price and theirs. Rows that cannot be read are named and counted, and the others are used.
+Rows without an instance type are accelerators priced separately, as some clouds do; their price is added to the
+machine's. Rows that cannot be read are reported and counted, and the others are used.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ COLUMNS = (
     "InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "SpotPrice", "Region",
 )  # fmt: skip
 NAMED = 20
-"""So many of the rows that cannot be read are named."""
+"""Number of unreadable rows that are reported."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A row: a machine in a region, an accelerator by itself, or both together."""
+    """A row: a machine in a region, an accelerator priced separately, or both together."""
 
     instance: str
-    """Empty: an accelerator by itself."""
+    """Empty for an accelerator priced separately."""
     accelerator: str = ""
     accelerator_count: float = 0.0
-    """A part of one, where a cloud divides them."""
+    """May be fractional, for clouds that partition GPUs."""
     vcpus: float | None = None
     memory_bytes: int | None = None
     price_per_hour: float | None = None
@@ -40,7 +40,7 @@ class Offer:
     region: str = ""
 
     def with_accelerator(self, other: Offer) -> Offer:
-        """A machine and an accelerator that is priced by itself: prices add up, and what is not known stays so."""
+        """Combines a machine with a separately priced accelerator: prices add up, unknown values stay unknown."""
         return Offer(
             self.instance, other.accelerator, other.accelerator_count, self.vcpus, self.memory_bytes,
             _sum(self.price_per_hour, other.price_per_hour), _sum(self.spot_price_per_hour, other.spot_price_per_hour),
@@ -52,11 +52,11 @@ class Offer:
 class SkyPilotCatalogue:
     offers: tuple[Offer, ...]
     refused: tuple[str, ...] = ()
-    """The first rows that could not be read: their lines and why."""
+    """The first rows that could not be read: line number and reason."""
     refused_count: int = 0
 
     def find(self, instance: str = "", accelerator: str = "", region: str = "") -> tuple[Offer, ...]:
-        """Offers with these names; an empty one is any."""
+        """Offers with these names; an empty name matches any."""
         return tuple(
             offer
             for offer in self.offers
@@ -99,7 +99,7 @@ def _read(reader: csv.DictReader[str], path: str) -> SkyPilotCatalogue:
 
 def _offer(row: dict[str, str]) -> Offer:
     if None in row or None in row.values():
-        raise ValueError("it has another number of cells than there are columns")
+        raise ValueError("the number of cells does not match the columns")
     instance, accelerator = row["InstanceType"].strip(), row["AcceleratorName"].strip()
     if not instance and not accelerator:
         raise ValueError("InstanceType and AcceleratorName are both empty")
@@ -130,7 +130,7 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 
 def machines_of(offers: Iterable[Offer], price_date: str = "") -> tuple[Machine, ...]:
-    """The machines whose accelerators are in our catalogue, each once a region with its lowest prices.
+    """The machines whose accelerators are in the catalogue, once per region, with their lowest prices.
 
     Links are not in SkyPilot's catalogue: `dataclasses.replace` adds them.
     """

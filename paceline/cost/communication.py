@@ -51,7 +51,7 @@ BUCKET_BYTES = 25 << 20
 """The default bucket size of torch's DistributedDataParallel."""
 
 
-def exposed_s(exchange_s: Callable[[int], float], size_bytes: int, backward_s: float) -> float:
+def exposed_exchange_s(exchange_s: Callable[[int], float], size_bytes: int, backward_s: float) -> float:
     """The part of a gradient exchange that is not hidden, when buckets are exchanged during the backward pass.
 
     n buckets become ready evenly over the backward pass t; each takes e to exchange, one at a time:

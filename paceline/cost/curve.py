@@ -40,7 +40,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     """Estimated seconds, and the standard deviation of their logarithm."""
 
     seconds: float
@@ -90,12 +90,12 @@ class Curve:
     def shape(self) -> tuple[float, ...]:
         return () if self._process is None else tuple(float(v) for v in self._process.kernel_.theta)
 
-    def estimates(self, sizes: Sequence[Sizes]) -> list[Estimate]:
+    def estimates(self, sizes: Sequence[Sizes]) -> list[TimeEstimate]:
         rough = self.roofline.seconds(self._work(sizes))
         if self._process is None:
-            return [Estimate(float(s), max(0.3, self._deviation)) for s in rough]
+            return [TimeEstimate(float(s), max(0.3, self._deviation)) for s in rough]
         missed, deviation = self._process.predict(self._scaled(self._features(sizes)), return_std=True)
-        return [Estimate(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
+        return [TimeEstimate(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
 
     def _work(self, sizes: Sequence[Sizes]) -> Array:
         return np.array([self.family.work_of(s) for s in sizes], dtype=float).reshape(len(sizes), 2)

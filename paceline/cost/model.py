@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.curve import Curve, Estimate, Trial
+from paceline.cost.curve import Curve, TimeEstimate, Trial
 from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
@@ -57,11 +57,11 @@ class CostModel:
     def seconds(self, family: str, sizes: Sizes) -> float:
         return self._estimates(family, [sizes])[0].seconds
 
-    def _estimates(self, family: str, sizes: list[Sizes]) -> list[Estimate]:
+    def _estimates(self, family: str, sizes: list[Sizes]) -> list[TimeEstimate]:
         if family not in self._trials:
             family = family.rstrip("_")  # use the out-of-place variant
         if family not in self._trials:
-            return [Estimate(self._roofline_s(family, each), UNTRIED_LOG_SD) for each in sizes]
+            return [TimeEstimate(self._roofline_s(family, each), UNTRIED_LOG_SD) for each in sizes]
         return _curve(self.set, family, self._trials[family]).estimates(sizes)
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:

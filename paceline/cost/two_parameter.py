@@ -16,7 +16,7 @@ from paceline.errors import InputError
 
 
 @dataclass(frozen=True)
-class Samples:
+class SampleCounts:
     """The number of samples and devices."""
 
     train: int = 50_000
@@ -47,7 +47,7 @@ class TwoParameters:
     """t_g."""
     sample_s: float
     """t_s."""
-    samples: Samples = Samples()
+    samples: SampleCounts = SampleCounts()
 
     def __post_init__(self) -> None:
         for key in ("batch_s", "sample_s"):
@@ -70,9 +70,9 @@ Observation = tuple[float, float]
 """A batch size and the seconds that training took."""
 
 
-def solve(first: Observation, second: Observation, samples: Samples | None = None) -> TwoParameters:
+def solve(first: Observation, second: Observation, samples: SampleCounts | None = None) -> TwoParameters:
     """The two parameters that two observations determine exactly."""
-    samples = samples or Samples()
+    samples = samples or SampleCounts()
     _check((first, second))
     (batch_a, seconds_a), (batch_b, seconds_b) = first, second
     if batch_a == batch_b:
@@ -90,9 +90,9 @@ def solve(first: Observation, second: Observation, samples: Samples | None = Non
     return TwoParameters(batch_s, sample_s, samples)
 
 
-def fit(observations: Sequence[Observation], samples: Samples | None = None) -> TwoParameters:
+def fit(observations: Sequence[Observation], samples: SampleCounts | None = None) -> TwoParameters:
     """A least-squares fit to many observations, with neither parameter below 0."""
-    samples = samples or Samples()
+    samples = samples or SampleCounts()
     _check(observations)
     if len({batch for batch, _ in observations}) < 2:
         raise InputError("a fit needs observations with at least two batch sizes")
@@ -117,7 +117,7 @@ def _check(observations: Sequence[Observation]) -> None:
 
 
 @dataclass(frozen=True)
-class Published:
+class PrintedResults:
     """The figures printed in the study, rounded as printed."""
 
     network: str
@@ -129,11 +129,11 @@ class Published:
 
 
 PUBLISHED = {
-    "mlp": Published(
+    "mlp": PrintedResults(
         "mlp", 0.114, 0.00015,
         observed_s={100: 62.0, 2000: 8.0},
         predicted_s={500: 16.56, 1000: 10.86},
         communication_share={100: 0.927, 2000: 0.356},
     ),
-    "lstm": Published("lstm", 0.61, 0.0027, observed_s={}, predicted_s={}, communication_share={2000: 0.139}),
+    "lstm": PrintedResults("lstm", 0.61, 0.0027, observed_s={}, predicted_s={}, communication_share={2000: 0.139}),
 }  # fmt: skip

@@ -16,10 +16,10 @@ def advice(m: Measurement) -> list[str]:
     outside = sum(layer.total_s for layer in m.layers if layer.kind == "outside") / total
     flat = "--step flat updates all parameters in one pass" if m.step == "plain" else "twice the batch halves its share"
     found = [
-        (load, f"{percent(load)} of an iteration waits for data: prefetching could make it {_faster(load)} faster."),
-        (update / 2, f"{percent(update)} is the optimizer update: {flat}, about {_faster(update / 2)} faster."),
-        (outside / 2, f"{percent(outside)} is spent outside any module: between layers and in the loss."),
-        (other / 2, f"{percent(other)} is overhead of the training loop; a larger batch reduces its share."),
+        (load, f"{percent(load, 1)} of an iteration waits for data: prefetching could make it {_faster(load)} faster."),
+        (update / 2, f"{percent(update, 1)} is the optimizer update: {flat}, about {_faster(update / 2)} faster."),
+        (outside / 2, f"{percent(outside, 1)} is spent outside any module: between layers and in the loss."),
+        (other / 2, f"{percent(other, 1)} is overhead of the training loop; a larger batch reduces its share."),
         *(entry for layer in m.layers if (entry := _slow_layer(m, layer, total))),
     ]
     if m.idle_causes_s:
@@ -37,7 +37,10 @@ def _idle(m: Measurement, share: float) -> tuple[float, str]:
         "waiting for data": "more readers or data kept on the device keep it busy",
         "copying": "data kept on the device, or copied while it computes, keeps it busy",
     }.get(cause, "fewer and larger kernels keep it busy")
-    return share, f"The device is idle {percent(share)} of the time ({cause}): {remedy}, up to {_faster(share)} faster."
+    return (
+        share,
+        f"The device is idle {percent(share, 1)} of the time ({cause}): {remedy}, {_faster(share)} faster.",
+    )
 
 
 def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, str] | None:
@@ -48,15 +51,15 @@ def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, 
         return None
     gain = share * (1.0 - reached / 0.5)
     limit = (
-        f"{percent(layer.achieved_flops / m.device_flops)} of the device's peak FLOP/s"
+        f"{percent(layer.achieved_flops / m.device_flops, 1)} of the device's peak FLOP/s"
         if layer.achieved_flops / m.device_flops >= layer.achieved_bytes / m.device_bytes
-        else f"{percent(layer.achieved_bytes / m.device_bytes)} of the device's memory bandwidth"
+        else f"{percent(layer.achieved_bytes / m.device_bytes, 1)} of the device's memory bandwidth"
     )
     return (
         gain,
-        f"{layer.name} takes {percent(share)} at {limit}: at half of the peak it would be {_faster(gain)} faster.",
+        f"{layer.name} takes {percent(share, 1)} at {limit}: at half of the peak it would be {_faster(gain)} faster.",
     )
 
 
 def _faster(saved: float) -> str:
-    return percent(1.0 / max(1e-9, 1.0 - saved) - 1.0)
+    return percent(1.0 / max(1e-9, 1.0 - saved) - 1.0, 1)

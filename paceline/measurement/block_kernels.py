@@ -47,7 +47,7 @@ def loading_in(logs: list[MarkLog]) -> list[tuple[int, int]]:
     ]
 
 
-def trace_of(log: MarkLog, kernels: list[Kernel], device: str) -> Trace:
+def iteration_trace(log: MarkLog, kernels: list[Kernel], device: str) -> Trace:
     """The last traced iteration: the host's spans and the kernels it launched."""
     origin = log.marks[0][3]
     host = [

@@ -18,7 +18,7 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from paceline.measurement.block_kernels import KernelKeys, busy_s, keys_by_order, loading_in, trace_of
+from paceline.measurement.block_kernels import KernelKeys, busy_s, iteration_trace, keys_by_order, loading_in
 from paceline.measurement.block_lengths import BlockLengths
 from paceline.measurement.kernel_order import KernelOrder
 from paceline.measurement.kernel_tracer import KernelTracer
@@ -244,7 +244,7 @@ class GpuSession(Session):
         samples = samples_of(self._blocks, self._pairs)
         self.samples = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
         if self._last_traced is not None:
-            self.trace = trace_of(*self._last_traced, str(self.device))
+            self.trace = iteration_trace(*self._last_traced, str(self.device))
 
     # Traced blocks
 

@@ -22,7 +22,7 @@ from paceline.trace import Span, Trace
 KEEP_IN_RECORD = 2_000
 
 
-def spread(values: list[float]) -> Spread:
+def spread_of(values: list[float]) -> Spread:
     if len(values) < 2:
         value = values[0] if values else 0.0
         return Spread(value, value, value)
@@ -56,7 +56,7 @@ def summarise(
     named = [
         sum(t for (part, _), t in s.spans_s.items() if part != "other") / baseline[s.number] for s in session.samples
     ]
-    iteration = spread(list(untouched.values()) or [typical])
+    iteration = spread_of(list(untouched.values()) or [typical])
     parts = _parts_s(session.samples, factors, typical)
     return Measurement(
         name=name,
@@ -147,7 +147,7 @@ def _layers(
 
         def of(part: str, name: str = name) -> Spread:
             """Relative to the baseline first, so that drift of the machine does not widen the spread."""
-            return spread(
+            return spread_of(
                 [
                     typical * s.spans_s.get((part, name), 0.0) * factors[s.number] / baseline[s.number]
                     for s in session.samples

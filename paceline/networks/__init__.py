@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from paceline.networks.building import build
-from paceline.networks.describing import Description, Layer, catalogue, layers
+from paceline.networks.describing import Description, Layer, built_in_networks, layers
 
-__all__ = ["Description", "Layer", "build", "catalogue", "layers"]
+__all__ = ["Description", "Layer", "build", "built_in_networks", "layers"]

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def activation_layer(name: str, *, inplace: bool = False) -> nn.Module:
-    """`inplace` holds for ReLU alone, whose derivative its output tells: the input need not be kept."""
+    """`inplace` applies to ReLU only, whose derivative follows from its output, so the input need not be saved."""
     if name == "relu":
         return nn.ReLU(inplace=inplace)
     return {"sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "gelu": nn.GELU}[name]()

@@ -9,7 +9,7 @@ from torch import nn
 from paceline.networks.activation import activation_layer
 from paceline.networks.checks import image_shape
 
-AVERAGED = 6  # the side of the map that fc1 sees
+AVERAGED = 6  # side of the feature map at fc1
 
 
 def alexnet(
@@ -48,7 +48,7 @@ def alexnet(
 
 
 def _pooled(size: int) -> int:
-    """The side of the last map: conv1 strides by 4, then three pools of 3 stride by 2."""
+    """The side of the last feature map: conv1 has stride 4, then three 3 x 3 pools have stride 2."""
     side = (size + 2 * 2 - 11) // 4 + 1
     for _ in range(3):
         side = (side - 3) // 2 + 1

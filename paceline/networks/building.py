@@ -1,4 +1,4 @@
-"""Turns a name and the data's shape into a network, and says why when they do not fit."""
+"""Builds a network from its name and the shape of the data, with an error if they do not fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build(
     function = _function(name)
     _check_options(name, function, options)
 
-    # Only now, so that importing this room or misspelling a name does not wait for PyTorch.
+    # Imported late, so that a misspelled name does not wait for PyTorch.
     from paceline.networks.initial import initialiser
 
     initialise = initialiser(init)

@@ -1,4 +1,4 @@
-"""What the families ask of their arguments beyond what `build` has checked for all of them."""
+"""Checks of arguments that are specific to a family of networks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paceline.errors import NetworkError
 
 
 def image_shape(name: str, shape: tuple[int, ...], at_least: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width of an image that is large enough for the network."""
+    """Channels, height and width of an image, which must be large enough for the network."""
     if len(shape) != 3:
         raise NetworkError(f"shape {shape} does not fit {name!r}: it takes images (channels, height, width)")
     channels, height, width = shape
@@ -34,18 +34,18 @@ def positive(option: str, value: object) -> int:
 
 
 MOST_DEPTH = 1000
-"""Ten times as deep as what is trained in practice; each layer takes milliseconds to build."""
+"""Ten times the depth used in practice; each layer takes milliseconds to build."""
 
 
 def depth_of(value: object) -> int:
-    """The option depth."""
+    """Checks the option depth."""
     if positive("depth", value) > MOST_DEPTH:
         raise NetworkError(f"option depth = {value} is more than {MOST_DEPTH:,}: use fewer layers")
     return positive("depth", value)
 
 
 def positives(option: str, value: int | Sequence[int]) -> tuple[int, ...]:
-    """One number or several, as in `hidden = 50` and `hidden = [64, 64]`."""
+    """One number or several, such as `hidden = 50` and `hidden = [64, 64]`."""
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         return tuple(positive(option, each) for each in value)
     return (positive(option, value),)

@@ -1,4 +1,4 @@
-"""What can be known of a network without memory for it: its layers and how many parameters they hold."""
+"""Describes a network without allocating its memory: its layers and their parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Description:
 
 
 def layers(module: nn.Module) -> tuple[Layer, ...]:
-    """The layers that own parameters, in the module's order; a shared parameter counts where it is first."""
+    """The layers with parameters, in the module's order; a shared parameter counts for the first one."""
     found: list[Layer] = []
     counted: set[int] = set()
     for name, layer in module.named_modules():
@@ -45,13 +45,13 @@ def layers(module: nn.Module) -> tuple[Layer, ...]:
 
 
 @functools.cache
-def catalogue() -> tuple[Description, ...]:
-    """Every built-in network at the shape and number of classes it was published for."""
+def built_in_networks() -> tuple[Description, ...]:
+    """Every built-in network, with the input shape and number of classes of its publication."""
     import torch
     from torch.overrides import TorchFunctionMode
 
     class WithoutInitialValues(TorchFunctionMode):
-        """Random values mean nothing without memory, and asking for them loads PyTorch's whole compiler."""
+        """Skips random initialisation: it has no effect without memory, and would load PyTorch's compiler."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}

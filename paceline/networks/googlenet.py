@@ -51,7 +51,7 @@ class NormedConvolution(nn.Module):
 
 
 class Inception(nn.Module):
-    """Four branches side by side, their channels joined."""
+    """Four parallel branches, concatenated by channel."""
 
     def __init__(self, inputs: int, channels: tuple[int, int, int, int, int, int], activation: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Inception(nn.Module):
 
 
 class AuxiliaryHead(nn.Module):
-    """A classifier on an inner layer, so that the gradient reaches the early layers."""
+    """A classifier on an intermediate layer, so that gradients reach the early layers."""
 
     def __init__(self, inputs: int, classes: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class AuxiliaryHead(nn.Module):
 
 
 class GoogLeNet(nn.Module):
-    """In training with auxiliary heads it returns (main, aux1, aux2), else the main output alone."""
+    """With auxiliary heads it returns (main, aux1, aux2) in training, else the main output only."""
 
     def __init__(self, channels: int, classes: int, dropout: float | None, activation: str, auxiliary: bool) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ _MULTIPLYING = (nn.Linear, nn.Conv2d, nn.LSTM)
 
 
 def initialiser(init: str) -> Callable[[nn.Module], None] | None:
-    """What `init` asks to be done to a network; None leaves it as it was built."""
+    """The function that initialises a network; None keeps its default weights."""
     kind, colon, std = init.partition(":")
     if init == "default":
         return None
@@ -30,7 +30,7 @@ def initialiser(init: str) -> Callable[[nn.Module], None] | None:
     elif init == "kaiming":
         fill = functools.partial(nn.init.kaiming_normal_, nonlinearity="relu")
     elif init == "zeros":
-        raise NetworkError("init 'zeros' would keep all units of a layer equal for ever: use small:0.001")
+        raise NetworkError("init 'zeros' would keep all units of a layer equal: use small:0.001")
     else:
         raise NetworkError(f"init {init!r} is unknown: use default, small, small:STD, xavier or kaiming")
     return functools.partial(_initialise, fill=fill)

@@ -1,4 +1,4 @@
-"""Which networks exist, the data they were published for, and the file each is written in."""
+"""The built-in networks, the data they were published for, and the module of each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ KINDS = ("image", "table", "text")
 
 
 @dataclass(frozen=True)
-class Entry:
-    family: str  # the file here that holds a function of the network's name
+class NetworkEntry:
+    family: str  # the module with a function of the network's name
     description: str
     kinds: tuple[str, ...]
     shape: tuple[int, ...]
@@ -18,25 +18,27 @@ class Entry:
 
 _IMAGENET = (3, 224, 224)
 
-KNOWN: dict[str, Entry] = {
-    "mlp": Entry("feedforward", "one hidden layer of 50, ReLU", ("image", "table"), (1, 28, 28), 10),
-    "dnn": Entry("feedforward", "two hidden layers of 64, tanh, dropout", ("image", "table"), (1, 28, 28), 10),
-    "lstm": Entry("recurrent", "reads an image row by row, 128 hidden units", ("image",), (1, 28, 28), 10),
-    "lenet5": Entry("lenet", "LeNet-5 with ReLU and max pooling", ("image",), (1, 28, 28), 10),
-    "alexnet": Entry("alexnet", "AlexNet for one device (2014)", ("image",), _IMAGENET, 1000),
-    "vgg11": Entry("vgg", "VGG configuration A, 8 convolutions", ("image",), _IMAGENET, 1000),
-    "vgg16": Entry("vgg", "VGG configuration D, 13 convolutions", ("image",), _IMAGENET, 1000),
-    "googlenet": Entry(
+KNOWN: dict[str, NetworkEntry] = {
+    "mlp": NetworkEntry("feedforward", "one hidden layer of 50, ReLU", ("image", "table"), (1, 28, 28), 10),
+    "dnn": NetworkEntry("feedforward", "two hidden layers of 64, tanh, dropout", ("image", "table"), (1, 28, 28), 10),
+    "lstm": NetworkEntry("recurrent", "reads an image row by row, 128 hidden units", ("image",), (1, 28, 28), 10),
+    "lenet5": NetworkEntry("lenet", "LeNet-5 with ReLU and max pooling", ("image",), (1, 28, 28), 10),
+    "alexnet": NetworkEntry("alexnet", "AlexNet for one device (2014)", ("image",), _IMAGENET, 1000),
+    "vgg11": NetworkEntry("vgg", "VGG configuration A, 8 convolutions", ("image",), _IMAGENET, 1000),
+    "vgg16": NetworkEntry("vgg", "VGG configuration D, 13 convolutions", ("image",), _IMAGENET, 1000),
+    "googlenet": NetworkEntry(
         "googlenet", "Inception v1 with batch norm and two auxiliary heads", ("image",), _IMAGENET, 1000
     ),
-    "resnet18": Entry("resnet", "18-layer residual network", ("image",), _IMAGENET, 1000),
-    "resnet50": Entry("resnet", "50-layer residual network with bottlenecks", ("image",), _IMAGENET, 1000),
-    "resnet20": Entry("resnet", "20-layer residual network for small images", ("image",), (3, 32, 32), 10),
-    "textlstm": Entry("recurrent", "predicts the next character, 256 hidden units", ("text",), (64,), 65),
-    "transformer": Entry("transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65),
+    "resnet18": NetworkEntry("resnet", "18-layer residual network", ("image",), _IMAGENET, 1000),
+    "resnet50": NetworkEntry("resnet", "50-layer residual network with bottlenecks", ("image",), _IMAGENET, 1000),
+    "resnet20": NetworkEntry("resnet", "20-layer residual network for small images", ("image",), (3, 32, 32), 10),
+    "textlstm": NetworkEntry("recurrent", "predicts the next character, 256 hidden units", ("text",), (64,), 65),
+    "transformer": NetworkEntry(
+        "transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65
+    ),
 }
 
 
 def fitting(kind: str) -> str:
-    """The names that take this kind of data, for the end of an error."""
+    """The networks that take this kind of data, for error messages."""
     return ", ".join(name for name, entry in KNOWN.items() if kind in entry.kinds)

@@ -1,4 +1,4 @@
-"""LeNet-5 (LeCun et al. 1998), with ReLU and max pooling in place of its tanh and trained averages."""
+"""LeNet-5 (LeCun et al. 1998), with ReLU and max pooling instead of tanh and trained average pooling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lenet5(
     shape: tuple[int, ...], classes: int, *, dropout: float | None = None, activation: str | None = None
 ) -> nn.Sequential:
     channels, height, width = image_shape("lenet5", shape)
-    # The paper pads the 28 x 28 digits to 32 x 32; so is anything smaller, which then fits as well.
+    # The paper pads the 28 x 28 digits to 32 x 32; smaller images are padded likewise.
     padding = (_padding(height), _padding(width))
     features = 16 * _pooled(height + 2 * padding[0]) * _pooled(width + 2 * padding[1])
     name = activation or "relu"
@@ -46,5 +46,5 @@ def _padding(size: int) -> int:
 
 
 def _pooled(size: int) -> int:
-    """What two 5 x 5 convolutions, each followed by halving, leave of a padded side."""
+    """The side after two 5 x 5 convolutions, each followed by 2 x 2 pooling."""
     return ((size - 4) // 2 - 4) // 2

@@ -49,7 +49,7 @@ def textlstm(
 
 
 class RowLSTM(nn.Module):
-    """Reads an image of H rows in H steps and classifies by what it remembers after the last."""
+    """Reads an image of H rows in H steps and classifies by the last hidden state."""
 
     def __init__(self, inputs: int, hidden: int, classes: int, dropout: float) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ class RowLSTM(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == 4:
-            x = x.transpose(1, 2).flatten(2)  # a step is one row of every channel
+            x = x.transpose(1, 2).flatten(2)  # one step is one row of all channels
         _, (last, _) = self.lstm(x)
         return self.output(self.dropout(last[-1]))  # type: ignore[no-any-return]
 
 
 class TextLSTM(nn.Module):
-    """After each character, scores for the next one: [batch, time] -> [batch, time, vocabulary]."""
+    """Logits of the next character after each character: [batch, time] -> [batch, time, vocabulary]."""
 
     def __init__(self, vocabulary: int, embedding: int, hidden: int, depth: int, dropout: float) -> None:
         super().__init__()

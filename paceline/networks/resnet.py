@@ -16,7 +16,7 @@ from paceline.networks.checks import image_shape
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions added to their input."""
+    """Two 3 x 3 convolutions with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two 1 x 1 ones that narrow and widen, added to their input."""
+    """1 x 1, 3 x 3 and 1 x 1 convolutions that narrow and widen the channels, with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, downsample: nn.Module | None, activation: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Bottleneck(nn.Module):
 
 
 class Subsample(nn.Module):
-    """The paper's shortcut A: every second pixel, new channels zero; it has no parameters."""
+    """The paper's shortcut A without parameters: every second pixel, zero-padded channels."""
 
     def __init__(self, new_channels: int) -> None:
         super().__init__()
@@ -114,12 +114,12 @@ def resnet20(
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """Without a bias: the batch norm that follows has one."""
+    """Without a bias, because the batch norm that follows has one."""
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
 
 def _stem(channels: int, activation: str) -> OrderedDict[str, nn.Module]:
-    """Divides the image's sides by four before the first block."""
+    """Reduces the image's sides by four before the first block."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     parts["conv1"] = _convolution(channels, 64, 7, stride=2)
     parts["bn1"] = nn.BatchNorm2d(64)
@@ -137,7 +137,7 @@ def _stage(
     activation: str,
     downsample: nn.Module | None = None,
 ) -> nn.Sequential:
-    """Blocks in a row; the first may change the size, and then its shortcut must as well."""
+    """A sequence of blocks; the first may change the size, and its shortcut with it."""
     if downsample is None and (stride != 1 or inputs != outputs):
         downsample = nn.Sequential(_convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
     first = block(inputs, outputs, stride, downsample, activation)

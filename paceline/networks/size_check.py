@@ -1,4 +1,4 @@
-"""Refuses a network that cannot be trained in the memory there is, before it is built."""
+"""Rejects a network that does not fit in the free memory before it is built."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from paceline.errors import NetworkError
 from paceline.free_memory import free_memory_bytes, gigabytes
 
 COPIES = 2
-"""Parameters and their gradients; the state of an optimizer is not counted, since not every one has any."""
+"""Parameters and gradients; optimizer state is not counted, because not every optimizer has any."""
 _ALLOCATING = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 
 
 class RefuseLarge(TorchFunctionMode):
-    """While entered, adds up the tensors that are made; too many of them raise `NetworkError` before they exist."""
+    """While active, sums up the sizes of created tensors and raises `NetworkError` before they exceed the memory."""
 
     def __init__(self, network: str, free_bytes: int | None = None) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class RefuseLarge(TorchFunctionMode):
             needed = 4 * COPIES * self.numbers
             if needed > self.free_bytes:
                 raise NetworkError(
-                    f"{self.network} is too large: to train it takes at least {gigabytes(needed)} of memory, "
+                    f"{self.network} is too large: training it needs at least {gigabytes(needed)} of memory, "
                     f"{gigabytes(self.free_bytes)} are free; use smaller layers"
                 )
         return func(*args, **kwargs)

@@ -39,7 +39,7 @@ def transformer(
     if drop:
         parts["dropout"] = nn.Dropout(drop)
     for number in range(1, depth_of(depth) + 1):
-        parts[f"block{number}"] = Block(width, heads, drop, name)
+        parts[f"block{number}"] = TransformerBlock(width, heads, drop, name)
     parts["norm"] = nn.LayerNorm(width)
     parts["output"] = nn.Linear(width, classes)
     network = nn.Sequential(parts)
@@ -48,7 +48,7 @@ def transformer(
 
 
 class Positions(nn.Module):
-    """Adds what was learned about each place in the window."""
+    """Adds learned positional embeddings."""
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Positions(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Every place looks at itself and at those before it."""
+    """Every position attends to itself and to earlier ones."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class CausalAttention(nn.Module):
         return self.projection(seen.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float, activation: str) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
@@ -102,8 +102,8 @@ def _initialise(network: nn.Sequential, depth: int) -> None:
             nn.init.normal_(layer.weight, std=INITIAL_STD)
         if isinstance(layer, nn.Linear):
             nn.init.zeros_(layer.bias)
-    # Two branches a block are added up along the depth; this keeps their sum from growing with it.
+    # Each block adds two residual branches; scaling them keeps their sum from growing with the depth.
     for layer in network.modules():
-        if isinstance(layer, Block):
+        if isinstance(layer, TransformerBlock):
             for last in (layer.attention.projection, layer.fc2):
                 nn.init.normal_(last.weight, std=INITIAL_STD / (2 * depth) ** 0.5)

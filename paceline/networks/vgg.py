@@ -9,7 +9,7 @@ from torch import nn
 from paceline.networks.activation import activation_layer
 from paceline.networks.checks import image_shape
 
-AVERAGED = 7  # the side of the map that fc1 sees
+AVERAGED = 7  # side of the feature map at fc1
 
 # The channels of each group of convolutions; a pool halves the image after every group.
 GROUPS_A = ((64,), (128,), (256, 256), (512, 512), (512, 512))

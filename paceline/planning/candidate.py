@@ -66,7 +66,7 @@ class Candidate:
 
 
 @functools.cache
-def kind_of(strategy: Strategy) -> Strategy:
+def strategy_kind(strategy: Strategy) -> Strategy:
     """Equal for strategies that differ only in groups and periods, which depend on the number of workers."""
     several = strategy.groups is not None and strategy.groups > 1
     return dataclasses.replace(

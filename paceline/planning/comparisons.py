@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.planning.candidate import Candidate, kind_of
+from paceline.planning.candidate import Candidate, strategy_kind
 from paceline.planning.search import Mask, Search, Value
 
 
@@ -19,14 +19,14 @@ class BestOther:
     """The best simulated candidate of this kind; None if none meets the objective."""
 
 
-def compare(search: Search, pick: int, value: Value, among: Mask) -> list[BestOther]:
+def compare_pick(search: Search, pick: int, value: Value, among: Mask) -> list[BestOther]:
     """Within the remaining simulations, and without training anything."""
     chosen, batch = search.candidates[pick], search.forecast.workload.batch
     others: dict[str, Callable[[Candidate], bool]] = {}
     if chosen.workers > 1 and not chosen.waits_for_all:
         others["synchronous"] = lambda c: c.workers > 1 and c.waits_for_all and c.strategy.push_every == 1
     if chosen.workers > 1:
-        others["strategy"] = lambda c: c.workers > 1 and kind_of(c.strategy) != kind_of(chosen.strategy)
+        others["strategy"] = lambda c: c.workers > 1 and strategy_kind(c.strategy) != strategy_kind(chosen.strategy)
         others["fewer workers"] = lambda c: c.workers < chosen.workers
     others["more workers"] = lambda c: c.workers > chosen.workers
     others["machine"] = lambda c: c.machine != chosen.machine

@@ -64,7 +64,7 @@ def machines_needed(candidate: Candidate, place: MachineOption) -> int:
     return placement.machines + (not placement.together and exchanges_by_server(candidate.strategy, placement))
 
 
-def oversubscription(candidate: Candidate, place: MachineOption, threads: int) -> float:
+def core_slowdown(candidate: Candidate, place: MachineOption, threads: int) -> float:
     """The slowdown of a step if the machine has fewer cores than its workers have threads."""
     placement, each = placement_of(candidate, place), max(1, threads)
     return placement.slowdown(placement.on_one * each, each, 0.0)
@@ -78,7 +78,7 @@ def alone_s(candidate: Candidate, computing: Computing) -> float:
 def estimated_step_s(candidate: Candidate, place: MachineOption, computing: Computing) -> float:
     """The time of a worker's step, including waiting."""
     placement, strategy = placement_of(candidate, place), candidate.strategy
-    crowd, size_bytes = oversubscription(candidate, place, computing.threads), computing.parameter_bytes
+    crowd, size_bytes = core_slowdown(candidate, place, computing.threads), computing.parameter_bytes
     step_s = crowd * computing.iteration_s
     if candidate.workers == 1:
         return step_s

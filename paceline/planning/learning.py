@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paceline.errors import Diverged, InputError, PacelineError
-from paceline.planning.candidate import ONE_PROCESS, Candidate, joins_batches, kind_of
+from paceline.planning.candidate import ONE_PROCESS, Candidate, joins_batches, strategy_kind
 from paceline.planning.plan import Learned
 from paceline.strategy.strategy import Strategy
 from paceline.training.run import Epoch, Run
@@ -94,10 +94,10 @@ class Learning:
 
     def _less_stale(self, setup: Setup) -> list[Learned]:
         """Results with fewer workers, a smaller batch, or one process; batches below the workload's do not count."""
-        kind = kind_of(setup[0])
+        kind = strategy_kind(setup[0])
         return [
             found for (strategy, workers, batch), found in self._results.items()
-            if (kind_of(strategy) == kind or workers == 1) and workers <= setup[1]
+            if (strategy_kind(strategy) == kind or workers == 1) and workers <= setup[1]
             and self.workload.batch <= batch <= setup[2]
         ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, PacelineError
 from paceline.planning.candidates import STRATEGIES, list_candidates
-from paceline.planning.comparisons import BestOther, compare
+from paceline.planning.comparisons import BestOther, compare_pick
 from paceline.planning.estimate import machines_needed
 from paceline.planning.forecast import Forecast, Predict
 from paceline.planning.front import fill_front, front_of
@@ -139,7 +139,7 @@ def _chosen(search: Search, objective: Objective, near: Mask, limit: int) -> tup
 
 def _compared(search: Search, objective: Objective, near: Mask, pick: int, met: bool) -> list[BestOther]:
     among = near if near[pick] else _all_candidates(search)
-    return compare(search, pick, objective.values if met else objective.distances, among)
+    return compare_pick(search, pick, objective.values if met else objective.distances, among)
 
 
 def _pick(search: Search, objective: Objective, near: Mask, limit: int) -> tuple[int, bool]:

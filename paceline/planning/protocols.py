@@ -14,7 +14,7 @@ from paceline.planning.candidate import Candidate
 from paceline.strategy.strategy import Strategy
 
 
-class ClusterOutcome(Protocol):
+class SimulationResult(Protocol):
     """The result of a simulation on a cluster."""
 
     @property
@@ -77,7 +77,7 @@ class Simulate(Protocol):
         network: Link | None,
         workers_per_machine: int,
         steps: int,
-    ) -> ClusterOutcome: ...
+    ) -> SimulationResult: ...
 
 
 class Epochs(Protocol):

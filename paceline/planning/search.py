@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from paceline.planning.candidate import ONE_PROCESS, PRECISIONS, Candidate, kind_of
+from paceline.planning.candidate import ONE_PROCESS, PRECISIONS, Candidate, strategy_kind
 from paceline.planning.candidates import Listed
-from paceline.planning.estimate import alone_s, estimated_step_s, machines_needed, oversubscription
+from paceline.planning.estimate import alone_s, core_slowdown, estimated_step_s, machines_needed
 from paceline.planning.forecast import LOWER_BOUND, Forecast, Key
 from paceline.planning.memory_fit import fits
 from paceline.planning.objective import Numbers
-from paceline.planning.protocols import ClusterOutcome, Epochs, Simulate, SingleWorker
+from paceline.planning.protocols import Epochs, Simulate, SimulationResult, SingleWorker
 from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ class Search:
         self.forecast, self.simulate, self.epochs = forecast, simulate, epochs
         self.limit = limit
         self.excluded: Counter[str] = Counter(listed.excluded)
-        self.outcomes: dict[int, ClusterOutcome] = {}
+        self.outcomes: dict[int, SimulationResult] = {}
         self.simulations = 0
         self._spot, self._machine_hours, self._samples = spot, machine_hours, samples
         self._repeat_dropped = repeat_dropped
@@ -214,7 +214,7 @@ class Search:
         candidate, place = self.candidates[number], self.places[number]
         prediction = self.forecast.predictions[self.key_of(number)]
         if self._alone[number]:
-            outcome: ClusterOutcome = SingleWorker(prediction, oversubscription(candidate, place, prediction.threads))
+            outcome: SimulationResult = SingleWorker(prediction, core_slowdown(candidate, place, prediction.threads))
         else:
             self.simulations += 1
             outcome = self.simulate(
@@ -252,7 +252,7 @@ class Search:
             steps *= candidate.workers / (candidate.workers - candidate.strategy.backup_workers)
         return steps
 
-    def _epoch_of(self, candidate: Candidate, outcome: ClusterOutcome) -> float:
+    def _epoch_of(self, candidate: Candidate, outcome: SimulationResult) -> float:
         if not (self._repeat_dropped and candidate.strategy.backup_workers):
             return outcome.epoch_s
         return max(outcome.epoch_s, self._samples / outcome.samples_per_s)
@@ -270,7 +270,7 @@ def steps_of(candidate: Candidate) -> int:
 
 def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
     """Groups candidates whose closed forms have similar errors."""
-    return ONE_WORKER if candidate.workers == 1 else (kind_of(candidate.strategy), candidate.machines > 1)
+    return ONE_WORKER if candidate.workers == 1 else (strategy_kind(candidate.strategy), candidate.machines > 1)
 
 
 def _staleness_rank(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from paceline.formatting import brief, count, duration, largest, listed, middle, number, percent, times
 from paceline.planning.plan import Plan
 from paceline.planning.reasons import time_words
 from paceline.reporting.reaching import seconds_all_to, seconds_to, target_accuracy
@@ -15,7 +16,6 @@ from paceline.reporting.sections.layers import iteration_sentence
 from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
-from paceline.results.formatting import brief, count, duration, largest, listed, middle, number, percent, times
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
 from paceline.training.run import Run

@@ -15,11 +15,11 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from paceline.errors import InputError
+from paceline.formatting import UNKNOWN, count, glued, number
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
 from paceline.reporting.figure import Cell, Figure, Listing, Section, Table, value_of
 from paceline.reporting.sections import sections_of
-from paceline.results.formatting import UNKNOWN, count, glued, number
 from paceline.results.records import Records, Skipped, find_records
 from paceline.results.run_result import run_results
 from paceline.training.conditions import own_version

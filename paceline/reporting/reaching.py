@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from paceline.results.formatting import middle
+from paceline.formatting import middle
 from paceline.results.run_result import RunResult
 
 

@@ -18,9 +18,9 @@ from paceline.cost.verification import (
     without_counterpart,
 )
 from paceline.errors import InputError, RecordError
+from paceline.formatting import listed
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.distributed_verification import compare_distribution
-from paceline.results.formatting import listed
 from paceline.training.run import Run
 from paceline.workload import Workload, resolve
 

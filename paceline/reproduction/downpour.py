@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster import price_table
+from paceline.formatting import listed, percent
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow
-from paceline.results.formatting import listed, percent
 from paceline.results.table import ResultsTable
 
 QUICK = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from paceline.formatting import listed, percent
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import Finding
-from paceline.results.formatting import listed, percent
 from paceline.results.table import ResultsTable
 
 QUICK = (

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from paceline.cost.two_parameter import PUBLISHED, Samples, TwoParameters, solve
+from paceline.cost.two_parameter import PUBLISHED, SampleCounts, TwoParameters, solve
 from paceline.experiment.experiment import Experiment
+from paceline.formatting import duration, listed, percent
 from paceline.reporting.sections.batch_model import fitted_lines
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
-from paceline.results.formatting import duration, listed, percent
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
@@ -23,7 +23,7 @@ from paceline.workload import Workload
 
 QUICK = "This is the quick version: 3 epochs of 6,000 images instead of 20 of 50,000, and one thread a process."
 SOURCE = "Elgato, 2017"
-WHOLE = Samples(50_000, 10_000, 2)
+WHOLE = SampleCounts(50_000, 10_000, 2)
 """What was gone through there, by two devices."""
 TOWERS = 2
 WHAT = {

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from paceline.experiment.experiment import Experiment
+from paceline.formatting import middle
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.sections.looking import looking_sentence
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
-from paceline.results.formatting import middle
 from paceline.results.records import find_records
 from paceline.results.run_result import measurement_names, run_results
 from paceline.results.table import ResultsTable

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from paceline.formatting import duration, listed, middle, percent
 from paceline.reporting.reaching import target_loss
 from paceline.reporting.sections.doubling import UNIT, an_epoch, savings, to_loss
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import Finding, PublishedRow
-from paceline.results.formatting import duration, listed, middle, percent
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from paceline.errors import PacelineError
+from paceline.formatting import percent
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding
-from paceline.results.formatting import percent
 from paceline.results.table import ResultsTable
 from paceline.step.build import load_data, placed_network
 from paceline.training.checkpoint import load_checkpoint, load_parameters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from paceline.formatting import count, duration, listed
 from paceline.reproduction.study import Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
-from paceline.results.formatting import count, duration, listed
 from paceline.results.table import ResultsTable
 from paceline.step.placement import available_cores, processor_name
 

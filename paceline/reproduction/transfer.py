@@ -9,12 +9,12 @@ import torch
 
 from paceline import record
 from paceline.cost.shared_bus import SharedBus
+from paceline.formatting import listed, middle, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.measurement.links import LinkMeasurement, measure_links
 from paceline.reporting.sections.feeding import WAYS, expected_s, feeding_sentence
 from paceline.reproduction.study import FOLDER, Beside
 from paceline.results.comparison_rows import ExtraTable, Finding, PredictionRow, PublishedRow
-from paceline.results.formatting import listed, middle, percent
 from paceline.results.records import find_records
 from paceline.results.table import ResultsTable
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from paceline.results.formatting import natural
+from paceline.formatting import natural
 
 Settings = Mapping[str, str]
 

@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
+from paceline.formatting import in_order
 from paceline.measurement.measurement import Measurement
-from paceline.results.formatting import in_order
 from paceline.results.labels import REPETITION, label_by, place_in_order, setting_text, telling_keys, values
 from paceline.results.records import Records, Skipped
 from paceline.results.run_row import NOT_SETTINGS, WORKLOAD, Row, RunRecord, row_of

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, RecordError
+from paceline.formatting import number
 from paceline.notebook import to_pandas
 from paceline.record import write_atomically
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
-from paceline.results.formatting import number
 from paceline.results.labels import varied_keys
 from paceline.results.metrics import METRICS
 from paceline.results.records import RESULTS, ExperimentRecord, Skipped, find_records

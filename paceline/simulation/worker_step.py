@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from paceline.cost.communication import exposed_s
+from paceline.cost.communication import exposed_exchange_s
 from paceline.simulation.durations import Duration, DurationDistribution
 from paceline.simulation.group_rounds import GroupRounds, Round
 from paceline.simulation.links import MessageSizes, message_sizes
@@ -172,7 +172,7 @@ class StepModel:
         exchange = self.strategy.make_exchange
         if self.hidden_behind_s is None or not exchange.sums_gradients or self.strategy.push_every != 1:
             return group_exchange_s(self.strategy, self.placement, self.message_bytes, members)
-        return exposed_s(
+        return exposed_exchange_s(
             lambda size_bytes: self.placement.all_reduce_s(size_bytes, members),
             self.messages.push_bytes,
             self.hidden_behind_s,

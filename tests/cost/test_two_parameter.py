@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.cost.two_parameter import PUBLISHED, Samples, TwoParameters, fit, solve
+from paceline.cost.two_parameter import PUBLISHED, SampleCounts, TwoParameters, fit, solve
 from paceline.errors import InputError
 
 
@@ -37,7 +37,7 @@ def test_the_printed_figures_are_within_their_rounding():
 
 
 def test_a_fit_recovers_the_parameters():
-    samples = Samples(train=10_000, test=1_000, devices=4)
+    samples = SampleCounts(train=10_000, test=1_000, devices=4)
     made = TwoParameters(0.02, 3e-4, samples)
     found = fit([(batch, made.time_s(batch)) for batch in (10, 20, 50, 100, 1000)], samples)
     assert (found.batch_s, found.sample_s) == (pytest.approx(0.02), pytest.approx(3e-4))
@@ -89,7 +89,7 @@ def test_too_few_observations_are_rejected():
     with pytest.raises(InputError, match="at least two batch sizes"):
         fit([])
     with pytest.raises(InputError, match="train=0"):
-        Samples(train=0)
+        SampleCounts(train=0)
     with pytest.raises(InputError, match="batch_s=-1"):
         TwoParameters(-1.0, 0.0)
     with pytest.raises(InputError, match="batch=0"):

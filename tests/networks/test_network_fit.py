@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from paceline.errors import NetworkError
-from paceline.networks import build, catalogue, layers
+from paceline.networks import build, built_in_networks, layers
 
 IMAGE = (
     "mlp",
@@ -165,7 +165,7 @@ def test_what_cannot_be_built_is_refused_in_one_line(name, settings, message):
 
 
 def test_a_refused_network_of_each_kind_names_ones_that_fit():
-    for description in catalogue():
+    for description in built_in_networks():
         for kind in ("image", "table", "text"):
             if kind not in description.kinds:
                 with pytest.raises(NetworkError, match=f"for {kind} use "):

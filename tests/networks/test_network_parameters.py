@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.networks import build, catalogue, layers
+from paceline.networks import build, built_in_networks, layers
 
 COUNTS = {
     "mlp": 39_760,
@@ -42,7 +42,7 @@ NAMES = {
 
 
 def on_meta(name: str, **options: object) -> nn.Module:
-    described = {description.name: description for description in catalogue()}[name]
+    described = {description.name: description for description in built_in_networks()}[name]
     with torch.device("meta"):
         return build(name, shape=described.shape, classes=described.classes, kind=described.kinds[0], **options)
 
@@ -52,11 +52,11 @@ def shapes(module: nn.Module) -> list[tuple[int, ...]]:
 
 
 def test_catalogue_has_the_published_parameter_counts():
-    assert {description.name: description.parameters for description in catalogue()} == COUNTS
+    assert {description.name: description.parameters for description in built_in_networks()} == COUNTS
 
 
 def test_catalogue_agrees_with_the_modules():
-    for description in catalogue():
+    for description in built_in_networks():
         network = on_meta(description.name)
         assert description.parameters == sum(parameter.numel() for parameter in network.parameters())
         assert description.layers == layers(network)
@@ -230,9 +230,9 @@ def test_layers_count_a_shared_parameter_once():
 
 
 def test_catalogue_leaves_the_random_state_alone():
-    catalogue.cache_clear()
+    built_in_networks.cache_clear()
     before = torch.get_rng_state()
-    catalogue()
+    built_in_networks()
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.networks import build, catalogue
+from paceline.networks import build, built_in_networks
 from tests.cpu_abilities import has_bfloat16_lstm
 
 # The smallest samples each network takes without trouble, so that real passes stay quick.
@@ -60,7 +60,7 @@ def total(output: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
 
 
 def test_every_network_is_covered():
-    assert set(SMALL) == {description.name for description in catalogue()}
+    assert set(SMALL) == {description.name for description in built_in_networks()}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -74,7 +74,7 @@ def test_forward_and_backward_are_finite_and_reach_every_parameter(name):
         assert torch.isfinite(parameter.grad).all(), parameter_name
 
 
-@pytest.mark.parametrize("description", catalogue(), ids=lambda description: description.name)
+@pytest.mark.parametrize("description", built_in_networks(), ids=lambda description: description.name)
 def test_native_size_passes_without_memory(description):
     with torch.device("meta"):
         network = build(
@@ -187,7 +187,7 @@ def test_shorter_windows_pass_too(name):
     torch.testing.assert_close(network(x[:, :3]), network(x)[:, :3])
 
 
-@pytest.mark.parametrize("description", catalogue(), ids=lambda description: description.name)
+@pytest.mark.parametrize("description", built_in_networks(), ids=lambda description: description.name)
 def test_dropout_takes_effect(description):
     def probabilities(dropout: float | None) -> set[float]:
         with torch.device("meta"):

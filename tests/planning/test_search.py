@@ -15,7 +15,7 @@ from paceline.planning.forecast import Forecast
 from paceline.planning.machine_options import options_of
 from paceline.planning.objective import Objective
 from paceline.planning.planning import default_simulate, make_plan
-from paceline.planning.protocols import ClusterOutcome, FixedEpochs
+from paceline.planning.protocols import FixedEpochs, SimulationResult
 from paceline.planning.search import Search
 from tests.planning.invented import WORKLOAD, InventedPredictions, invented_cluster, invented_predictions
 
@@ -107,7 +107,7 @@ def test_the_pick_is_within_one_percent_of_the_best_simulation(seed, short_simul
 class Shifted:
     """An outcome whose times differ from the closed form by so much."""
 
-    of: ClusterOutcome
+    of: SimulationResult
     factor: float
 
     @property

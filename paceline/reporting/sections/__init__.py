@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.formatting import count
 from paceline.reporting.figure import Listing, Section, table
 from paceline.reporting.sections.about import about, given_tables
 from paceline.reporting.sections.batch_model import batch_model
@@ -18,7 +19,6 @@ from paceline.reporting.sections.scaling import scaling
 from paceline.reporting.sections.setting import conditions, what_was_run
 from paceline.reporting.sections.timeline import timeline
 from paceline.reporting.sections.workers import workers
-from paceline.results.formatting import count
 from paceline.results.records import Records
 from paceline.results.run_result import RunResult, measurement_names
 

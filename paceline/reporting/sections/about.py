@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.formatting import as_number, number
 from paceline.reporting.figure import Cell, Listing, Section, Table, table
 from paceline.results.comparison_rows import ExtraTable
-from paceline.results.formatting import as_number, number
 
 
 def about(notes: Sequence[str]) -> Section | None:

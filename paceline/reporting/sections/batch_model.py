@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.cost.two_parameter import Observation, Samples, TwoParameters, fit
+from paceline.cost.two_parameter import Observation, SampleCounts, TwoParameters, fit
+from paceline.formatting import duration, percent
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.reporting.sections.by_setting import Line, epoch_s, lines_against
-from paceline.results.formatting import duration, percent
 from paceline.results.run_result import RunResult
 
 BATCH = "batch"
@@ -35,7 +35,7 @@ def fitted_lines(runs: Sequence[RunResult]) -> list[FittedLine]:
     for line in lines_against(usable, BATCH):
         observed = [(level.at, level.middle(epoch_s)) for level in line.levels]
         samples = min(samples_an_epoch(run) for level in line.levels for run in level.runs)
-        model = fit(observed, Samples(samples, 0, line.first.workers))
+        model = fit(observed, SampleCounts(samples, 0, line.first.workers))
         found.append(FittedLine(line, model, tuple(observed)))
     return found
 

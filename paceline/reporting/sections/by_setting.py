@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.formatting import as_number, count, duration, middle, percent
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, Table, View, table
-from paceline.results.formatting import as_number, count, duration, middle, percent
 from paceline.results.labels import REPETITION, differing, telling_keys
 from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from paceline.formatting import brief, count, listed, number, percent
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.results.formatting import brief, count, listed, number, percent
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
 

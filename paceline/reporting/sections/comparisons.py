@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from paceline.formatting import count, listed, middle, number, percent
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
-from paceline.results.formatting import count, listed, middle, number, percent
 from paceline.results.run_result import RunResult
 
 Row = TypeVar("Row")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from paceline.formatting import middle, percent
 from paceline.reporting.figure import Cell, Column, Figure, View, table
 from paceline.reporting.reaching import seconds_all_to_loss
 from paceline.reporting.sections.scaling_lines import Level, Line
 from paceline.results.comparison_rows import PublishedRow
-from paceline.results.formatting import middle, percent
 
 UNIT = "% of the time, saved by doubling"
 """Published figures in this unit are drawn here, too."""

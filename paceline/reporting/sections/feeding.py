@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.cost.shared_bus import SharedBus
+from paceline.formatting import count, duration, middle, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.results.formatting import count, duration, middle, percent
 
 WAYS = {False: "when asked for", True: "fetched ahead"}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.formatting import count, duration, percent
 from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
 from paceline.reporting.sections.time_parts import wall_clock_figure
-from paceline.results.formatting import count, duration, percent
 from paceline.results.run_result import RunResult
 
 MOST_MEASUREMENTS = 24

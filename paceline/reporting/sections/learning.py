@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
+from paceline.formatting import UNKNOWN, count, largest, middle, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Column, Figure, Listing, Section, Table, View, table
 from paceline.reporting.sections.worker_accuracy import worker_accuracy
-from paceline.results.formatting import UNKNOWN, count, largest, middle, percent
 from paceline.results.run_result import CurvePoint, RunResult, groups_of
 from paceline.training.run import Run
 

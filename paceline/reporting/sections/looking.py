@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from paceline.formatting import count, middle, percent
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.results.formatting import count, middle, percent
 from paceline.results.run_result import MEASURED, RunResult
 
 Setting = tuple[str, int]

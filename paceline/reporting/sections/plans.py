@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.formatting import count, number
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import headline, time_words
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, Table, View, table
-from paceline.results.formatting import count, number
 
 LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 FARTHER = "more batches in flight"

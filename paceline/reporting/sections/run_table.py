@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from paceline.formatting import as_number, count
 from paceline.reporting.figure import Cell, Column, Listing, Section, table
 from paceline.reporting.reaching import seconds_to, target_accuracy
-from paceline.results.formatting import as_number, count
 from paceline.results.labels import differing
 from paceline.results.run_result import RunResult
 

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.formatting import count, duration, listed, middle, percent, times
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
 from paceline.reporting.reaching import seconds_all_to, seconds_all_to_loss, target_accuracy, target_loss
 from paceline.reporting.sections.doubling import doubling
 from paceline.reporting.sections.scaling_lines import Line, scaling_lines
 from paceline.results.comparison_rows import PublishedRow
-from paceline.results.formatting import count, duration, listed, middle, percent, times
 from paceline.results.run_result import RunResult
 
 Made = tuple[str, str, dict[str, str], dict[str, Any], str]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paceline.results.formatting import middle
+from paceline.formatting import middle
 from paceline.results.labels import REPETITION, differing, telling_keys
 from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
 

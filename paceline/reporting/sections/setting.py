@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
+from paceline.formatting import count, listed, number
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Listing, Section, table
-from paceline.results.formatting import count, listed, number
 from paceline.results.labels import differing
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, RunResult, values_of

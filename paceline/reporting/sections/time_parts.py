@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.formatting import percent
 from paceline.reporting.figure import Cell, Column, Figure, View, table
-from paceline.results.formatting import percent
 from paceline.results.run_result import RunResult
 from paceline.trace import Trace
 

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Sequence
 
+from paceline.formatting import count, duration
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, Table, View, table
-from paceline.results.formatting import count, duration
 from paceline.results.run_result import RunResult, groups_of
 from paceline.trace import Span, Trace
 

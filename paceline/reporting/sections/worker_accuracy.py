@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields
 
+from paceline.formatting import count
 from paceline.reporting.figure import Cell, Column, Figure, View, table
-from paceline.results.formatting import count
 from paceline.results.labels import REPETITION, differing, telling_keys
 from paceline.results.run_result import RunResult, group_name
 from paceline.workload import Workload

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from paceline.formatting import count, middle, number, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
-from paceline.results.formatting import count, middle, number, percent
 from paceline.results.run_result import RunResult, groups_of
 from paceline.strategy.distribution import Distribution
 

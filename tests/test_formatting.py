@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.results.formatting import brief, count, duration, glued, in_order, listed, number, percent, times
+from paceline.formatting import brief, count, duration, glued, in_order, listed, number, percent, times
 
 
 @pytest.mark.parametrize(
