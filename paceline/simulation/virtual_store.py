@@ -42,7 +42,7 @@ class VirtualStore:
     def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, record: bool = False) -> None:
         self.parts, self.strategy = parts, strategy
         self.learner = Learner(parts, strategy, workers, fetches_stay=True)
-        self.updater = Updater(strategy, self.learner.layout, workers)
+        self.updater = Updater(strategy, self.learner.layout, workers, device=parts.device)
         self.version = 0
         self.current = self.learner.initial()
         self.state = self.updater.initial_state()

@@ -24,20 +24,23 @@ BLOCK = 1 << 16
 
 
 class Updater:
-    def __init__(self, strategy: Strategy, layout: Layout, workers: int, threads: int = 1) -> None:
-        self.strategy, self.layout = strategy, layout
+    def __init__(
+        self, strategy: Strategy, layout: Layout, workers: int, threads: int = 1, device: torch.device | str = "cpu"
+    ) -> None:
+        self.strategy, self.layout, self.device = strategy, layout, device
         self.exchange, self.correction = strategy.make_exchange, strategy.make_correction
         self._gradient = GradientMean(strategy)
         self.passes = workers if strategy.full_pass_per_worker else 1
         """How often an epoch goes over the data."""
-        dtype = layout.torch_dtype
-        self.optimizers: list[ServerOptimizer] = [server_optimizer(strategy, phase, dtype) for phase in layout.phases]
+        self.optimizers: list[ServerOptimizer] = [
+            server_optimizer(strategy, phase, layout.torch_dtype) for phase in layout.phases
+        ]
         self.encoded = self.exchange.payload_size(layout.parameters)
         clips = [optimizer.rule.clip_norm for optimizer in self.optimizers]
         self._clips = clips if any(clips) else []
         whole = self.correction is not None and not self.correction.elementwise
         whole = whole or bool(self._clips) or not all(optimizer.elementwise for optimizer in self.optimizers)
-        self._whole = torch.zeros(layout.parameters, dtype=dtype) if whole else None
+        self._whole = self._zeros(layout.parameters) if whole else None
         """The mean of all payloads, where something needs it whole before parameters change."""
         self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
@@ -50,12 +53,11 @@ class Updater:
         self._views: dict[tuple[int, int], tuple[State, dict[str, Tensor]]] = {}
 
     def _make_scratch(self, length: int) -> Scratch:
-        dtype = self.layout.torch_dtype
-        gradient, part, room = (torch.zeros(length, dtype=dtype) for _ in range(3))
+        gradient, part, room = (self._zeros(length) for _ in range(3))
         if self.correction is None or self.correction.prepare is None:
             return Scratch(gradient, part, room)
         longest = length if self._whole is None else self.layout.parameters
-        a, b, c = (torch.zeros(longest, dtype=dtype) for _ in range(3))
+        a, b, c = (self._zeros(longest) for _ in range(3))
         return Scratch(gradient, part, room, (a, b, c))
 
     def _divided(self) -> list[Block]:
@@ -75,12 +77,12 @@ class Updater:
     def initial_state(self) -> dict[str, Tensor]:
         """Of the optimizers and of the correction at the server: flat vectors, and scalars without a dimension."""
         state = {
-            f"{phase}.{name}": tensor
+            f"{phase}.{name}": tensor.to(self.device)
             for phase, optimizer in enumerate(self.optimizers)
             for name, tensor in optimizer.initial_state().items()
         }
         names = self.correction.server_state if self.correction is not None else ()
-        return {**state, **{f"correction.{name}": self._zeros() for name in names}}
+        return {**state, **{f"correction.{name}": self._zeros(self.layout.parameters) for name in names}}
 
     @property
     def correction_state_names(self) -> tuple[str, ...]:
@@ -88,10 +90,10 @@ class Updater:
 
     def initial_correction_state(self) -> dict[str, Tensor]:
         """What the correction keeps for each group: flat vectors of all parameters, zero at first."""
-        return {name: self._zeros() for name in self.correction_state_names}
+        return {name: self._zeros(self.layout.parameters) for name in self.correction_state_names}
 
-    def _zeros(self) -> Tensor:
-        return torch.zeros(self.layout.parameters, dtype=self.layout.torch_dtype)
+    def _zeros(self, length: int) -> Tensor:
+        return torch.zeros(length, dtype=self.layout.torch_dtype, device=self.device)
 
     @property
     def needs_fetched(self) -> bool:
@@ -185,7 +187,7 @@ class Updater:
             payloads = []
             for payload in one.payloads:
                 if number == len(self._decoded):
-                    self._decoded.append(torch.zeros(self.layout.size, dtype=self.layout.torch_dtype))
+                    self._decoded.append(self._zeros(self.layout.size))
                 out, number = self._decoded[number], number + 1
                 self.exchange.decode(payload.values[: self.encoded], out[: self.layout.parameters])
                 out[self.layout.parameters :] = payload.values[self.encoded :]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from paceline.errors import Diverged, PacelineError, StrategyError
 from paceline.record import load
 from paceline.simulation.virtual_cluster import Change, VirtualCluster
-from paceline.strategy.presets import find_strategy
+from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.training.virtual_run import run_virtual
 from tests.contract.small_training import workload
 
@@ -55,3 +56,18 @@ def test_what_befalls_nobody_is_refused_before_anything_is_made(tmp_path):
     with pytest.raises(StrategyError, match="there is no worker 2"):
         run_virtual(workload(), cluster=VirtualCluster(changes=(Change(1.0, 2, "dies"),)), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("name", [*PRESETS, "torch.optim", "adam"])
+def test_a_virtual_cluster_computes_on_a_gpu_what_it_does_on_the_cpu(name):
+    strategy = find_strategy(name) if name in PRESETS else find_strategy("downpour")
+    if name == "torch.optim":
+        strategy = find_strategy("downpour", server_optimizer="torch.optim:RMSprop:0.001")
+    settings = {"optimizer": "adam", "lr": 0.001} if name == "adam" else {"optimizer": "momentum"}
+    losses = []
+    for device in ("cpu", "cuda:0"):
+        run = run_virtual(workload(epochs=2, device=device, **settings), strategy)
+        losses.append([epoch.test_loss for epoch in run.epochs])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2)

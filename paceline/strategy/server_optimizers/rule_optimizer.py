@@ -46,5 +46,5 @@ class RuleOptimizer:
         state = {}
         for name in self.names:
             state[name] = after[name] if after[name] is before[name] else after[name].copy_(before[name])
-        self._rate.fill_(rate)
+        self._rate = self._rate.to(new.device).fill_(rate)
         update(rule, new, room.copy_(gradient), state, self._rate)

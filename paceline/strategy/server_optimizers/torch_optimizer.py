@@ -28,7 +28,7 @@ class TorchOptimizer:
         """`rule` is the workload's, whose schedule scales `rate` unless there is a scheduler."""
         self.text, self.phase, self.given_rate, self.dtype = text, phase, rate, dtype
         self.rule = dataclasses.replace(rule, lr=rate)
-        self.flat = torch.zeros(phase.size, dtype=dtype)
+        self.flat, self.gradient = torch.zeros(phase.size, dtype=dtype), torch.zeros(phase.size, dtype=dtype)
         self.parameters = {
             t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)
         }
@@ -79,14 +79,13 @@ class TorchOptimizer:
     ) -> None:
         updates = int(before[_STARTED].item())
         self.flat.copy_(old)
-        for parameter, piece in zip(
-            self.parameters.values(), self._split(room[: len(gradient)].copy_(gradient)), strict=True
-        ):
+        self.gradient.copy_(gradient)
+        for parameter, piece in zip(self.parameters.values(), self._split(self.gradient), strict=True):
             parameter.grad = piece
         self.optimizer.state.clear()
         if updates:
             for name, key, _ in self.described:
-                self.optimizer.state[self.parameters[name]][key] = before[f"{name}/{key}"].clone()
+                self.optimizer.state[self.parameters[name]][key] = before[f"{name}/{key}"].to("cpu", copy=True)
         self._set_rate(updates, rate)
         self._step()
         for name, key, _ in self.described:
