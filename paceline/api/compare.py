@@ -12,7 +12,7 @@ from paceline.errors import InputError
 if TYPE_CHECKING:
     from paceline import data
     from paceline.experiment.experiment import Experiment
-    from paceline.experiment.watching import Watcher
+    from paceline.experiment.watching import ExperimentWatcher
     from paceline.results.table import ResultsTable
 
 
@@ -26,7 +26,7 @@ def compare(
     retry: bool = False,
     data_dir: str | Path | None = None,
     tensorboard: str | Path | None = None,
-    watcher: Watcher | None = None,
+    watcher: ExperimentWatcher | None = None,
     downloads: data.Progress | None = None,
 ) -> ResultsTable:
     """Make all runs of an experiment, settings from grids with repetitions, and return the table of results.

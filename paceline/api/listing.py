@@ -149,7 +149,7 @@ def datasets(data_dir: str | Path | None = None) -> Listing[Entry]:
             "where": str(entry.place or ""), "what it is": entry.description,
         }  # fmt: skip
 
-    return Listing("datasets", data.catalogue(cache=as_optional_path(data_dir, "data_dir")), row)
+    return Listing("datasets", data.available_datasets(cache=as_optional_path(data_dir, "data_dir")), row)
 
 
 def strategies() -> Listing[Strategy]:

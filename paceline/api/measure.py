@@ -55,11 +55,11 @@ def measure(
 
 def _write(found: Measurement, workload: Any, out: Path, cache: Path | None) -> None:
     from paceline.reporting import report
-    from paceline.reporting.experiment_table import experiment_of
+    from paceline.reporting.experiment_table import context_of
     from paceline.reporting.measurement_files import write_measurement
     from paceline.training.measured_validation import time_validation
 
-    experiment = experiment_of(found, time_validation(workload, cache=cache))
+    experiment = context_of(found, time_validation(workload, cache=cache))
     write_measurement(found, out, experiment)
     report([out], out / "report.html")
 

@@ -91,7 +91,7 @@ def _carried(
     return extrapolate([found], batch=batch, device=device)
 
 
-def local_calibration(device: str | None) -> Calibration:
+def workers_calibration(device: str | None) -> Calibration:
     """Of the machine whose processes the workers are, where no link between them is given."""
     from paceline.cost.calibrations import load_calibration, local_calibration
     from paceline.cost.predicting import HERE

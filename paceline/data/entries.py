@@ -51,7 +51,7 @@ def entries(cache: Path) -> list[Entry]:
             item.samples,
             item.shape,
             item.classes,
-            place_of(item.name, cache),
+            dataset_path(item.name, cache),
             item.size_bytes,
         )
         for item in WELL_KNOWN.values()
@@ -59,7 +59,7 @@ def entries(cache: Path) -> list[Entry]:
     return [_digits(), *published, _text(), *_FORMS]
 
 
-def place_of(name: str, cache: Path) -> Path | None:
+def dataset_path(name: str, cache: Path) -> Path | None:
     """Where a data set is now: a folder of the cache, or the file of a package that brings it along."""
     from paceline.data.published import present
     from paceline.data.well_known import WELL_KNOWN
@@ -77,14 +77,14 @@ def place_of(name: str, cache: Path) -> Path | None:
 
 
 def _digits() -> Entry:
-    place = place_of("digits", Path())
+    place = dataset_path("digits", Path())
     size_bytes = place.stat().st_size if place else None
     digits = tuple("0123456789")
     return Entry("digits", "small handwritten digits", (1437, 360), (1, 8, 8), digits, place, size_bytes)
 
 
 def _text() -> Entry:
-    place = place_of("text", Path())
+    place = dataset_path("text", Path())
     size_bytes = place.stat().st_size if place and place.is_file() else None
     return Entry("text", "English text, next character", shape=(64,), place=place, size_bytes=size_bytes)
 

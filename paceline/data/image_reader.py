@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.data.decode_process import DecodeProcess, Task
+from paceline.data.decode_process import DecodeProcess, DecodeTask
 from paceline.data.decode_worker import Settings
 from paceline.data.ring import PathTable, Ring, anonymous_file
 from paceline.errors import DataError
@@ -76,7 +76,7 @@ class ImageReader:
         self._collect(timeout_s=0)
         step = max(1, -(-count // (_TASKS_PER_READER * len(self._decoders))))
         for start in range(0, count, step):
-            task = Task(slot, start, min(start + step, count))
+            task = DecodeTask(slot, start, min(start + step, count))
             min(self._decoders, key=lambda decoder: decoder.waiting).give(task)
 
     def receive(self) -> tuple[Tensor, Tensor]:

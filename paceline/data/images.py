@@ -16,7 +16,7 @@ from paceline.data.image_reader import ImageReader
 from paceline.data.normalise import IMAGENET
 from paceline.data.remote_folder import is_remote, local_copy, synchronise
 from paceline.data.ring import PathTable
-from paceline.data.source import Source, listed, without_count
+from paceline.data.source import Source, split_items, without_count
 from paceline.errors import DataError, nearest
 
 _DEFAULT_SIZE = 224
@@ -101,7 +101,7 @@ def _chosen(source: Source, folders: list[str], labels: dict[str, str]) -> list[
     by_name = {labels.get(folder, folder): folder for folder in folders}
     by_name |= {folder: folder for folder in folders}
     chosen = set()
-    for name in listed(source.options["classes"]):
+    for name in split_items(source.options["classes"]):
         if name not in by_name:
             raise DataError(f"data {source.text!r}: no class {name!r}; {nearest(name, by_name)}")
         chosen.add(by_name[name])

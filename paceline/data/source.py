@@ -107,6 +107,6 @@ def _split_options(body: str, text: str) -> tuple[str, dict[str, str]]:
     return body[: start.start()], options
 
 
-def listed(value: str) -> Iterable[str]:
+def split_items(value: str) -> Iterable[str]:
     """The items of an option written `a,b,c`."""
     return [item.strip() for item in value.split(",") if item.strip()]

@@ -17,7 +17,7 @@ import torch
 from paceline.data.arrays import Convert
 from paceline.data.cache import Progress
 from paceline.data.dataset import Arrays, Dataset
-from paceline.data.source import Source, listed, without_count
+from paceline.data.source import Source, split_items, without_count
 from paceline.errors import DataError, nearest
 
 TEST_EVERY = 10
@@ -45,7 +45,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     if not chosen.any() or chosen.all():
         raise DataError(f"data {source.text!r}: {rows} rows are too few for a training and a test part")
     target = _target_name(source, table)
-    for name in (*listed(source.options.get("drop", "")),):
+    for name in (*split_items(source.options.get("drop", "")),):
         if name not in table or name == target:
             raise DataError(f"data {source.text!r}: drop={name}: {nearest(name, [n for n in table if n != target])}")
         del table[name]

@@ -13,7 +13,7 @@ from time import monotonic
 
 from paceline import record
 from paceline.experiment.boards import board_of
-from paceline.experiment.one_run import Task
+from paceline.experiment.one_run import RunTask
 from paceline.experiment.places import move_into_place
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.processes import EndedRun
@@ -48,14 +48,14 @@ class Attempt:
     def _file(self, ending: str) -> Path:
         return self.working.with_suffix(ending)
 
-    def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> Task:
+    def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> RunTask:
         """What its process is told, where nothing is left of an attempt before."""
         board = board_of(self.run, tensorboard) if tensorboard is not None else None
         shutil.rmtree(self.working, ignore_errors=True)
         files = {name: self._file(f".{name}") for name in ("told", "progress", "log")}
         for file in files.values():
             file.unlink(missing_ok=True)
-        return Task(
+        return RunTask(
             settings=self.run.settings,
             workload=self.run.workload,
             directory=str(self.working.resolve()),

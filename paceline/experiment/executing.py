@@ -18,7 +18,7 @@ from paceline.experiment.places import DAMAGED, RUNS, WORKING, clear_working, ne
 from paceline.experiment.planning import PlannedRun, interleaved
 from paceline.experiment.processes import EndedRun, Lost, Processes
 from paceline.experiment.sharing import cores_of_jobs, crowding
-from paceline.experiment.watching import Silent, Standing, Watcher
+from paceline.experiment.watching import ExperimentWatcher, SilentExperimentWatcher, Standing
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
@@ -41,7 +41,7 @@ def execute(
     retry: bool = False,
     cache: Path | None = None,
     progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
+    watcher: ExperimentWatcher | None = None,
     text: str = "",
     command: str = COMMAND,
     tensorboard: Path | None = None,
@@ -63,7 +63,9 @@ def execute(
     if tensorboard is not None:
         check_boards(planned, tensorboard, new=resume is None)
     with _place(experiment, out, resume, text) as directory:
-        execution = Execution(directory, experiment, planned, jobs, cache, watcher or Silent(), tensorboard)
+        execution = Execution(
+            directory, experiment, planned, jobs, cache, watcher or SilentExperimentWatcher(), tensorboard
+        )
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
         execution.run(command)
@@ -89,7 +91,7 @@ class Execution:
         planned: list[PlannedRun],
         jobs: int,
         cache: Path | None,
-        watcher: Watcher,
+        watcher: ExperimentWatcher,
         tensorboard: Path | None = None,
     ) -> None:
         self.directory, self.experiment, self.planned = directory, experiment, planned

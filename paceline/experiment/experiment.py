@@ -124,9 +124,9 @@ class Experiment:
 
     def runs(self) -> list[PlannedRun]:
         """Every run there is to make, each with an id that depends on its settings and repetition alone."""
-        from paceline.experiment.planning import plan
+        from paceline.experiment.planning import plan_runs
 
-        return plan(self)
+        return plan_runs(self)
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

@@ -24,7 +24,7 @@ TELL_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """What the process is told. Paths are absolute."""
 
     settings: dict[str, Any]
@@ -72,7 +72,7 @@ class _Told:
             self.file.write_text(f"{done:.4f}")
 
 
-def make(task: Task) -> int:
+def make(task: RunTask) -> int:
     """Makes the run, and tells what became of it in a file; the exit code of the process."""
     sys.path.extend(place for place in task.search_path if place not in sys.path)
     status, error = "finished", ""
@@ -95,7 +95,7 @@ def make(task: Task) -> int:
     return 0 if status == "finished" else 1
 
 
-def _make(task: Task) -> None:
+def _make(task: RunTask) -> None:
     directory, watcher = Path(task.directory), _Told(Path(task.progress))
     cache = Path(task.cache) if task.cache else None
     words = run_settings(task.settings)
@@ -111,7 +111,7 @@ def _make(task: Task) -> None:
 
 
 @contextmanager
-def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
+def _followed(watcher: Watcher, task: RunTask) -> Iterator[Watcher]:
     """The watcher, and beside it one for TensorBoard if that is wanted."""
     if not task.tensorboard:
         yield watcher
@@ -122,7 +122,7 @@ def _followed(watcher: Watcher, task: Task) -> Iterator[Watcher]:
         yield Several(watcher, board)
 
 
-def _train(task: Task, out: Path, cache: Path | None, watcher: Watcher) -> None:
+def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> None:
     from paceline.reporting.run_files import write_measured
     from paceline.training.driver import CHECKPOINT_EVERY_S
     from paceline.training.measured_training import TrainingClock
@@ -139,9 +139,9 @@ def _train(task: Task, out: Path, cache: Path | None, watcher: Watcher) -> None:
         write_measured(run, out, clock)
 
 
-def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) -> None:
+def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told) -> None:
     from paceline.measurement.measuring import measure
-    from paceline.reporting.experiment_table import experiment_of
+    from paceline.reporting.experiment_table import context_of
     from paceline.reporting.measurement_files import write_measurement
     from paceline.training.failures import explained
     from paceline.training.measured_validation import time_validation
@@ -153,10 +153,10 @@ def _measure(task: Task, directory: Path, cache: Path | None, watcher: _Told) ->
             watch=lambda done, all_: watcher.part(done / all_),
         )  # fmt: skip
     directory.mkdir(parents=True)
-    write_measurement(found, directory, experiment_of(found, time_validation(task.workload, cache=cache)))
+    write_measurement(found, directory, context_of(found, time_validation(task.workload, cache=cache)))
 
 
-def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
+def _simulate(task: RunTask, directory: Path, cache: Path | None) -> None:
     from paceline.simulation.timing import time_workload
     from paceline.training.distributing import build_cluster, cluster_words
 
@@ -169,7 +169,7 @@ def _simulate(task: Task, directory: Path, cache: Path | None) -> None:
     record.save(found, directory / "record.json")
 
 
-def _feed(task: Task, directory: Path, watcher: _Told) -> None:
+def _feed(task: RunTask, directory: Path, watcher: _Told) -> None:
     from paceline.measurement.feeding import feed_stand_ins
     from paceline.measurement.feeding_images import feed_images
 

@@ -27,7 +27,7 @@ DAMAGED = "damaged"
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked_experiment(directory: Path) -> Iterator[None]:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
     try:
         lock = DirectoryLock(directory)
@@ -50,7 +50,7 @@ def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(f"--out {out} cannot be made: {error.strerror}") from error
     _check_new(out, experiment)  # nothing is left in a directory of something else
-    with locked(out):
+    with locked_experiment(out):
         _check_new(out, experiment)  # nobody else was first
         if text:
             record.write_atomically(out / TOML, text)
@@ -96,7 +96,7 @@ def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterat
         raise InputError(
             f"--resume {directory} was another experiment: {'; '.join(differences[:3])}{more}; start it with --out"
         )
-    with locked(directory):
+    with locked_experiment(directory):
         if text:
             record.write_atomically(directory / TOML, text)
         if experiment != before:

@@ -62,7 +62,7 @@ class PlannedRun:
         return f"{word}-{self.id}" if word else self.id
 
 
-def plan(experiment: Experiment) -> list[PlannedRun]:
+def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     combinations = list(_combinations(experiment))
     _check_effect(experiment, [settings for _, settings in combinations])
     unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paceline import record
 from paceline.errors import PacelineError
-from paceline.experiment.one_run import Task, make
+from paceline.experiment.one_run import RunTask, make
 from paceline.fork_server import Forked, ForkServer
 
 PRELOADED = (
@@ -54,7 +54,7 @@ class Processes:
             process.wait()
         self.server.close()
 
-    def start(self, number: int, task: Task) -> None:
+    def start(self, number: int, task: RunTask) -> None:
         text = json.dumps(record.to_json(task))
         try:
             self.forked[number] = self.server.fork("paceline.experiment.processes:become", text)
@@ -90,7 +90,7 @@ class Lost(PacelineError):
 
 def become(text: str, _: list[int]) -> None:
     """A forked process becomes a run, with its own log and, if asked for, only some of the cores."""
-    task: Task = record.from_json(Task, json.loads(text), "task")
+    task: RunTask = record.from_json(RunTask, json.loads(text), "task")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setpgid(0, 0)
     log = os.open(task.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

@@ -21,7 +21,7 @@ class Standing:
     """None: nothing is known yet."""
 
 
-class Watcher(Protocol):
+class ExperimentWatcher(Protocol):
     def begun(self, standing: Standing, notes: list[str]) -> None: ...
 
     def advanced(self, standing: Standing) -> None: ...
@@ -29,7 +29,7 @@ class Watcher(Protocol):
     def finished(self, run: PlannedRun, row: Row) -> None: ...
 
 
-class Silent:
+class SilentExperimentWatcher:
     def begun(self, standing: Standing, notes: list[str]) -> None:
         pass
 

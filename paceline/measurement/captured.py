@@ -10,7 +10,7 @@ from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.step_marks import mark_step
 from paceline.step.feeder import first_batch
 from paceline.step.graph import GraphStep
-from paceline.step.snapshot import Snapshot
+from paceline.step.snapshot import StepSnapshot
 
 ITERATIONS = 3
 
@@ -18,7 +18,7 @@ ITERATIONS = 3
 def captured_kernel_order(step: GraphStep) -> KernelOrder | None:
     """The kernel order of one iteration, or None if it varies. The training state is restored afterwards."""
     batch = first_batch(step.parts.feeder)
-    before = Snapshot(step.parts.network, step, step.parts.generator)
+    before = StepSnapshot(step.parts.network, step, step.parts.generator)
     tracer, logs = KernelTracer(step.parts.device), []
     step.take(batch)
     tracer.start()

@@ -21,7 +21,7 @@ from paceline.measurement.mark_cost import mark_cost_s
 from paceline.measurement.mark_log import SCORE
 from paceline.measurement.session import SAMPLE_EVERY, Session
 from paceline.measurement.step_marks import mark_outside_graph, mark_step
-from paceline.step.calling import call
+from paceline.step.calling import call_network
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.phase import Batch, Outcome
@@ -251,7 +251,7 @@ def read_shapes(parts: Parts, session: Session) -> None:
     state = parts.generator.get_state()
     buffers = [(buffer, buffer.clone()) for buffer in parts.network.buffers()]
     with session.shapes.recording():
-        call(parts.network, x)
+        call_network(parts.network, x)
     with torch.no_grad():
         for buffer, value in buffers:
             buffer.copy_(value)

@@ -19,7 +19,7 @@ OUTPUTS = ("checkpoint", "record", "summary")
 
 
 @dataclass(frozen=True)
-class Experiment:
+class TrainingContext:
     """What was around a measurement: the training as a whole, its validation, and its files."""
 
     training_s: float
@@ -30,7 +30,7 @@ class Experiment:
     """Files of a run by what they are."""
 
 
-def experiment_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> Experiment:
+def context_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> TrainingContext:
     """From a measurement alone: the iterations that were kept stand for those between them."""
     untouched = [k for k in m.kept if not k.sampled] or list(m.kept)
     reached_s = {}
@@ -41,20 +41,20 @@ def experiment_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> Exper
             before = min(wanted, kept.number + 1)
         last_s = untouched[-1].seconds if untouched else math.nan
         reached_s[share] = (seconds + last_s * (wanted - before)) * (1.0 + m.overhead)
-    return Experiment(reached_s[1.0], reached_s, validation)
+    return TrainingContext(reached_s[1.0], reached_s, validation)
 
 
-def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> Experiment:
+def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> TrainingContext:
     """Of a run that was measured while it trained, or of the part of it since it was resumed."""
     spans = [span for span in run.trace.spans if span.what == "validate"]
     seconds = sum(span.duration_s for span in spans)
     validation = ValidationTime(seconds, f"all {len(spans)} validations of the run") if spans else UNKNOWN
     files = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
     outputs = {what: str(directory / name) for what, name in files.items() if (directory / name).exists()}
-    return Experiment(quarters.training_s, dict(quarters.reached_s), validation, outputs)
+    return TrainingContext(quarters.training_s, dict(quarters.reached_s), validation, outputs)
 
 
-def experiment_csv(m: Measurement, experiment: Experiment, directory: Path) -> str:
+def experiment_csv(m: Measurement, experiment: TrainingContext, directory: Path) -> str:
     row: dict[str, object] = {
         "network": m.name,
         "batch": m.batch,
@@ -74,7 +74,7 @@ def experiment_csv(m: Measurement, experiment: Experiment, directory: Path) -> s
     return csv_text(list(row), [row.values()])
 
 
-def saved_experiment(path: Path) -> Experiment | None:
+def saved_context(path: Path) -> TrainingContext | None:
     """What an `experiment.csv` says, so that showing a measurement again forgets nothing; None where it says less."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -82,6 +82,6 @@ def saved_experiment(path: Path) -> Experiment | None:
         reached_s = {share: float(row[column]) for share, column in TIMES.items() if row[column]}
         validation = ValidationTime(float(row["validation_s"] or "nan"), row["validation"])
         outputs = {what: row[f"output_{what}"] for what in OUTPUTS if row[f"output_{what}"]}
-        return Experiment(float(row["training_s"]), reached_s, validation, outputs)
+        return TrainingContext(float(row["training_s"]), reached_s, validation, outputs)
     except (OSError, StopIteration, KeyError, ValueError, csv.Error):
         return None

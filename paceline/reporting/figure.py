@@ -105,7 +105,7 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
+class TableBlock:
     """A table to be read as it is."""
 
     id: str
@@ -124,12 +124,12 @@ class Section:
     sentences: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     """Sentences that are read as a list."""
-    blocks: tuple[Figure | Listing, ...] = ()
+    blocks: tuple[Figure | TableBlock, ...] = ()
 
     @property
-    def rows(self) -> list[list[Figure | Listing]]:
+    def rows(self) -> list[list[Figure | TableBlock]]:
         """The blocks, with figures that follow each other in one row."""
-        found: list[list[Figure | Listing]] = []
+        found: list[list[Figure | TableBlock]] = []
         for block in self.blocks:
             if found and isinstance(block, Figure) and isinstance(found[-1][0], Figure):
                 found[-1].append(block)

@@ -7,23 +7,23 @@ from pathlib import Path
 from paceline import record
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.chrome_trace import chrome_trace
-from paceline.reporting.experiment_table import Experiment, experiment_csv, experiment_of
+from paceline.reporting.experiment_table import TrainingContext, context_of, experiment_csv
 from paceline.reporting.measurement_plots import write_plots
 from paceline.results.csv_text import csv_text
 
 
-def write_measurement(m: Measurement, directory: Path, experiment: Experiment | None = None) -> list[Path]:
+def write_measurement(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
     """Everything about a measurement, into `directory`; the paths that were written."""
     record.save(m, directory / "measurement.json")
     return [directory / "measurement.json", *write_tables(m, directory, experiment)]
 
 
-def write_tables(m: Measurement, directory: Path, experiment: Experiment | None = None) -> list[Path]:
+def write_tables(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
     """What is made from the record, and from the `experiment` around it where more is known than the record tells."""
     texts = {
         "layers.csv": layers_csv(m),
         "iterations.csv": iterations_csv(m),
-        "experiment.csv": experiment_csv(m, experiment or experiment_of(m), directory),
+        "experiment.csv": experiment_csv(m, experiment or context_of(m), directory),
         "trace.json": chrome_trace(m.trace),
     }
     for name, text in texts.items():

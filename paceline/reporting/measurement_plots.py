@@ -42,14 +42,14 @@ def write_plots(m: Measurement, directory: Path) -> list[Path]:
     return paths
 
 
-def largest(m: Measurement, most: int) -> list[LayerTime]:
+def largest_layers(m: Measurement, most: int) -> list[LayerTime]:
     """The layers that take most, in the network's order."""
     chosen = {layer.name for layer in sorted(m.layers, key=lambda layer: -layer.total_s)[:most]}
     return [layer for layer in m.layers if layer.name in chosen]
 
 
 def draw_by_iteration(m: Measurement, axes: Any) -> None:
-    for layer in largest(m, 8):
+    for layer in largest_layers(m, 8):
         rows = [s for s in m.samples if s.layer == layer.name]
         seconds = [1e3 * (s.forward_s + s.backward_s) for s in rows]
         axes.plot([s.number for s in rows], seconds, marker=".", linewidth=1, label=layer.name)
@@ -61,7 +61,7 @@ def draw_by_iteration(m: Measurement, axes: Any) -> None:
 
 
 def draw_forward_and_backward(m: Measurement, axes: Any) -> None:
-    layers = largest(m, MOST_LAYERS)[::-1]
+    layers = largest_layers(m, MOST_LAYERS)[::-1]
     places = range(len(layers))
     for offset, part, spread in (
         (0.2, "forward", [layer.forward_s for layer in layers]),

@@ -18,7 +18,7 @@ from paceline.errors import InputError
 from paceline.formatting import UNKNOWN, count, glued, number
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
-from paceline.reporting.figure import Cell, Figure, Listing, Section, Table, value_of
+from paceline.reporting.figure import Cell, Figure, Section, Table, TableBlock, value_of
 from paceline.reporting.sections import sections_of
 from paceline.results.records import Records, Skipped, find_records
 from paceline.results.run_result import run_results
@@ -131,7 +131,7 @@ def _data(page: Page) -> dict[str, Any]:
         }
         for figure in page.figures
     }
-    listings = [b for section in page.sections for b in section.blocks if isinstance(b, Listing)]
+    listings = [b for section in page.sections for b in section.blocks if isinstance(b, TableBlock)]
     listed = {b.id: place(b.table) for b in listings}
     return {
         "figures": figures,

@@ -73,7 +73,7 @@ class TensorBoard:
 
     def begun(self, run: Run, notes: list[str]) -> None:
         self.file = EventFile(self.directory)
-        settings = {**settings_of(run), **self.settings}
+        settings = {**hyperparameters_of(run), **self.settings}
         self.file.hyper_parameters({name: value for name, value in settings.items() if value is not None}, self.group)
         self.file.begin_at(run.updates + 1)
         self.updates, self.seconds = run.updates, trained_s(run)
@@ -149,7 +149,7 @@ def _server_rule(strategy: Strategy, rule: Rule) -> Rule | None:
         return None
 
 
-def settings_of(run: Run) -> dict[str, Any]:
+def hyperparameters_of(run: Run) -> dict[str, Any]:
     found = {f.name: getattr(run.workload, f.name) for f in fields(run.workload)}
     if run.distribution is not None:
         strategy = run.distribution.strategy.name

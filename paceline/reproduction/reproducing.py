@@ -12,7 +12,7 @@ from paceline.errors import InputError
 from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.places import saved_experiment
-from paceline.experiment.watching import Watcher
+from paceline.experiment.watching import ExperimentWatcher
 from paceline.reporting import report
 from paceline.reporting.writing import Written
 from paceline.reproduction import Beside, Study, find_study
@@ -83,7 +83,7 @@ def reproduce(
     retry: bool = False,
     cache: Path | None = None,
     progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
+    watcher: ExperimentWatcher | None = None,
 ) -> Reproduced:
     """Makes the runs of a study in a new directory, or those that `resume` does not have yet, and writes its report."""
     if out is not None and resume is not None:

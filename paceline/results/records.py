@@ -215,13 +215,13 @@ def _is_of_interest(name: str, in_experiment: bool) -> bool:
     return name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN)
 
 
-def place_of(file: Path, given: Path) -> str:
+def path_label(file: Path, given: Path) -> str:
     """Where it is, from the directory that was named on; no page tells where on a machine that is."""
     return file.name if file == given else str(Path(given.resolve().name) / file.relative_to(given))
 
 
 def _read_file(file: Path, given: Path, records: Records) -> None:
-    place, named = place_of(file, given), file == given
+    place, named = path_label(file, given), file == given
     try:
         if file.name in FILES:
             records.add_rows(read_rows(file, FILES[file.name]))

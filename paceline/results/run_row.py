@@ -39,7 +39,7 @@ def row_of(
     found: RunRecord | None, directory: str, outcome: RunOutcome | None = None, measured: Measurement | None = None
 ) -> Row:
     """`measured` was made while the run trained; without a record there is only what the experiment asked for."""
-    settings, conditions = (settings_of(found), conditions_of(found)) if found is not None else ({}, {})
+    settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
     metrics = (metrics_of(measured) if measured is not None else {}) | metrics_of(found)
     if isinstance(found, Run):
         settings["measure"] = measured is not None
@@ -60,7 +60,7 @@ def row_of(
     return {**row, **conditions, "cores": outcome.cores, **metrics, **used, "directory": directory}
 
 
-def settings_of(found: RunRecord) -> Row:
+def row_settings(found: RunRecord) -> Row:
     """The settings that a record states, as far as they differ from those published under a strategy's name."""
     if isinstance(found, Run):
         return _workload(found.workload) | _distribution(found.distribution)

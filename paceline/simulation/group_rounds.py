@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class RoundTimes:
     """Of a group, in seconds since it began; arrays have one entry per member."""
 
     begins_s: Any
@@ -38,7 +38,7 @@ class GroupRounds:
         *,
         backup_workers: int = 0,
         seed: int = 0,
-        watch: Callable[[int, Round], None] | None = None,
+        watch: Callable[[int, RoundTimes], None] | None = None,
     ) -> None:
         self.watch = watch
         self.members, self.steps, self.mean_s, self.variation = members, steps, mean_s, variation
@@ -64,7 +64,7 @@ class GroupRounds:
         else:
             round_s = float(ends_s.max())
         if self.watch is not None:
-            self.watch(group, Round(np.broadcast_to(late_s, ends_s.shape), ends_s, round_s))
+            self.watch(group, RoundTimes(np.broadcast_to(late_s, ends_s.shape), ends_s, round_s))
         self.rounds += 1
         self.seconds += round_s + self.exchange_s
         self.computing_s += float(takes_s.sum())

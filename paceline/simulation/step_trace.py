@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.simulation.group_rounds import Round
+from paceline.simulation.group_rounds import RoundTimes
 from paceline.simulation.steady import play
 from paceline.simulation.worker_step import StepModel, acts_alone, exchanges_by_server
 from paceline.trace import Span, Trace
@@ -33,7 +33,7 @@ def trace_of(step_model: StepModel) -> Trace:
 
 
 def _of_one_group(step_model: StepModel, rounds: int) -> Trace:
-    made: list[Round] = []
+    made: list[RoundTimes] = []
     durations = step_model.rounds(lambda _, one: made.append(one))
     now_s = 0.0
     spans: list[Span] = []
@@ -48,7 +48,7 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     """One member of each exchanges with the server, while the others wait for it."""
     groups = step_model.strategy.groups or 1
     members = step_model.placement.workers // groups
-    made: dict[str, list[Round]] = {f"worker {group}": [] for group in range(groups)}
+    made: dict[str, list[RoundTimes]] = {f"worker {group}": [] for group in range(groups)}
     cluster = step_model.cluster(step_model.rounds(lambda group, one: made[f"worker {group}"].append(one)))
     size, seed = step_model.message_bytes, step_model.seed
     played = play(
@@ -72,7 +72,7 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     return Trace(tuple(spans))
 
 
-def _of_round(one: Round, first: int, start_s: float, end_s: float) -> Iterator[Span]:
+def _of_round(one: RoundTimes, first: int, start_s: float, end_s: float) -> Iterator[Span]:
     """Each member computes, waits for the slowest, and exchanges; who is too late for that only computes."""
     exchanges_s = start_s + one.exchanges_s
     for member in range(min(len(one.ends_s), max(0, MOST_WORKERS - first))):

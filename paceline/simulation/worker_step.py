@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from paceline.cost.communication import exposed_exchange_s
 from paceline.simulation.durations import Duration, DurationDistribution
-from paceline.simulation.group_rounds import GroupRounds, Round
+from paceline.simulation.group_rounds import GroupRounds, RoundTimes
 from paceline.simulation.links import MessageSizes, message_sizes
 from paceline.simulation.placement import Placement
 from paceline.simulation.steady import FEWEST_ROUNDS, Steady, play_steady
@@ -145,7 +145,7 @@ class StepModel:
         """What groups do among each other, each of them as one worker."""
         return replace(self.strategy, groups=None, fetch_every=1, push_every=1, backup_workers=0)
 
-    def rounds(self, watch: Callable[[int, Round], None] | None = None) -> GroupRounds:
+    def rounds(self, watch: Callable[[int, RoundTimes], None] | None = None) -> GroupRounds:
         strategy = self.strategy
         members = self.placement.workers // (strategy.groups or 1)
         exchange_s = self._all_reduce_s(members)

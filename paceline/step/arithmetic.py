@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from paceline.data.fields import Inputs
-from paceline.step.calling import call
+from paceline.step.calling import call_network
 
 
 def flops_of_call(module: nn.Module, read: list[Tensor], written: list[Tensor]) -> float:
@@ -41,7 +41,7 @@ def flops_of(network: nn.Module, sample: Inputs) -> float:
     network.eval()
     try:
         with torch.no_grad():
-            call(network, sample)
+            call_network(network, sample)
     except Exception:
         return math.inf  # whoever trains it will say why
     finally:

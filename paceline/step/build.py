@@ -14,7 +14,7 @@ from paceline.data.fields import Fields, Inputs
 from paceline.data.samples import Samples
 from paceline.errors import NetworkError, WorkloadError
 from paceline.networks.size_check import RefuseLarge
-from paceline.step.calling import call, scores_of
+from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
@@ -143,7 +143,7 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
     network.eval()
     try:
         with torch.no_grad():
-            output = call(network, sample)
+            output = call_network(network, sample)
     except Exception as error:
         shown = f"fields {', '.join(sample)}" if isinstance(sample, Fields) else f"shape {tuple(dataset.shape)}"
         raise NetworkError(

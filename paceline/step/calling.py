@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from paceline.data.fields import Fields, Inputs
 
 
-def call(network: nn.Module, x: Inputs, labels: bool = False) -> Any:
+def call_network(network: nn.Module, x: Inputs, labels: bool = False) -> Any:
     """What the network returns; with `labels` it is given the target too, if it takes one."""
     if not isinstance(x, Fields):
         return network(x)

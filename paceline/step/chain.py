@@ -21,15 +21,15 @@ from paceline.step.phase import Batch, LossPhase, Outcome, Phase
 aten = torch.ops.aten
 
 
-class Link(Protocol):
+class ChainLayer(Protocol):
     """A layer of the chain: `forward` remembers what `backward` needs."""
 
     def forward(self, x: Tensor) -> Tensor: ...
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor: ...
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor: ...
 
 
-class Beside:
+class SideStream:
     """Work that may run beside what follows. In a graph it becomes a branch; small kernels leave room for it."""
 
     def __init__(self, device: torch.device) -> None:
@@ -71,7 +71,7 @@ class Linear:
             return torch.mm(x, self.weight_t, out=self.out).add_(self.bias)
         return torch.addmm(self.bias, x, self.weight_t, out=self.out)
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor:
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor:
         with beside:
             if self.d_in is not None:
                 torch.mm(g.t(), self.x, out=self.d_weight)
@@ -90,7 +90,7 @@ class Tanh:
         self.y = x.tanh_()
         return self.y
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor:
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor:
         return aten.tanh_backward.grad_input(g, self.y, grad_input=g)  # type: ignore[no-any-return]
 
 
@@ -99,7 +99,7 @@ class Sigmoid:
         self.y = x.sigmoid_()
         return self.y
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor:
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor:
         return aten.sigmoid_backward.grad_input(g, self.y, grad_input=g)  # type: ignore[no-any-return]
 
 
@@ -108,7 +108,7 @@ class Relu:
         self.y = x.relu_()
         return self.y
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor:
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor:
         return aten.threshold_backward.grad_input(g, self.y, 0, grad_input=g)  # type: ignore[no-any-return]
 
 
@@ -125,7 +125,7 @@ class Dropout:
         self.mask = torch.empty_like(x).bernoulli_(self.keep).div_(self.keep)
         return x * self.mask
 
-    def backward(self, g: Tensor, beside: Beside) -> Tensor:
+    def backward(self, g: Tensor, beside: SideStream) -> Tensor:
         if g.is_cuda:
             return aten.native_dropout_backward(g, self.mask, 1.0 / self.keep)  # type: ignore[no-any-return]
         return g.mul_(self.mask)
@@ -152,7 +152,7 @@ class Output(Linear):
         self.y = torch.log_softmax(torch.addmm(self.column, self.weight, x.t(), out=self.logits), 0)
         return self.y.t()
 
-    def backward(self, slopes: Tensor, beside: Beside) -> Tensor:
+    def backward(self, slopes: Tensor, beside: SideStream) -> Tensor:
         if not self.upright:
             return super().backward(torch._log_softmax_backward_data(slopes, self.y, 1, self.y.dtype), beside)
         g = torch._log_softmax_backward_data(slopes.t(), self.y, 0, self.y.dtype)
@@ -168,8 +168,8 @@ class Chain:
         values = dict(zip(map(id, flat.parameters), flat.views, strict=True))
         slopes = dict(zip(map(id, flat.parameters), flat.split(flat.gradient), strict=True))
         self.batch = batch
-        self.beside = Beside(flat.buffer.device)
-        self.links: list[Link] = []
+        self.beside = SideStream(flat.buffer.device)
+        self.links: list[ChainLayer] = []
         self.names: list[str] = []
         self.watch: Callable[[str, str], None] | None = None
         """Told which part of which layer comes next; a layer clock sets it for the steps it samples."""

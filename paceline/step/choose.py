@@ -19,7 +19,7 @@ from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
 from paceline.step.plain import PlainStep
 from paceline.step.reason import reason
-from paceline.step.snapshot import Snapshot
+from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step
 from paceline.step.trial import unused_parameters
 from paceline.workload import STEPS
@@ -113,7 +113,7 @@ def _checked_compiled(parts: Parts) -> CompiledStep:
     batch = first_batch(parts.feeder)
     changes = []
     start = step.phases[0].flat.buffer.clone()
-    before = Snapshot(parts.network, step, parts.generator)
+    before = StepSnapshot(parts.network, step, parts.generator)
     for take in (step.take, super(CompiledStep, step).take):
         parts.seed(0, 0)
         take(batch)

@@ -15,7 +15,7 @@ from paceline.step.feeder import ResidentFeeder, first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.phase import Batch, Outcome
 from paceline.step.placement import device_free_bytes
-from paceline.step.snapshot import Snapshot
+from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step, reported
 from paceline.step.tally import Tally
 
@@ -98,7 +98,7 @@ class GraphStep(FlatStep):
         super().__init__(parts)
         self.resident = parts.feeder if isinstance(parts.feeder, ResidentFeeder) else None
         example = first_batch(parts.feeder)
-        before = Snapshot(parts.network, self, parts.generator)
+        before = StepSnapshot(parts.network, self, parts.generator)
         outcome = self._warm_up(example)
         size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if isinstance(t, Tensor))
         room = min(WINDOW_BYTES, device_free_bytes(parts.device) // 50)

@@ -18,7 +18,7 @@ from paceline import user_code
 from paceline.data.dataset import Arrays
 from paceline.data.fields import Fields, Inputs, as_given
 from paceline.errors import NetworkError, WorkloadError
-from paceline.step.calling import call, model_loss, scores_of
+from paceline.step.calling import call_network, model_loss, scores_of
 from paceline.step.losses import LOSSES, auxiliary_weight, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
 from paceline.step.own_loss import OwnLoss
@@ -78,7 +78,7 @@ class LossPhase:
 
     def _loss_of_output(self, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The network's own loss, if it returns one, goes before the default cross entropy."""
-        output = call(self.network, x, labels=self.loss_name in ("cross-entropy", "model"))
+        output = call_network(self.network, x, labels=self.loss_name in ("cross-entropy", "model"))
         scores = scores_of(output)
         main = scores[0] if isinstance(scores, tuple) and scores else scores
         main = main if isinstance(main, Tensor) else None

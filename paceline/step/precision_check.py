@@ -7,7 +7,7 @@ from torch import nn
 
 from paceline.data.fields import Inputs
 from paceline.errors import WorkloadError
-from paceline.step.calling import call
+from paceline.step.calling import call_network
 
 _NO_KERNEL = ("primitive", "not implemented for 'BFloat16'")
 
@@ -18,7 +18,7 @@ def check_bfloat16(name: str, network: nn.Module, sample: Inputs) -> None:
     network.eval()
     try:
         with torch.autocast("cpu", torch.bfloat16):
-            call(network, sample)
+            call_network(network, sample)
     except Exception as error:
         if any(words in str(error) for words in _NO_KERNEL):
             raise WorkloadError(

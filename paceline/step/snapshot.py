@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from paceline.step.flat import FlatStep
 
 
-class Snapshot:
+class StepSnapshot:
     def __init__(self, network: nn.Module, step: FlatStep, generator: torch.Generator) -> None:
         self.generator = generator
         self.random = generator.get_state()

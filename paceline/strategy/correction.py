@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
 from paceline.strategy.finite import is_finite
-from paceline.strategy.plugin import Factory, attribute, no_argument, number_argument, resolve
+from paceline.strategy.plugin import Factory, attribute, no_argument, number_argument, resolve_plugin
 
 State = Mapping[str, Tensor]
 
@@ -91,7 +91,7 @@ def _factories() -> dict[str, Factory]:
 @functools.lru_cache(maxsize=64)
 def find_correction(text: str) -> Correction | None:
     """none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:name; None when nothing is to be done."""
-    found = resolve("correction", text, _factories())
+    found = resolve_plugin("correction", text, _factories())
     return found if found is None or isinstance(found, Correction) else custom_correction(found, text)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from paceline.errors import StrategyError
-from paceline.strategy.plugin import Factory, no_argument, number_argument, resolve
+from paceline.strategy.plugin import Factory, no_argument, number_argument, resolve_plugin
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ def _factories() -> dict[str, Factory]:
 @functools.lru_cache(maxsize=64)
 def find_exchange(text: str) -> Exchange:
     """The exchange that a strategy names: built in, or the user's subclass of `Exchange` as module:name."""
-    found = resolve("exchange", text, _factories())
+    found = resolve_plugin("exchange", text, _factories())
     if not isinstance(found, Exchange):
         raise StrategyError(
             f"exchange {text} is a {type(found).__name__}, not a subclass of paceline.strategy.exchange.Exchange"

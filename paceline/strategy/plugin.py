@@ -12,7 +12,7 @@ Factory = Callable[[str], Any]
 """Makes a built-in object from what follows its name; the text is empty where nothing does."""
 
 
-def resolve(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
+def resolve_plugin(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
     """`NAME`, `NAME:ARGUMENT`, or the user's own `module:name` and `module:name:ARGUMENT`.
 
     A class is instantiated, with the argument if there is one; a function or an instance is taken as it is.

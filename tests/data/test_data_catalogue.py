@@ -11,7 +11,7 @@ from paceline.errors import DataError
 
 
 def test_the_catalogue_lists_every_name(tmp_path: Path):
-    entries = {entry.name: entry for entry in data.catalogue(cache=tmp_path)}
+    entries = {entry.name: entry for entry in data.available_datasets(cache=tmp_path)}
     assert {"digits", "mnist", "fashion-mnist", "cifar10", "text", "images:PATH"} <= set(entries)
     assert entries["digits"].place and entries["digits"].place.is_file()
     assert entries["mnist"].place is None and entries["mnist"].samples == (60000, 10000)

@@ -14,7 +14,7 @@ import paceline
 from paceline import record
 from paceline.errors import InputError, OutputError
 from paceline.experiment import Experiment, collect, execute
-from paceline.experiment.places import locked
+from paceline.experiment.places import locked_experiment
 from tests.experiment.studies import SMALL, small, table, virtual, without_times
 
 OWN = """
@@ -244,7 +244,7 @@ class TestPlaces:
 
     def test_two_at_a_time_are_refused_and_a_dead_one_is_not_in_the_way(self, done):
         experiment, place = done
-        with locked(place), pytest.raises(OutputError, match=f"another compare \\(process {os.getpid()}\\)"):
+        with locked_experiment(place), pytest.raises(OutputError, match=f"another compare \\(process {os.getpid()}\\)"):
             execute(experiment, resume=place)
         assert len(execute(experiment, resume=place).rows) == 8
 

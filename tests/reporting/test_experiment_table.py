@@ -11,10 +11,10 @@ import pytest
 
 from paceline.measurement.measurement import IterationTime, Measurement, Spread
 from paceline.reporting.experiment_table import (
+    context_of,
     experiment_csv,
-    experiment_of,
     experiment_of_run,
-    saved_experiment,
+    saved_context,
 )
 from paceline.training.measured_quarters import Quarters
 from paceline.training.measured_validation import ValidationTime
@@ -38,7 +38,7 @@ def row_of(text: str) -> dict[str, str]:
 
 def test_the_warm_up_and_what_was_not_kept_count_as_what_is_beside_them():
     kept = tuple(IterationTime(number, 1.0 if number < 50 else 3.0, sampled=False) for number in range(10, 100, 7))
-    experiment = experiment_of(a_measurement(kept=kept))
+    experiment = context_of(a_measurement(kept=kept))
     assert experiment.reached_s[0.25] == 25.0
     assert experiment.reached_s[0.5] == pytest.approx(50.0, abs=8)
     assert experiment.training_s == experiment.reached_s[1.0] == pytest.approx(200.0, abs=15)
@@ -46,11 +46,11 @@ def test_the_warm_up_and_what_was_not_kept_count_as_what_is_beside_them():
 
 def test_sampled_iterations_count_by_the_overhead_alone():
     kept = tuple(IterationTime(number, 50.0 if number % 20 == 0 else 1.0, number % 20 == 0) for number in range(100))
-    assert experiment_of(a_measurement(kept=kept, overhead=0.02)).training_s == pytest.approx(102.0)
+    assert context_of(a_measurement(kept=kept, overhead=0.02)).training_s == pytest.approx(102.0)
 
 
 def test_the_row_names_configuration_times_and_places(tmp_path):
-    experiment = experiment_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
+    experiment = context_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
     row = row_of(experiment_csv(a_measurement(), experiment, tmp_path))
     assert (row["network"], row["batch"], row["setting_data"]) == ("mlp", "100", "digits")
     assert [row[f"at_{p}_percent_s"] for p in (25, 50, 75, 100)] == ["25.0", "50.0", "75.0", "100.0"]
@@ -70,19 +70,19 @@ def test_a_run_tells_its_own_times_and_files(tmp_path):
 
 
 def test_what_was_saved_is_known_again(tmp_path):
-    experiment = experiment_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
+    experiment = context_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
     (tmp_path / "experiment.csv").write_text(experiment_csv(a_measurement(), experiment, tmp_path))
-    assert saved_experiment(tmp_path / "experiment.csv") == experiment
+    assert saved_context(tmp_path / "experiment.csv") == experiment
 
 
 @pytest.mark.parametrize("text", ["", "network\nmlp\n", "training_s\nsoon\n"])
 def test_a_table_that_says_less_is_made_anew(tmp_path, text):
     (tmp_path / "experiment.csv").write_text(text)
-    assert saved_experiment(tmp_path / "experiment.csv") is None
-    assert saved_experiment(tmp_path / "missing.csv") is None
+    assert saved_context(tmp_path / "experiment.csv") is None
+    assert saved_context(tmp_path / "missing.csv") is None
 
 
 def test_without_a_validation_the_cell_is_empty_with_a_reason(tmp_path):
-    row = row_of(experiment_csv(a_measurement(), experiment_of(a_measurement()), tmp_path))
+    row = row_of(experiment_csv(a_measurement(), context_of(a_measurement()), tmp_path))
     assert (row["validation_s"], row["validation"]) == ("", "not measured")
-    assert math.isnan(experiment_of(a_measurement()).validation.seconds)
+    assert math.isnan(context_of(a_measurement()).validation.seconds)

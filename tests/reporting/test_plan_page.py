@@ -14,7 +14,7 @@ from paceline.planning.plan import Plan
 from paceline.planning.planning import make_plan
 from paceline.reporting import report
 from paceline.reporting.answer import answer_of, title_of
-from paceline.reporting.figure import Figure, Listing
+from paceline.reporting.figure import Figure, TableBlock
 from paceline.reporting.page import page_of, render
 from paceline.reporting.paper_figures import write_figures
 from paceline.reporting.sections.plans import PICK, plan_sentence, plans
@@ -57,7 +57,7 @@ def test_a_wish_that_nothing_keeps_is_said_first(plan):
 def test_reasons_rows_and_figures(plan):
     (section,) = plans([("mine", plan)])
     assert len(section.points) == len(plan.reasons) and all(point.endswith(".") for point in section.points)
-    listing = next(b for b in section.blocks if isinstance(b, Listing))
+    listing = next(b for b in section.blocks if isinstance(b, TableBlock))
     assert [row[1] for row in listing.table.rows].count(PICK) == 1
     assert len(listing.table.rows) == len({*plan.front, plan.pick})
     assert [b.id for b in section.blocks if isinstance(b, Figure)] == ["plan-front", "plan-shares"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.reporting.answer import answer_of, run_sentence, title_of
-from paceline.reporting.figure import Figure, Listing, Section
+from paceline.reporting.figure import Figure, Section, TableBlock
 from paceline.reporting.sections import sections_of
 from paceline.reporting.sections.comparisons import costs, prediction_sentence, predictions, published
 from paceline.reporting.sections.time_parts import time_parts
@@ -33,7 +33,7 @@ def figures(records: Records) -> dict[str, Figure]:
 
 
 def rows(section: Section, name: str) -> list[tuple]:
-    (listing,) = [b for b in section.blocks if isinstance(b, Listing) and b.id == name]
+    (listing,) = [b for b in section.blocks if isinstance(b, TableBlock) and b.id == name]
     return list(listing.table.rows)
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from paceline.step.choose import make_step
 from paceline.step.flat import FlatStep
-from paceline.step.snapshot import Snapshot
+from paceline.step.snapshot import StepSnapshot
 from paceline.step.tally import Tally
 from tests.step.small_parts import parts_for, rows
 
@@ -88,7 +88,7 @@ def test_a_snapshot_brings_everything_back(optimizer):
         return [t.clone() for t in (*network.state_dict().values(), *state, parts.generator.get_state())]
 
     before = everything()
-    snapshot = Snapshot(network, step, parts.generator)
+    snapshot = StepSnapshot(network, step, parts.generator)
     step.advance(2, Tally(1))
     assert not all(torch.equal(a, b) for a, b in zip(everything(), before, strict=True))
     snapshot.restore()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.formatting import count
-from paceline.reporting.figure import Listing, Section, table
+from paceline.reporting.figure import Section, TableBlock, table
 from paceline.reporting.sections.about import about, given_tables
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
@@ -56,4 +56,4 @@ def skipped(records: Records) -> Section | None:
     data = table(("file", "reason"), [(s.place, s.reason) for s in records.skipped])
     many = count(len(records.skipped), "file")
     said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} in none of the figures above."
-    return Section("skipped", "What was skipped", (said,), blocks=(Listing("skipped-table", "Skipped", data),))
+    return Section("skipped", "What was skipped", (said,), blocks=(TableBlock("skipped-table", "Skipped", data),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.formatting import as_number, number
-from paceline.reporting.figure import Cell, Listing, Section, Table, table
+from paceline.reporting.figure import Cell, Section, Table, TableBlock, table
 from paceline.results.comparison_rows import ExtraTable
 
 
@@ -16,7 +16,7 @@ def about(notes: Sequence[str]) -> Section | None:
 def given_tables(tables: Sequence[ExtraTable]) -> Section | None:
     if not tables:
         return None
-    blocks = tuple(Listing(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
+    blocks = tuple(TableBlock(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
     return Section("tables", "Tables beside it", blocks=blocks)
 
 

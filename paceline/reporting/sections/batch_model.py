@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paceline.cost.two_parameter import Observation, SampleCounts, TwoParameters, fit
 from paceline.formatting import duration, percent
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.reporting.sections.by_setting import Line, epoch_s, lines_against
 from paceline.results.run_result import RunResult
 
@@ -107,7 +107,7 @@ def _shares(fitted: Sequence[FittedLine]) -> Figure:
     return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),), says=title + ".")
 
 
-def _parameters(fitted: Sequence[FittedLine]) -> Listing:
+def _parameters(fitted: Sequence[FittedLine]) -> TableBlock:
     columns = (
         "runs", "devices", "samples", Column("t_g, a batch", "ms"), Column("t_s, a sample", "µs"),
         Column("share, smallest batch", "%"), Column("largest batch", "%"), Column("off by", "%"),
@@ -121,4 +121,4 @@ def _parameters(fitted: Sequence[FittedLine]) -> Listing:
         for f in fitted
     ]  # fmt: skip
     note = "Share: of an epoch's time, what its batches cost besides their samples. Off by: at the worst batch size."
-    return Listing("batch-model-parameters", "Fitted parameters", table(columns, rows), note)
+    return TableBlock("batch-model-parameters", "Fitted parameters", table(columns, rows), note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from paceline.formatting import brief, count, listed, number, percent
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
 
@@ -57,9 +57,9 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     says = cluster_sentence(scaling)
     alone = [f"{brief(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
     left_out = tuple(reason for machine in scaling.machines for reason in machine.left_out)
-    blocks: list[Figure | Listing] = []
+    blocks: list[Figure | TableBlock] = []
     if rows:
         figure = Figure(f"cluster{suffix}", "By number of workers", "lines", views, says, choice="show", wide=True)
-        blocks = [figure, Listing(f"cluster{suffix}-rows", "Every number of workers", data)]
+        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "Every number of workers", data)]
     sentences = (says, f"A step of one worker by itself, predicted: {listed(alone)}.")
     return Section(f"cluster{suffix}", "On more workers, simulated", sentences, left_out, tuple(blocks))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from paceline.formatting import count, listed, middle, number, percent
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 from paceline.results.run_result import RunResult
 
@@ -54,7 +54,7 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         told += [(Column("error", "%"), [100 * row.error for row in rows])]
     listing = table([column for column, _ in told], list(zip(*(cells for _, cells in told), strict=True)))
     return Section(
-        "predictions", title, (says,), blocks=(figure, Listing("prediction-rows", "Every prediction", listing))
+        "predictions", title, (says,), blocks=(figure, TableBlock("prediction-rows", "Every prediction", listing))
     )
 
 
@@ -89,9 +89,9 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     figures = [figure for figure in (lines, bars if views else None) if figure is not None]
     all_cells = [(r.name, r.unit, r.published, r.ours, r.ratio, r.source) for r in rows]
     listing = table(("what", "unit", "published", "ours", "ours over published", "source"), all_cells)
-    blocks: tuple[Figure | Listing, ...] = (
+    blocks: tuple[Figure | TableBlock, ...] = (
         *figures,
-        Listing("published-rows", "Every figure", listing, folded=len(rows) > MANY_ROWS),
+        TableBlock("published-rows", "Every figure", listing, folded=len(rows) > MANY_ROWS),
     )
     return Section("published", "Beside published figures", (says,), blocks=blocks)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.cost.shared_bus import SharedBus
 from paceline.formatting import count, duration, middle, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 
 WAYS = {False: "when asked for", True: "fetched ahead"}
 
@@ -22,7 +22,7 @@ def feeding(found: Sequence[Feeding]) -> Section | None:
         return None
     on_bus = [made for made in found if made.what == STAND_INS]
     of_images = [made for made in found if made.what != STAND_INS]
-    blocks: list[Figure | Listing] = [f for f in (_on_bus(on_bus), _of_images(of_images)) if f is not None]
+    blocks: list[Figure | TableBlock] = [f for f in (_on_bus(on_bus), _of_images(of_images)) if f is not None]
     blocks.append(_rows(found))
     return Section("feeding", "Feeding devices", tuple(_sentences(on_bus, of_images)), blocks=tuple(blocks))
 
@@ -109,7 +109,7 @@ def _name(made: Feeding) -> str:
     return f"{network}, batch {made.conditions.get('batch', '?')}, {WAYS[made.ahead]}"
 
 
-def _rows(found: Sequence[Feeding]) -> Listing:
+def _rows(found: Sequence[Feeding]) -> TableBlock:
     columns = (
         "what", "devices", "batches", Column("a refresh", "s"), Column("computing", "s"), Column("iteration", "s"),
         Column("by arithmetic", "s"), Column("off by", "%"), Column("waiting for data", "s"), Column("useful", "%"),
@@ -122,4 +122,4 @@ def _rows(found: Sequence[Feeding]) -> Listing:
         )
         for made in found
     ]  # fmt: skip
-    return Listing("feeding-rows", "Every way of feeding", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("feeding-rows", "Every way of feeding", table(columns, rows), folded=len(rows) > 12)

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from paceline.formatting import UNKNOWN, count, largest, middle, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Column, Figure, Listing, Section, Table, View, table
+from paceline.reporting.figure import Column, Figure, Section, Table, TableBlock, View, table
 from paceline.reporting.sections.worker_accuracy import worker_accuracy
 from paceline.results.run_result import CurvePoint, RunResult, groups_of
 from paceline.training.run import Run
@@ -25,7 +25,7 @@ def learning(runs: Sequence[RunResult]) -> Section | None:
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
     taken = "Training figures are those of the steps as they were taken, with dropout and changing parameters; "
     taken += "test figures are taken at each validation."
-    blocks: list[Figure | Listing] = [*figures]
+    blocks: list[Figure | TableBlock] = [*figures]
     if (every_worker := worker_accuracy(curves)) is not None:
         blocks.append(every_worker)
     if len(curves) == 1 and curves[0].run is not None:
@@ -37,7 +37,7 @@ def learning(runs: Sequence[RunResult]) -> Section | None:
     )
 
 
-def _epochs(run: Run) -> Listing:
+def _epochs(run: Run) -> TableBlock:
     top = f"top-{run.workload.top}"
     columns = (
         "epoch", Column("loss"), Column("training top-1", "%"), Column(f"training {top}", "%"), Column("test loss"),
@@ -50,7 +50,7 @@ def _epochs(run: Run) -> Listing:
         )
         for e in run.epochs
     ]  # fmt: skip
-    return Listing("epochs", "Every epoch", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("epochs", "Every epoch", table(columns, rows), folded=len(rows) > 12)
 
 
 def _sentence(runs: Sequence[RunResult]) -> str:

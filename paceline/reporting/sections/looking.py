@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from paceline.formatting import count, middle, percent
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.run_result import MEASURED, RunResult
 
 Setting = tuple[str, int]
@@ -48,7 +48,7 @@ def looking(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResul
         "Unaccounted is what is missing from an iteration before anything is scaled; below 0, something counted twice."
     )
     figure = Figure("with-and-without", "Training with and without measuring", "bars", (times,), says, wide=True)
-    listing = Listing("looking-rows", "With and without, in figures", table(columns, rows), note)
+    listing = TableBlock("looking-rows", "With and without, in figures", table(columns, rows), note)
     return Section("looking", "What measuring costs", (says,), blocks=(figure, listing))
 
 

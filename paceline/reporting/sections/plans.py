@@ -8,7 +8,7 @@ from paceline.formatting import count, number
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import headline, time_words
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, Table, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
 
 LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 FARTHER = "more batches in flight"
@@ -42,13 +42,13 @@ def _section(plan: Plan, suffix: str) -> Section:
         f"{plan.candidates:,} ways to train it on {where} {'is' if len(shown) == 1 else 'are'} worth having; "
         f"{plan.conditions.get('simulated', '')} were simulated to know that."
     )
-    blocks: list[Figure | Listing] = [
-        Listing(f"plan{suffix}-rows", "What is worth having, the fastest first", _table(plan, shown), _note(plan)),
+    blocks: list[Figure | TableBlock] = [
+        TableBlock(f"plan{suffix}-rows", "What is worth having, the fastest first", _table(plan, shown), _note(plan)),
         *_figures(plan, shown, suffix),
     ]
     left = table(("left out", Column("candidates")), list(plan.excluded.items()))
     if plan.excluded:
-        blocks.append(Listing(f"plan{suffix}-left-out", "What was left out", left, folded=True))
+        blocks.append(TableBlock(f"plan{suffix}-left-out", "What was left out", left, folded=True))
     points = tuple(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
     return Section(f"plan{suffix}", "What is planned", (said, f"Picked: {plan.pick}. Why:"), points, tuple(blocks))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from paceline.formatting import as_number, count
-from paceline.reporting.figure import Cell, Column, Listing, Section, table
+from paceline.reporting.figure import Cell, Column, Section, TableBlock, table
 from paceline.reporting.reaching import seconds_to, target_accuracy
 from paceline.results.labels import differing
 from paceline.results.run_result import RunResult
@@ -39,7 +39,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
     told = [(column, cells) for column, cells in columns if any(_is_told(cell) for cell in cells)]
     data = table([column for column, _ in told], list(zip(*(cells for _, cells in told), strict=True)))
     note = "Time and samples a second are on the driver's own clock: simulated seconds for simulated runs."
-    listing = Listing("runs-table", count(len(runs), "run"), data, note, of_runs=True)
+    listing = TableBlock("runs-table", count(len(runs), "run"), data, note, of_runs=True)
     return Section("runs", "Every run", blocks=(listing,))
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from paceline.formatting import count, listed, number
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Column, Listing, Section, table
+from paceline.reporting.figure import Column, Section, TableBlock, table
 from paceline.results.labels import differing
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, RunResult, values_of
@@ -24,26 +24,26 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
         sentences.append(f"{count(len(records.failed), 'run')} failed.")
     if not sentences:
         return None
-    blocks: list[Listing] = []
+    blocks: list[TableBlock] = []
     if runs:
         unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
         shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
         if unequal:
             rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
-            blocks.append(Listing("unequal", "What differs", table(("setting", "values"), rows)))
+            blocks.append(TableBlock("unequal", "What differs", table(("setting", "values"), rows)))
         rows = [(key.replace("_", " "), value) for key, value in shared.items()]
         title = "What all runs have in common" if len(runs) > 1 else "Every setting"
-        blocks.append(Listing("settings", title, table(("setting", "value"), rows), folded=True))
+        blocks.append(TableBlock("settings", title, table(("setting", "value"), rows), folded=True))
     if records.evaluations:
         columns = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
         rows_of = [
             (place, e.workload.network, e.data, e.samples, 100 * e.accuracy, e.loss) for place, e in records.evaluations
         ]
-        blocks.append(Listing("evaluations", "Evaluations", table(columns, rows_of)))
+        blocks.append(TableBlock("evaluations", "Evaluations", table(columns, rows_of)))
     if records.failed:
         columns_of = ("run", "error", "place")
         failed = [(f.label, f.error, place) for place, f in records.failed]
-        blocks.append(Listing("failed", "Runs that failed", table(columns_of, failed)))
+        blocks.append(TableBlock("failed", "Runs that failed", table(columns_of, failed)))
     return Section("what", "What was run", tuple(sentences), blocks=tuple(blocks))
 
 
@@ -123,9 +123,9 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
             columns = ["condition", "value"]
         rows = [(key.replace("_", " "), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
         more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
-        blocks.append(Listing("conditions-table", "Machine and versions", table(columns, rows), more))
+        blocks.append(TableBlock("conditions-table", "Machine and versions", table(columns, rows), more))
     if steps := _steps(records, runs):
-        blocks.append(Listing("steps", "How the steps were taken", table(("step", "why", "data", "records"), steps)))
+        blocks.append(TableBlock("steps", "How the steps were taken", table(("step", "why", "data", "records"), steps)))
     if records.links:
         rows_of = [
             (place, speed.link, 1e6 * speed.latency_s, speed.bandwidth / 1e9)
@@ -133,7 +133,7 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
             for speed in found_links.links
         ]
         columns_of = ("record", "link", Column("latency", "µs"), Column("bandwidth", "GB/s"))
-        blocks.append(Listing("links", "Links of the machine", table(columns_of, rows_of)))
+        blocks.append(TableBlock("links", "Links of the machine", table(columns_of, rows_of)))
     return Section("conditions", "Conditions", blocks=tuple(blocks)) if blocks else None
 
 

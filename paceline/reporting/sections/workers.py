@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from paceline.formatting import count, middle, number, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Cell, Column, Figure, Listing, Section, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.run_result import RunResult, groups_of
 from paceline.strategy.distribution import Distribution
 
@@ -23,7 +23,9 @@ def workers(runs: Sequence[RunResult]) -> Section | None:
     found = [(run, run.distribution) for run in runs if run.distribution is not None]
     if not found:
         return None
-    blocks: list[Figure | Listing] = [f for f in (_shares(found), _by_worker(found), staleness(runs)) if f is not None]
+    blocks: list[Figure | TableBlock] = [
+        f for f in (_shares(found), _by_worker(found), staleness(runs)) if f is not None
+    ]
     blocks += [_batches(found)]
     blocks += [listing] if (listing := _faults(found)) is not None else []
     return Section("workers", "What the workers did", tuple(_sentences(found)), blocks=tuple(blocks))
@@ -141,7 +143,7 @@ def staleness(runs: Sequence[RunResult]) -> Figure | None:
     return Figure("staleness", "How stale the payloads were", kind, (view,), says, note, wide=True)
 
 
-def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> Listing:
+def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock:
     columns = (
         "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "per second"),
         Column("mean staleness"), Column("waiting", "%"), Column("server busy", "s"), "faults",
@@ -153,10 +155,10 @@ def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> Listing:
         )
         for run, d in found
     ]  # fmt: skip
-    return Listing("batches", "What became of the batches", table(columns, rows), folded=len(rows) > 3)
+    return TableBlock("batches", "What became of the batches", table(columns, rows), folded=len(rows) > 3)
 
 
-def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> Listing | None:
+def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock | None:
     rows = [
         (run.label, f.at_s, f.what, "" if f.worker is None else f"worker {f.worker}", f.note)
         for run, d in found
@@ -167,4 +169,4 @@ def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> Listing | None:
     everything = sum(d.fault_count for _, d in found)
     note = f"The first {min(len(rows), MOST_ROWS)} of {everything}." if everything > min(len(rows), MOST_ROWS) else ""
     data = table(("run", Column("at", "s"), "what", "who", "note"), rows[:MOST_ROWS])
-    return Listing("faults", "Faults that were met", data, note, folded=len(rows) > 10)
+    return TableBlock("faults", "Faults that were met", data, note, folded=len(rows) > 10)

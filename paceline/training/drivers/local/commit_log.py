@@ -65,7 +65,7 @@ def finish(memory: SharedMemory) -> None:
         publish(memory)
 
 
-def read(memory: SharedMemory, number: int) -> LogEvent:
+def read_event(memory: SharedMemory, number: int) -> LogEvent:
     row = _row(memory, number)
     return LogEvent(*memory.log[row : row + EventField.VERSION])
 

@@ -119,7 +119,7 @@ class Server:
         self.bell.disarm()
         while self.events < last:
             self.events += 1
-            event = commit_log.read(self.memory, self.events)
+            event = commit_log.read_event(self.memory, self.events)
             self.coordinator.set_ahead(event.worker, self.slots[event.worker * SLOT_WORDS + SlotField.WANTED])
             if event.kind == commit_log.COMMITTED:
                 self.engine.committed(event.worker, event.sequence, event.pulled)

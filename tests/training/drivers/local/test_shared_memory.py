@@ -164,7 +164,7 @@ def test_the_commit_log_counts_closed_batches_by_epoch(memory):
         found.append(commit_log.closed_batches(memory, epoch))
         commit(memory, task(0, sequence, epoch, (sequence,)), sequence - 1)
     assert found == [0, 1, 0, 2, 1, 0, 2]
-    assert commit_log.read(memory, 7) == (commit_log.COMMITTED, 0, 7, 6)
+    assert commit_log.read_event(memory, 7) == (commit_log.COMMITTED, 0, 7, 6)
 
 
 def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_finished(memory):
@@ -174,7 +174,7 @@ def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_f
     for _ in range(2):  # whoever comes next, and then once more
         with WriterLock(memory):
             assert memory.control[ControlField.EVENTS] == 2
-    assert commit_log.read(memory, 2) == (commit_log.COMMITTED, 1, 1, 1)
+    assert commit_log.read_event(memory, 2) == (commit_log.COMMITTED, 1, 1, 1)
     assert commit_log.closed_batches(memory, 0) == 2
 
 
@@ -187,7 +187,7 @@ def test_a_row_that_was_only_prepared_is_not_finished(memory):
     commit_log.publish(memory)
     with WriterLock(memory):
         assert memory.control[ControlField.EVENTS] == 2, "a refusal makes no version"
-    assert commit_log.read(memory, 2)[:3] == (commit_log.REFUSED, 2, 1)
+    assert commit_log.read_event(memory, 2)[:3] == (commit_log.REFUSED, 2, 1)
 
 
 def test_a_server_that_starts_recounts_what_is_closed(memory):
