@@ -33,7 +33,7 @@ def predict(
     """Predict the time of an iteration, layer by layer, with a 90 % interval.
 
     `workload` and its settings (`data`, `batch`, `precision`, `threads`, ...) are as for `paceline.train`. A
-    `Measurement`, or the file or directory of one, is carried over to another `device` or `batch`. `device` is a name
+    `Measurement`, or the file or directory of one, is extrapolated to another `device` or `batch`. `device` is a name
     of the catalogue (see `paceline.devices`), the file of a calibration, a `Device` or a `Calibration`; by default it
     is this machine, which must have been calibrated. `out` is a directory for prediction.json, or that file, for
     `paceline.verify`.
@@ -52,7 +52,7 @@ def predict(
     where = str(device) if isinstance(device, Path) else device
     measured = _measurement(workload)
     if measured is not None:
-        made = _carried(measured, own, where, step)
+        made = _extrapolated(measured, own, where, step)
     else:
         with given_workload(workload, own) as resolved:  # type: ignore[arg-type]
             made = run(resolved, where, step=step)
@@ -62,7 +62,7 @@ def predict(
 
 
 def _measurement(workload: WorkloadLike | Measurement) -> Measurement | None:
-    """The measurement that is to be carried elsewhere, if it is one."""
+    """The measurement to extrapolate from, if it is one."""
     from paceline.record import load
 
     if isinstance(workload, Measurement):
@@ -78,7 +78,7 @@ def _measurement(workload: WorkloadLike | Measurement) -> Measurement | None:
     return found
 
 
-def _carried(
+def _extrapolated(
     found: Measurement, given: Mapping[str, Any], device: str | Device | Calibration | None, step: str
 ) -> Prediction:
     from paceline.cost.extrapolation import extrapolate
@@ -86,7 +86,7 @@ def _carried(
 
     others = set(given) - {"batch"} | ({"step"} if step not in ("auto", found.step) else set())
     if others:
-        raise InputError(f"a measurement can be carried to another batch or device, not to another {min(others)}")
+        raise InputError(f"a measurement can be extrapolated to another batch or device, not to another {min(others)}")
     batch = with_settings(Workload(), {"batch": given.get("batch", found.batch)}).batch
     return extrapolate([found], batch=batch, device=device)
 

@@ -24,28 +24,31 @@ _SHOWN = (
     ("batch_norm", "batch norms"),
     ("recurrent", "LSTMs"),
     ("attention", "attention"),
-    ("add", "adding, copying"),
+    ("add", "elementwise"),
 )
 
 
 def calibrate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
-        list[str] | None, typer.Option(help="tf32 or bfloat16 beside float32; may be given several times.")
+        list[str] | None, typer.Option(help="tf32 or bfloat16, in addition to float32; repeatable.")
     ] = None,
     workers: Annotated[
-        bool, typer.Option("--workers", help="Also what local workers cost each other: two minutes more.")
+        bool, typer.Option("--workers", help="Also measure the exchange between local workers: two minutes more.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A seventh of the trials: half a minute, rougher.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which sizes are tried follows from it.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="The device's file; kept with the data sets if not given.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A seventh of the trials: half a minute, less accurate.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled sizes.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default in the cache folder.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Measure what operations and links of this machine take, so that others can be predicted."""
+    """Time operations and links of this machine, so that workloads can be predicted."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from paceline.api.calibrate import calibrate as run
     from paceline.cost.calibrations import calibration_path
+    from paceline.formatting import percent
     from paceline.record import dump
 
     check_json(json)
@@ -61,10 +64,10 @@ def calibrate(
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
-    off = "" if isnan(found.residual) else f", typically off by {found.residual:.0%} on sizes not tried"
+    off = "" if isnan(found.residual) else f", median error {percent(found.residual, 1)} on held-out sizes"
     console.print(
-        f"{found.device_name}: {found.conditions['trials']} trials{off}; the machine's own unsteadiness was "
-        f"{found.probe_spread:.0%}",
+        f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
+        f"{percent(found.probe_spread, 1)}",
         markup=False,
     )
     console.print(f"calibration: {path}", markup=False)
@@ -78,7 +81,7 @@ def _table(found: Calibration) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("operations")
-    for heading in ("precision", "threads", "trials", "best FLOP/s", "best bytes/s", "least time"):
+    for heading in ("precision", "threads", "trials", "peak GFLOP/s", "peak GB/s", "shortest"):
         table.add_column(heading, justify="right")
     for each in found.sets:
         size_bytes = 2 if each.precision == "bfloat16" else 4
@@ -92,8 +95,8 @@ def _table(found: Calibration) -> Table:
                 each.precision,
                 str(each.threads) if each.threads else "",
                 str(len(trials)),
-                f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f} G",
-                f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f} G",
+                f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f}",
+                f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f}",
                 f"{1e6 * min(s for _, s in work):.1f} µs",
             )
     return table

@@ -23,10 +23,10 @@ EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out ru
 def measure(
     workload: Annotated[str | None, typer.Argument(help="As for train.")] = None,
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    iterations: Annotated[int, typer.Option(help="How many to run; one in twenty is looked into.")] = 200,
+    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
+    iterations: Annotated[int, typer.Option(help="Iterations to run; at most one in twenty is sampled.")] = 200,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 chooses automatically.")] = None,
     step: Annotated[str, typer.Option(help="auto, plain, flat or compiled.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
@@ -45,7 +45,7 @@ def measure(
     check_json(json)
     console = console_for(json)
     if [workload is not None, load is not None, link].count(True) != 1:
-        raise InputError("name a workload to measure, or --load a saved measurement, or --link: one of the three")
+        raise InputError("name a workload to measure, or give --load FILE or --link: one of the three")
     if link:
         _measure_links(device or "auto", console, json)
         return
@@ -107,9 +107,10 @@ def _measure(workload: Workload, options: dict[str, Any], console: Console) -> M
 
 
 def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
-    """Several measurements in a row each: what an iteration consists of."""
+    """One row per measurement with the parts of an iteration."""
     from rich.table import Table
 
+    from paceline.formatting import percent
     from paceline.measurement.mark_log import PARTS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -118,35 +119,38 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for name, m in measurements:
         total = sum(m.parts_s.values()) or 1.0
-        shares = [f"{m.parts_s[part] / total:.1%}" for part in parts]
+        shares = [percent(m.parts_s[part] / total, 1) for part in parts]
         table.add_row(name, f"{1e3 * m.iteration_s.median_s:.3f}", *shares, f"{m.accounted:.3f}", f"{m.scale:.3f}")
     console.print(table, markup=False)
 
 
 def show(m: Measurement, console: Console) -> None:
-    """The measurement as a table, and what it means."""
+    """Prints the measurement as a table, with advice."""
+    from paceline.formatting import percent
     from paceline.measurement.advice import advice
 
     i = m.iteration_s
     console.print(f"step {m.conditions.get('step', m.step)}", markup=False)
     console.print(
-        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}): an iteration takes "
-        f"{ms(i.median_s)} ms ({ms(i.p10_s)} to {ms(i.p90_s)})",
+        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}): "
+        f"{ms(i.median_s)} ms per iteration (10th to 90th percentile: {ms(i.p10_s)} to {ms(i.p90_s)} ms)",
         markup=False,
     )
     total = sum(m.parts_s.values()) or 1.0
     console.print(_layer_table(m.layers, total), markup=False, soft_wrap=False)
-    console.print("times in ms; * apportioned by bytes: the update treats all layers at once", markup=False)
+    console.print("times in ms; *: the update of all layers at once, apportioned by bytes", markup=False)
     if m.eager_layers:
-        console.print(f"it runs as one; the layers of the plain step, which takes {ms(m.eager_s)} ms:", markup=False)
+        console.print(
+            f"the compiled step runs as one unit; layers of the plain step ({ms(m.eager_s)} ms):", markup=False
+        )
         console.print(_layer_table(m.eager_layers, m.eager_s), markup=False, soft_wrap=False)
-    parts = "  ".join(f"{part} {seconds / total:.1%}" for part, seconds in m.parts_s.items() if seconds > 0)
+    parts = "  ".join(f"{part} {percent(seconds / total, 1)}" for part, seconds in m.parts_s.items() if seconds > 0)
     console.print(f"parts: {parts}", markup=False)
     if m.hidden_communication_s:
-        console.print(f"communication hidden beside computing: {ms(m.hidden_communication_s)} ms", markup=False)
+        console.print(f"communication hidden behind computing: {ms(m.hidden_communication_s)} ms", markup=False)
     console.print(
-        f"accounted {m.accounted:.3f}  scale {m.scale:.3f}  overhead {m.overhead:+.1%}  sampled {m.sampled} of "
-        f"{m.iterations}; the device reaches {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
+        f"accounted {m.accounted:.3f}  scale {m.scale:.3f}  overhead {percent(m.overhead, 1)}  "
+        f"sampled {m.sampled} of {m.iterations} iterations; device peak {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
         markup=False,
     )
     for sentence in advice(m):
@@ -160,6 +164,8 @@ def ms(seconds: float) -> str:
 def _layer_table(layers: tuple[LayerTime, ...], total_s: float) -> Table:
     from rich.table import Table
 
+    from paceline.formatting import percent
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("layer", "kind", "forward", "backward", "update", "share", "GFLOP/s", "GB/s"):
         table.add_column(column, justify="left" if column in ("layer", "kind") else "right", no_wrap=True)
@@ -169,6 +175,7 @@ def _layer_table(layers: tuple[LayerTime, ...], total_s: float) -> Table:
         table.add_row(
             layer.name, layer.kind, ms(layer.forward_s.median_s), ms(layer.backward_s.median_s),
             ms(layer.update_s.median_s) + ("*" if layer.update_apportioned and layer.parameters else ""),
-            f"{layer.total_s / total_s:.1%}", f"{layer.achieved_flops / 1e9:.1f}", f"{layer.achieved_bytes / 1e9:.1f}",
+            percent(layer.total_s / total_s, 1), f"{layer.achieved_flops / 1e9:.1f}",
+            f"{layer.achieved_bytes / 1e9:.1f}",
         )  # fmt: skip
     return table

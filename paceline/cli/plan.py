@@ -26,15 +26,20 @@ def plan(
     cluster: Annotated[
         str, typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machines of the catalogue, catalogue, or here.")
     ] = "catalogue",
-    epochs: Annotated[float | None, typer.Option(help="Passes over the training data; the workload's own.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Epochs to plan for; by default the workload's.")] = None,
     target_accuracy: Annotated[
-        str | None, typer.Option(metavar="A", help="Train until this test accuracy instead, as 0.97 or 97%.")
+        str | None, typer.Option(metavar="A", help="Train to this test accuracy instead, e.g. 0.97 or 97%.")
     ] = None,
-    deadline: Annotated[str | None, typer.Option(metavar="TIME", help="The cheapest in time: 90min, 24h, 2d.")] = None,
-    budget: Annotated[str | None, typer.Option(metavar="MONEY", help="The fastest for so much, as 500.")] = None,
-    spot: Annotated[bool, typer.Option("--spot", help="Count spot prices.")] = False,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Find the cheapest plan within this time: 90min, 24h, 2d.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="MONEY", help="Find the fastest plan within this budget, e.g. 500.")
+    ] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="Use spot prices.")] = False,
     strategies: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these: names or module:name, as sync,downpour,local-sgd.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Consider only these: names or module:name, e.g. sync,downpour,local-sgd."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples per step; half, two and four times it are tried.")] = None,
@@ -46,7 +51,7 @@ def plan(
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Plan a training: the front of time, money and accuracy over machines and strategies, the pick, and why."""
+    """Plan a training run: the Pareto front of time, money and accuracy over machines and strategies, and a pick."""
     from paceline.errors import PacelineError
     from paceline.record import dump
     from paceline.settings import parse_pairs

@@ -23,25 +23,25 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 
 def predict(
-    workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to carry elsewhere.")],
+    workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to extrapolate from.")],
     data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
     device: Annotated[
         str | None, typer.Option(help="A calibration's file or a name in the catalogue; this machine if not given.")
     ] = None,
     precision: Annotated[str | None, typer.Option(help="float32, tf32 or bfloat16.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 chooses automatically.")] = None,
     step: Annotated[str, typer.Option(help="auto, plain, flat or graph.")] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="How many workers.")] = 1,
-    strategy: Annotated[str, typer.Option(help="How they work together, as for train.")] = "sync",
-    link: Annotated[str | None, typer.Option(help="Between workers: a name in the catalogue.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of workers.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Strategy of the workers, as for train.")] = "sync",
+    link: Annotated[str | None, typer.Option(help="Link between workers: a name in the catalogue.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for prediction.json, or that file, to verify.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Predict an iteration's time, layer by layer, with an interval."""
+    """Predict the time of an iteration, layer by layer, with a 90 % interval."""
     from paceline.api.predict import PREDICTION, workers_calibration
     from paceline.api.predict import predict as run
     from paceline.record import dump
@@ -64,12 +64,14 @@ def predict(
     if together:
         console.print(together, markup=False, highlight=False)
     if out is not None:
-        console.print(f"kept in {out if out.suffix == '.json' else out / PREDICTION}", markup=False)
+        console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}", markup=False)
     hand_over(dump(made), json)
 
 
 def show(made: Prediction, console: Console) -> None:
     from rich.table import Table
+
+    from paceline.formatting import percent
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("layer", "kind"):
@@ -82,33 +84,35 @@ def show(made: Prediction, console: Console) -> None:
         if layer.name in largest:
             table.add_row(
                 layer.name, layer.kind, _time(layer.forward_s), _time(layer.backward_s), _time(layer.update_s),
-                f"{layer.total_s / made.iteration_s:.1%}", f"{_time(layer.low_s)} to {_time(layer.high_s)}",
+                percent(layer.total_s / made.iteration_s, 1), f"{_time(layer.low_s)} to {_time(layer.high_s)}",
             )  # fmt: skip
     if others:
         forward, backward, update = (sum(getattr(x, f"{part}_s") for x in others) for part in _LAYER_PARTS)
         table.add_row(
             f"({len(others)} smaller ones)", "", _time(forward), _time(backward), _time(update),
-            f"{(forward + backward + update) / made.iteration_s:.1%}", "",
+            percent((forward + backward + update) / made.iteration_s, 1), "",
         )  # fmt: skip
     console.print(table)
-    parts = ", ".join(f"{name} {took / made.iteration_s:.0%}" for name, took in made.parts_s.items() if took > 0)
+    parts = ", ".join(
+        f"{name} {percent(took / made.iteration_s, 1)}" for name, took in made.parts_s.items() if took > 0
+    )
     threads = f", {made.threads} thread{'s' * (made.threads != 1)}" if made.threads else ""
     lines = [
         f"{made.name} at batch {made.batch} on {made.device} ({made.basis}), "
         f"step {made.step}, {made.precision}{threads}",
-        f"an iteration: {_time(made.iteration_s)} ({_time(made.low_s)} to {_time(made.high_s)}, nine times in ten), "
+        f"iteration: {_time(made.iteration_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
         f"{made.samples_per_s:,.0f} samples/s",
-        f"of it: {parts}",
+        f"parts: {parts}",
     ]
     if made.samples:
-        lines.append(f"an epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
+        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
     there = float(made.conditions.get("device memory", "inf"))
-    too_much = f", MORE THAN THE {there / 1e9:.2f} GB THERE ARE" if made.memory_bytes > there else ""
-    lines.append(
-        f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; plain roofline would say {_time(made.roofline_s)}"
-    )
+    too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
+    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; plain roofline: {_time(made.roofline_s)}")
     if made.unknown:
-        lines.append(f"never tried: {', '.join(made.unknown)}; taken for a pass over their elements, interval widened")
+        lines.append(
+            f"not calibrated: {', '.join(made.unknown)}; treated as a pass over their elements, interval widened"
+        )
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
@@ -122,8 +126,8 @@ def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None,
     found = predict_workers(made, workers, chosen, link, local)
     where = f"workers, {strategy}, over {link}" if link is not None else f"local workers, {strategy}"
     return (
-        f"{workers} {where}: a worker's step {_time(found.step_s)}, an epoch {_time(found.epoch_s)}, "
-        f"{found.samples_per_s:,.0f} samples/s, efficiency {found.efficiency:.0%}; bound by {found.bound}"
+        f"{workers} {where}: {_time(found.step_s)} per worker step, {_time(found.epoch_s)} per epoch, "
+        f"{found.samples_per_s:,.0f} samples/s, efficiency {100 * found.efficiency:.1f} %; bound by {found.bound}"
         f"{'' if local is None else _how_known(found, strategy, protocol_of(chosen), local)}"
     )
 

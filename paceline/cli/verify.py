@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline verify runs/lenet"
 LEAST_SHARE = 0.005
-"""Of an iteration: layers that take less are not shown, but they are in the JSON."""
+"""Share of an iteration below which layers are not shown; the JSON has them all."""
 
 
 def verify(
@@ -50,7 +50,7 @@ def show(made: Verification, console: Console) -> None:
         f"{made.name} at batch {made.batch} on {made.device}, step {made.step}, {p.precision}{threads} ({p.basis})"
     ]
     if not made.saved:
-        lines.append("no prediction was saved: made now, from the run's own workload, device and step")
+        lines.append("no prediction was saved: predicted now from the run's workload, device and step")
     lines += [f"note: {note}" for note in made.notes]
     for line in lines:
         console.print(line, markup=False)
@@ -65,7 +65,7 @@ def show(made: Verification, console: Console) -> None:
 
 
 def _shown(made: Verification) -> list[Comparison]:
-    """Layers and parts that matter."""
+    """Rows without layers and parts that take too little."""
     whole = next((row.measured_s for row in made.rows if row.kind == "iteration"), 0.0)
     small = ("layer", "part")
     return [

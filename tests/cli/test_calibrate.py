@@ -47,7 +47,14 @@ def test_the_whole_way_into_a_file_and_a_prediction(paceline):
     assert made.step_overheads["flat"].networks == ("paceline.cost.reference_networks:convolutional at 4",)
     assert int(made.conditions["trials"]) == sum(len(each.trials) for each in made.sets)
 
-    for word in ("matrix products", "convolutions, backward", "best FLOP/s", "trials", "unsteadiness", "mine.json"):
+    for word in (
+        "matrix products",
+        "convolutions, backward",
+        "peak GFLOP/s",
+        "trials",
+        "noise of the machine",
+        "mine.json",
+    ):
         assert word in result.err
     predicted = paceline("predict", "mlp", "--device", "mine.json")
     assert predicted.code == 0 and f"on {processor_name()} (calibrated (mine.json)), step flat" in predicted.out
@@ -64,7 +71,7 @@ def test_without_a_place_it_is_kept_for_later_predictions(paceline, monkeypatch)
     monkeypatch.setattr(room, "calibrate", run)
     result = paceline("calibrate", "--device", "cpu", "--quick", "--seed", "7")
     path = calibration_path(processor_name())
-    assert result.code == 0 and f"calibration: {path}" in result.out and "typically off by 10%" in result.out
+    assert result.code == 0 and f"calibration: {path}" in result.out and "median error 10.0 %" in result.out
     assert load_calibration(path) == made and (asked["quick"], asked["seed"]) == (True, 7)
     assert "(calibrated here)" in paceline("predict", "lenet5", "--set", "device=cpu").out
 
@@ -73,7 +80,7 @@ def test_too_few_trials_to_tell_how_far_it_is_off(paceline, monkeypatch):
     made = calibration(count=2)
     monkeypatch.setattr(room, "calibrate", lambda *given, **others: replace(made, conditions={"trials": "22"}))
     result = paceline("calibrate", "--device", "cpu", "--out", "mine.json")
-    assert "22 trials; the machine's own unsteadiness was 10%" in result.out and "nan" not in result.out
+    assert "22 trials; noise of the machine 10.0 %" in result.out and "nan" not in result.out
 
 
 def test_another_precision_is_tried_beside_float32(paceline, monkeypatch):
