@@ -150,7 +150,8 @@ def show(m: Measurement, console: Console) -> None:
         console.print(f"communication hidden behind computing: {ms(m.hidden_communication_s)} ms", markup=False)
     console.print(
         f"accounted {m.accounted:.3f}  scale {m.scale:.3f}  overhead {percent(m.overhead, 1)}  "
-        f"sampled {m.sampled} of {m.iterations} iterations; device peak {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
+        f"sampled {m.sampled} of {m.iterations} iterations; "
+        f"device peak {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
         markup=False,
     )
     for sentence in advice(m):
