@@ -55,8 +55,8 @@ def calibrate(
     sets, spreads = [], []
     try:
         for number, (precision, count) in enumerate(rounds):
-            told = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
-            found, probes = _trials(place, precision, count, quick, seed, told)
+            part_done = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
+            found, probes = _trials(place, precision, count, quick, seed, part_done)
             sets.append(found)
             tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
             spreads += [(each[8] - each[0]) / each[4] for each in tenths]

@@ -132,8 +132,8 @@ def _as_measured(found: Calibration) -> Device:
 
 def _distance(a: Device, b: Device) -> tuple[bool, float]:
     flops, other = a.peak.float32, b.peak.float32
-    apart = abs(log(flops / other)) if flops and other else 9.0
-    return a.relative != b.relative, apart
+    distance = abs(log(flops / other)) if flops and other else 9.0
+    return a.relative != b.relative, distance
 
 
 def _peak_efficiency(device: Device, precision: str) -> float:

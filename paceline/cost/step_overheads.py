@@ -179,8 +179,8 @@ def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, f
     factors, spreads = {}, {}
     for family, networks in missed.items():
         found = [(_weighted_median(values), sum(weight for _, weight in values)) for values in networks.values()]
-        told = _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
-        factors[family] = exp(max(-log(MAX_FACTOR), min(log(MAX_FACTOR), told)))
+        log_factor = _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
+        factors[family] = exp(max(-log(MAX_FACTOR), min(log(MAX_FACTOR), log_factor)))
         left = [(value - log(factors[family]), weight) for values in networks.values() for value, weight in values]
         least = MIN_SPREAD if len(found) >= MIN_NETWORKS else RARE_SPREAD
         whole = sum(weight for _, weight in left)

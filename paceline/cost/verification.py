@@ -52,10 +52,10 @@ class Verification(NotebookRecord):
     notes: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        covered, told = self.coverage
+        covered, total = self.coverage
         return {
             "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
-            "intervals that covered": f"{covered} of {told}",
+            "intervals that covered": f"{covered} of {total}",
         }  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, 
     )
     return (
         gain,
-        f"{layer.name} takes {percent(share, 1)} at {limit}: at half of the peak it would be {_faster(gain)} faster.",
+        f"{layer.name} takes {percent(share, 1)} at {limit}; at 50 % an iteration would be {_faster(gain)} faster.",
     )
 
 

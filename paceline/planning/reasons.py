@@ -134,10 +134,10 @@ def _lost(one: Alternative) -> str:
 
 def _comparisons(plan: Plan, found: list[tuple[BestOther, Alternative | None]]) -> list[str]:
     """Each alternative once, although it may be the best in several respects."""
-    lines, told = [], set()
+    lines, mentioned = [], set()
     for one, other in found:
-        if one.number is None or one.number not in told:
-            told.add(one.number)
+        if one.number is None or one.number not in mentioned:
+            mentioned.add(one.number)
             lines.append(_compared(plan, one.what, other))
     return [line for line in lines if line]
 
