@@ -1,4 +1,4 @@
-"""A run of several processes beside its prediction: a worker's step is predicted, many of them are simulated."""
+"""Compares a distributed run with its prediction: a worker's step is predicted, the exchange simulated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USUAL_BUS = "PCIe 4.0 x16"
 
 
 def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
-    """A worker's step and its parts, then the epoch; with the layer clock's, forward and backward on average."""
+    """A worker's step and its parts, then the epoch; with layer clocks also mean forward and backward times."""
     p, expected = prediction, simulated(run, prediction)
     low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
     parts_s = _parts(run, p, expected)
@@ -40,7 +40,7 @@ def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Mea
 
 
 def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float]:
-    """Of a worker's step: by the layer clocks, else by the workers' own accounts, the first steps included."""
+    """Parts of a worker's step: from the layer clocks, else from the workers' own totals, including the first steps."""
     if workers:
         communicating_s = mean(w.parts_s.get("communicate", 0.0) for w in workers)
         waiting_s = mean(w.parts_s.get("idle", 0.0) for w in workers)
@@ -53,7 +53,7 @@ def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float
 
 
 def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[str, float]:
-    """Of a worker's step: as this machine's calibration found it for such workers, else as it was simulated."""
+    """Parts of a worker's step: from this machine's calibration of such workers, else simulated."""
     found, cores = run.distribution, run.conditions.cores
     assert found is not None
     protocol = protocol_of(found.strategy)
@@ -70,7 +70,7 @@ def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[s
 
 
 def simulated(run: Run, prediction: Prediction) -> ClusterOutcome:
-    """All workers on the machine that the record tells of; how many GPUs it had is not among that: one."""
+    """All workers on the machine of the record, which does not say how many GPUs it had: one is assumed."""
     found, conditions = run.distribution, run.conditions
     assert found is not None
     on_cpu = conditions.device == "cpu"

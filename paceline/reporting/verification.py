@@ -1,4 +1,4 @@
-"""Reads a run or a measurement, finds what was predicted for it or predicts it now, and compares the two."""
+"""Compares a run or a measurement with its prediction, which is loaded or made now."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from paceline.workload import Workload, resolve
 PREDICTION, RUN, MEASUREMENT = "prediction.json", "record.json", "measurement.json"
 
 Predict = Callable[[Workload, str, str], Prediction]
-"""From a workload, a device (the name by which a record knows it, or a file or name that was given) and a step."""
+"""From a workload, a device (as named in the record, or a given file or name) and a step."""
 
 Kind = TypeVar("Kind", Run, Measurement, Prediction)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a directory holds that a prediction can be compared with."""
+    """The contents of a directory that a prediction can be compared with."""
 
     run: Run | None = None
     measurement: Measurement | None = None
     workers: tuple[Measurement, ...] = ()
-    """Of the workers of a distributed run, where they were measured."""
+    """Measurements of the workers of a distributed run."""
     prediction: Prediction | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -59,11 +59,11 @@ def verify(
     if prediction is None:
         prediction = (predict or predict_now)(*_asked(found, device))
     elif device is not None:
-        raise InputError(f"--device is for a prediction that is made now; {place} has a saved one, {PREDICTION}")
+        raise InputError(f"--device does not apply: {place} has a saved prediction, {PREDICTION}")
     rows = tuple(_rows(found, prediction))
     if not any(math.isfinite(row.error) for row in rows):
         named = place if isinstance(place, str | Path) else "this run"
-        raise InputError(f"{named} was not trained long enough: nothing was measured that could be compared")
+        raise InputError(f"{named} was too short: it has no measured time to compare")
     p = prediction
     return Verification(
         p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, tuple(_notes(found, prediction))
@@ -126,14 +126,12 @@ def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:
     assert m is not None
     keys = ("data", "optimizer", "precision", *(("threads",) if m.device == "cpu" else ()))
     settings = {key: m.conditions[key] for key in keys if key in m.conditions}
-    found.notes.append(
-        "a measurement does not tell all settings of its workload: others were taken to be the usual ones"
-    )
+    found.notes.append("a measurement does not have all settings of its workload: defaults were used for the others")
     return resolve(m.name, {**settings, "batch": m.batch}), device or m.device_name, m.step
 
 
 def predict_now(workload: Workload, device: str, step: str) -> Prediction:
-    """By the calibration of a device of that name that was made here, or by the catalogue."""
+    """Predicts with this machine's calibration of the device, or with the catalogue."""
     from paceline.cost.calibrations import calibration_path, load_calibration
     from paceline.cost.device_scaling import find_catalogue_device
     from paceline.cost.predicting import HERE, predict
@@ -170,20 +168,20 @@ def _rows(found: Measured, prediction: Prediction) -> Iterator[Comparison]:
 
 
 def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
-    """What makes the two hard to compare."""
+    """Differences that make the comparison unreliable."""
     yield from found.notes
     measured = found.measurement or next(iter(found.workers), None)
     batch = found.run.workload.batch if found.run is not None else measured.batch if measured is not None else 0
     step = found.run.step.kind if found.run is not None else measured.step if measured is not None else ""
     if batch != prediction.batch:
-        yield f"predicted for batch {prediction.batch}, but it ran with {batch}"
+        yield f"predicted for batch {prediction.batch}, but the run used {batch}"
     if step != prediction.step:
-        yield f"predicted for the step {prediction.step}, but it took {step}"
+        yield f"predicted for the step {prediction.step}, but the run used {step}"
     if found.run is not None and found.run.workload.precision != prediction.precision:
-        yield f"predicted for {prediction.precision}, but it ran in {found.run.workload.precision}"
+        yield f"predicted for {prediction.precision}, but the run used {found.run.workload.precision}"
     if found.measurement is not None:
         predicted, only_measured = without_counterpart(prediction, found.measurement)
         if predicted:
-            yield f"predicted, but not among what was measured: {listed(predicted)}"
+            yield f"predicted but not measured: {listed(predicted)}"
         if only_measured:
-            yield f"measured, but not among what was predicted: {listed(only_measured)}"
+            yield f"measured but not predicted: {listed(only_measured)}"

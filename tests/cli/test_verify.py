@@ -78,7 +78,7 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
         "intervals covered the measured time",
     ):
         assert words in result.out
-    assert "made now" not in result.out
+    assert "predicted now" not in result.out
     found = record.load(tmp_path / "v.json")
     assert found == package.load(tmp_path / "v.json") and found.saved and found.prediction == a_prediction()
     rows = {(row.kind, row.name): row for row in found.rows}
@@ -90,8 +90,8 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
     assert rows["part", "forward"].within is None and math.isnan(rows["part", "forward"].low_s)
     assert ("part", "copy") not in rows and ("layer", "norm") not in rows
     assert found.coverage == (2, 3)
-    assert any("not among what was measured: norm" in note for note in found.notes)
-    assert any("not among what was predicted: conv3, conv4, conv5 and conv6" in note for note in found.notes)
+    assert any("but not measured: norm" in note for note in found.notes)
+    assert any("but not predicted: conv3, conv4, conv5 and conv6" in note for note in found.notes)
 
 
 def test_a_report_shows_a_verification_once(paceline, tmp_path):
@@ -121,8 +121,8 @@ def test_rows_in_json_have_what_was_promised(paceline, tmp_path):
 
 def test_without_a_saved_prediction_one_is_made_now_and_that_is_said(paceline, tmp_path, asked):
     result = paceline("verify", measured(tmp_path / "m", conditions={"data": "digits", "threads": "2"}))
-    assert result.code == 0 and "no prediction was saved: made now" in result.out
-    assert "does not tell all settings" in result.out
+    assert result.code == 0 and "no prediction was saved: predicted now" in result.out
+    assert "does not have all settings" in result.out
     ((workload, device, step),) = asked
     assert (workload.network, workload.batch, workload.data, workload.threads) == ("alexnet", 8, "digits", 2)
     assert (device, step) == ("A Processor", "flat")
@@ -171,7 +171,11 @@ def test_a_prediction_for_something_else_is_noted(paceline, tmp_path):
     record.save(a_prediction(batch=32, step="plain", precision="bfloat16"), place / "prediction.json")
     result = paceline("verify", place)
     assert result.code == 0
-    for words in ("batch 32, but it ran with 64", "step plain, but it took flat", "bfloat16, but it ran in float32"):
+    for words in (
+        "batch 32, but the run used 64",
+        "step plain, but the run used flat",
+        "bfloat16, but the run used float32",
+    ):
         assert words in result.out
 
 
@@ -254,7 +258,7 @@ def test_a_simulated_run_was_not_measured(paceline, tmp_path):
 
 def test_a_run_that_stopped_at_once_has_nothing_to_compare(paceline, tmp_path, asked):
     place = saved_run(tmp_path / "run", samples_per_s=math.nan, updates=0, epochs=(), status="interrupted")
-    assert "was not trained long enough" in paceline("verify", place).refused()
+    assert "was too short" in paceline("verify", place).refused()
 
 
 def test_a_device_without_a_calibration_is_one_line(paceline, tmp_path):
