@@ -209,3 +209,8 @@ def test_words_that_are_no_json_are_refused(path, word):
     edited(path, wall_s=12345)
     path.write_text(path.read_text().replace("12345", word))
     assert f"{word} is no JSON value" in refused(path)
+
+
+def test_an_older_schema_asks_to_make_the_record_again(path):
+    said = refused(edited(path, schema=record.OLDEST["run"] - 1))
+    assert f"has schema {record.OLDEST['run'] - 1}, of an older version" in said and "make it again" in said

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paceline.simulation.replay import replay_run
-from paceline.strategy.exchange import _factories
+from paceline.strategy.exchange import Replica, _factories, find_exchange
 from paceline.strategy.strategy import Strategy
 from tests.contract.drivers import DRIVERS, train
 from tests.contract.small_training import start, trained, workload
@@ -42,3 +42,21 @@ def test_virtual_time_repeats_bitwise(exchange):
     first, second = (trained(strategy(exchange, None), 3, record=True) for _ in range(2))
     assert first.events == second.events and first.distribution == second.distribution
     assert torch.equal(first.parameters, second.parameters)
+
+
+@pytest.mark.parametrize("exchange", ["topk:0.1", "int8"])
+def test_what_a_payload_leaves_out_is_in_a_later_one(exchange):
+    """Error feedback: payloads sent and what is still kept add up to the gradients that were computed."""
+    made = find_exchange(exchange)
+    size, generator = 2000, torch.Generator().manual_seed(0)
+    replica = Replica(torch.zeros(size), torch.zeros(size), torch.zeros(size), 2, {"residual": torch.zeros(size)})
+    payload, decoded = torch.zeros(made.payload_size(size)), torch.zeros(size)
+    computed, sent = torch.zeros(size), torch.zeros(size)
+    for _ in range(20):
+        replica.gradient.copy_(torch.randn(size, generator=generator))
+        computed += replica.gradient
+        made.encode(replica, payload)
+        made.decode(payload, decoded)
+        sent += decoded
+    assert torch.allclose(sent + replica.state["residual"], computed, atol=1e-4)
+    assert replica.state["residual"].abs().max() > 0, "something is always left out"

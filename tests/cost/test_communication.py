@@ -8,10 +8,12 @@ import pytest
 
 from paceline.cluster import Link
 from paceline.cost.communication import (
+    BUCKET_BYTES,
     ParameterServer,
     all_reduce_s,
     copy_s,
     data_wait_s,
+    exposed_exchange_s,
     feed_s,
     nested_all_reduce_s,
     ring_all_reduce_s,
@@ -149,3 +151,17 @@ def test_nothing_to_do_takes_no_time():
     nothing = ParameterServer(3, 0.0, 0, Link("free", 0.0, 1.0))
     assert nothing.cycle_s() == nothing.random_cycle_s() == nothing.server_share() == 0.0
     assert nothing.steps_per_s() == math.inf
+
+
+def test_buckets_are_exchanged_while_the_backward_pass_computes():
+    """e + (n - 1) max(0, e - t / n) for n buckets of e seconds and a backward pass of t."""
+    sizes = []
+
+    def exchange_s(size_bytes: int) -> float:
+        sizes.append(size_bytes)
+        return 3.0
+
+    assert exposed_exchange_s(exchange_s, 4 * BUCKET_BYTES, 40.0) == 3.0, "all but the last are hidden"
+    assert exposed_exchange_s(exchange_s, 4 * BUCKET_BYTES, 8.0) == 3.0 + 3 * (3.0 - 8.0 / 4)
+    assert exposed_exchange_s(exchange_s, 4 * BUCKET_BYTES, 0.0) == 12.0
+    assert set(sizes) == {BUCKET_BYTES}

@@ -223,3 +223,14 @@ def test_a_synchronous_update_is_made_of_the_same_batches_whoever_dies(
     chaos.run()
     assert chaos.made == undisturbed(strategy, workers)
     assert chaos.coordinator.ledger.applied.total() == len(chaos.fates)
+
+
+def test_a_round_with_a_backup_worker_does_not_wait_for_the_slowest():
+    coordinator = Coordinator(find_strategy("backup"), 3, 12, 1)
+    tasks = [one for one in coordinator.joined(0, 1, 2) if isinstance(one, Compute)]
+    assert [task.worker for task in tasks] == [0, 1, 2]
+    assert not any(isinstance(one, Apply) for one in coordinator.ready(0, tasks[0].sequence, 0))
+    said = coordinator.ready(2, tasks[2].sequence, 0)
+    assert [one for one in said if isinstance(one, Drop)] == [Drop(1, tasks[1].sequence, tasks[1])]
+    (update,) = [one for one in said if isinstance(one, Apply)]
+    assert [task.worker for task in update.contributions[0].tasks] == [0, 2]
