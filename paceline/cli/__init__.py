@@ -96,7 +96,10 @@ def main(arguments: list[str] | None = None) -> int:
         return error.code if isinstance(error.code, int) and error.code else 1
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
+            if error.filename is None:
+                raise
+            complain(f"{str(error.filename)[:200]}: {error.strerror}")
+            return 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left need not fail again
         if error.errno == errno.ENOSPC:
             complain(f"cannot write the result: {error.strerror}")

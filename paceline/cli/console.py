@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,11 +35,14 @@ def check_place(path: Path, option: str) -> None:
         real = path if is_stream(path) else Path(os.path.realpath(path))
         if real.is_dir():
             raise OutputError(f"{option} {path} is a directory; name a file")
-        near = next(p for p in (real, *real.parents) if p.exists())
+        if is_stream(real) or real.exists():
+            if not os.access(real, os.W_OK):
+                raise OutputError(f"{option} {path} cannot be written: it is write-protected")
+            return
+        near = next(p for p in real.parents if p.exists())
+        tempfile.TemporaryFile(dir=near).close()  # also where the permissions would allow it, as in /proc
     except OSError as error:
         raise OutputError(f"{option} {path} cannot be written: {error.strerror}") from error
-    if (near != real and not near.is_dir()) or not os.access(near, os.W_OK):
-        raise OutputError(f"{option} {path} cannot be written: {near} is not a writable directory")
 
 
 def _checked_json(json_file: str | None) -> str | None:
