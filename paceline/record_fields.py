@@ -43,6 +43,8 @@ MAY_BE_NAN = {"may_be_nan": True}
 MEASURED = {"measured": True}
 """Metadata of a measured time, from which what measuring costs was subtracted: noise may leave it below zero."""
 NOISE_S = 1e-3
+BY_NUMBER = {"by_number": True}
+"""Metadata of a table whose keys are whole numbers, as text."""
 _SIZES = ("bytes", "flops", "bandwidth", "_per_s")
 
 
@@ -108,6 +110,8 @@ def _dataclass_reader(kind: type) -> Reader:
 
 def _field_reader(field: dataclasses.Field[Any], hint: Any) -> Reader:
     read, most = _reader(hint), _most(field.name)
+    if field.metadata == BY_NUMBER:
+        return _by_number(read)
     if most is None:
         return read
     usually_nan = isinstance(field.default, float) and math.isnan(field.default)
@@ -120,6 +124,17 @@ def _field_reader(field: dataclasses.Field[Any], hint: Any) -> Reader:
         return made
 
     return read_quantity
+
+
+def _by_number(read: Reader) -> Reader:
+    def read_counts(value: Any, where: str) -> Any:
+        made = read(value, where)
+        for key in made:
+            if not (key.isascii() and key.isdigit() and len(key) < 20):
+                raise RecordError(f"{where} should count by whole numbers, not by {key!r:.60}")
+        return made
+
+    return read_counts
 
 
 def _check_quantity(value: Any, where: str, least: float, most: float, may_be_nan: bool) -> None:

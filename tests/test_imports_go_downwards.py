@@ -48,6 +48,7 @@ GROUND = {
     "fork_server": {"child_environment", "errors"},
     "free_memory": set(),
     "formatting": set(),
+    "trust": {"held_objects", "errors"},
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

@@ -214,3 +214,13 @@ def test_words_that_are_no_json_are_refused(path, word):
 def test_an_older_schema_asks_to_make_the_record_again(path):
     said = refused(edited(path, schema=record.OLDEST["run"] - 1))
     assert f"has schema {record.OLDEST['run'] - 1}, of an older version" in said and "make it again" in said
+
+
+def test_a_table_by_number_has_numbers_for_keys():
+    from paceline.record_fields import from_json
+    from paceline.strategy.ledger import LedgerSummary
+
+    assert from_json(LedgerSummary, {"staleness": {"0": 3, "12": 1}}, "ledger").mean_staleness == 3.0
+    for key in ("", " ", "-1", "one", "9" * 5000):
+        with pytest.raises(RecordError, match=r"ledger\.staleness should count by whole numbers"):
+            from_json(LedgerSummary, {"staleness": {key: 1}}, "ledger")

@@ -9,6 +9,7 @@ from paceline.api.settings import as_optional_path, as_path
 from paceline.errors import InputError
 from paceline.given_workload import texts_of
 from paceline.held_objects import holding, same
+from paceline.trust import trusting
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,11 +24,12 @@ def evaluate(
     *,
     model: nn.Module | None = None,
     data_dir: str | Path | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Evaluate the saved parameters of a run on its own test data, or on other `data`.
 
     `run` is the directory of a run, or its checkpoint. A run that was given an `nn.Module` needs it again as `model`;
-    it is left with the run's parameters.
+    it is left with the run's parameters. `trust=True` runs code that the run names, wherever it lies.
 
     >>> run = paceline.train("mlp", data="digits", epochs=2, out="runs/evaluated")
     >>> paceline.evaluate("runs/evaluated").accuracy == run.test_accuracy
@@ -38,7 +40,7 @@ def evaluate(
 
     if isinstance(run, Run):
         raise InputError("evaluate takes the directory that the run was saved in, as evaluate('runs/first')")
-    with holding() as hold:
+    with holding() as hold, trusting(trust):
         changes = texts_of({"data": data} if data is not None else {}, hold)
         if model is not None:
             changes["network"] = hold(same(model), type(model).__name__)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError
 from paceline.planning import running
+from paceline.trust import check_code
 from paceline.workload import Workload, with_settings
 
 if TYPE_CHECKING:
@@ -22,4 +23,5 @@ def as_planned(
     planned, chosen, count = running.planned_settings(
         plan, running.local_hardware(), device=settings.get("device"), workers=workers
     )
+    check_code({**vars(plan.workload), **(vars(chosen) if chosen is not None else {})}, "the plan")
     return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings

@@ -13,6 +13,7 @@ from paceline.given_workload import given_workload, texts_of
 from paceline.held_objects import holding
 from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.starting import DISTRIBUTION_KEYS, Setup, resume_training
+from paceline.trust import trusting
 
 if TYPE_CHECKING:
     from paceline import data
@@ -44,6 +45,7 @@ def train(
     prediction: Prediction | None = None,
     watcher: Watcher | None = None,
     downloads: data.Progress | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a network and return the record of the run.
@@ -59,7 +61,8 @@ def train(
 
     `out` is a new directory for the record, the checkpoint, the trace and a summary page; without it nothing is
     written. `measure=True` also measures every layer and writes that into `out`; pass a `TrainingClock` to read the
-    measurement from it instead. `prediction` is kept beside the run for `paceline.verify`.
+    measurement from it instead. `prediction` is kept beside the run for `paceline.verify`. `trust=True` runs code that
+    a plan names, wherever it lies.
 
     >>> run = paceline.train("mlp", data="digits", epochs=3, out="runs/first")
     >>> run.status, run.test_accuracy > 0.8
@@ -72,7 +75,8 @@ def train(
         from paceline.api.planned import as_planned
 
         prediction = prediction or workload.prediction
-        workload, strategy, workers, settings = as_planned(workload, strategy, workers, settings)
+        with trusting(trust, settings.values()):
+            workload, strategy, workers, settings = as_planned(workload, strategy, workers, settings)
     own, distribution = split(settings, DISTRIBUTION_KEYS, _ARGUMENTS)
     setup = Setup.of(
         {"strategy": strategy, "workers": workers, **distribution, "driver": driver}, measuring=bool(measure)
@@ -103,13 +107,15 @@ def resume(
     tensorboard: str | Path | None = None,
     watcher: Watcher | None = None,
     downloads: data.Progress | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Resume the run in `directory` from its last checkpoint, and return its record.
 
     It continues as it was; `epochs`, `device` and `threads` may change, and of a distributed run the settings of its
     driver such as `idle_timeout`. A `workload` that is named again must be the one that was saved. A run of an
-    `nn.Module` needs that module again, and its data if these were an object.
+    `nn.Module` needs that module again, and its data if these were an object. `trust=True` runs code that the run
+    names, wherever it lies.
 
     >>> run = paceline.train("mlp", data="digits", epochs=1, out="runs/resumed")
     >>> len(paceline.resume("runs/resumed", epochs=2).epochs)
@@ -123,6 +129,7 @@ def resume(
         )
     clock = _clock(measure, Setup(), place)
     with (
+        trusting(trust, (workload, *own.values())),
         _changes(workload, own) as changes,
         _watched(watcher, tensorboard, place, clock, new=False) as followed,
     ):

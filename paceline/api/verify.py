@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from paceline.api.settings import as_path
 from paceline.errors import InputError
+from paceline.trust import trusting
 
 if TYPE_CHECKING:
     from paceline.cost.prediction import Prediction
@@ -21,12 +22,14 @@ def verify(
     measured: Run | Measurement | str | Path | None = None,
     *,
     device: str | None = None,
+    trust: bool = False,
 ) -> Verification:
     """Compare a prediction, or the one a plan was made from, with what was measured, part by part.
 
     Both can be given as records or as their files or directories. `measured` is a run or a measurement. With one
     argument, it is the directory of what was measured: the prediction saved there is verified, or one is made now,
-    for the `device` of the calibration file or catalogue name that is given.
+    for the `device` of the calibration file or catalogue name that is given. `trust=True` runs code that a run names,
+    wherever it lies.
 
     >>> predicted = paceline.predict("mlp", "Xeon Platinum 8480+", data="digits", threads=1)
     >>> found = paceline.measure("mlp", data="digits", threads=1, iterations=40)
@@ -38,7 +41,8 @@ def verify(
 
     if measured is None:
         if isinstance(prediction, str | Path):
-            return compare(Path(prediction), device=device)
+            with trusting(trust):
+                return compare(Path(prediction), device=device)
         raise InputError(
             "verify a prediction with what was measured: give measured=, a run, a measurement or its directory"
         )

@@ -58,6 +58,11 @@ JsonOption = Annotated[
 ]
 
 
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Run code that a saved run or plan names, wherever it lies.")
+]
+
+
 def hand_over(value: Any, json_file: str | None) -> None:
     """Writes a JSON value where it was asked for."""
     if json_file is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, console_for, hand_over
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
@@ -17,6 +17,7 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="Other data than the run's own.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
     """Test accuracy and loss of a run's saved parameters."""
@@ -24,7 +25,7 @@ def evaluate(
     from paceline.cli.progress import accuracies
     from paceline.record import dump
 
-    result = score(run, data, device, data_dir=data_dir)
+    result = score(run, data, device, data_dir=data_dir, trust=trust)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
     console_for(json).print(
         f"{result.workload.network} on {result.data}: {reached}"

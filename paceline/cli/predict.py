@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +50,8 @@ def predict(
     from paceline.workload import check_workload_keys
 
     check_json(json)
+    if workers == 1 and (link is not None or strategy != "sync"):
+        raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, as --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
     flags: dict[str, Any] = {"data": data, "batch": batch, "precision": precision, "threads": threads}

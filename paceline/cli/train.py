@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over
 from paceline.cli.distributed import ClusterOptions, DriverOptions, StrategyOptions
 from paceline.cli.option_groups import takes
 from paceline.cli.plan import load_plan
@@ -57,6 +57,7 @@ def train(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, into a folder of DIR.")
     ] = None,
+    trust: TrustOption = False,
     json: JsonOption = None,
     *,
     strategy: StrategyOptions,
@@ -74,6 +75,7 @@ def train(
     given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
     check_workload_keys(given)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
+    options["trust"] = trust
     distribution = {**strategy.settings(), **cluster.settings(), **driver.settings()}
     if resume is not None:
         if plan is not None:

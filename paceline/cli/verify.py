@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,7 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="A prediction or a plan, or its directory, instead of the run's."),
     ] = None,
+    trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
     """Compare what was predicted with what was measured, part by part."""
@@ -38,7 +39,8 @@ def verify(
     from paceline.record import dump
 
     check_json(json)
-    made = compare(run, device=device) if prediction is None else compare(prediction, run, device=device)
+    what = (run,) if prediction is None else (prediction, run)
+    made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))
     hand_over(dump(made), json)
 

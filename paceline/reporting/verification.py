@@ -22,6 +22,7 @@ from paceline.formatting import listed
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.distributed_verification import compare_distribution
 from paceline.training.run import Run
+from paceline.trust import check_code
 from paceline.workload import Workload, resolve
 
 PREDICTION, RUN, MEASUREMENT = "prediction.json", "record.json", "measurement.json"
@@ -57,6 +58,8 @@ def verify(
         found = replace(found, prediction=prediction)
     prediction = found.prediction
     if prediction is None:
+        if found.run is not None and isinstance(place, str | Path):
+            check_code(vars(found.run.workload), place)
         prediction = (predict or predict_now)(*_asked(found, device))
     elif device is not None:
         raise InputError(f"--device does not apply: {place} has a saved prediction, {PREDICTION}")

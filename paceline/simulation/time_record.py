@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.notebook import NotebookRecord
+from paceline.record_fields import BY_NUMBER
 from paceline.simulation.links import MessageSizes
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
@@ -29,7 +30,7 @@ class TimeRecord(NotebookRecord):
     server_share: float
     mean_staleness: float
     staleness_p99: int
-    staleness: dict[str, int]
+    staleness: dict[str, int] = field(metadata=BY_NUMBER)
     """How many payloads had which staleness."""
     wall_s: float
     """How long simulating it took."""

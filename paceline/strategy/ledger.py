@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from paceline.record_fields import BY_NUMBER
+
 
 @dataclass(frozen=True)
 class LedgerSummary:
@@ -17,7 +19,7 @@ class LedgerSummary:
     returned: int = 0
     """Given out again because a worker did not finish them."""
     applied_by_epoch: tuple[int, ...] = ()
-    staleness: dict[str, int] = field(default_factory=dict)
+    staleness: dict[str, int] = field(default_factory=dict, metadata=BY_NUMBER)
     """How many payloads had which staleness."""
 
     @property

@@ -25,6 +25,7 @@ from paceline.step.step import reported
 from paceline.step.tally import Score, Tally
 from paceline.training.checkpoint import load_checkpoint, load_parameters
 from paceline.training.failures import explained
+from paceline.trust import check_code
 from paceline.workload import Workload, with_settings
 
 # Larger batches only cost memory; smaller ones launch more often than needed.
@@ -109,6 +110,8 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     """How well the saved parameters of a run do on its own test data, or with a change of data, device or network."""
     checkpoint = load_checkpoint(path)
     workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
+    given = {key for key, value in changes.items() if value is not None}
+    check_code({key: value for key, value in vars(workload).items() if key not in given}, path)
     place, _ = choose_device(workload.device)
     dataset = load_data(_any_batch(workload), cache)
     network = placed_network(workload, dataset, place)

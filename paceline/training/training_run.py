@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from paceline import data, record, user_code
 from paceline.data.dataset import Dataset
@@ -28,6 +29,7 @@ from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval
 from paceline.training.watcher import Progress, Silent, Watcher
+from paceline.trust import check_code
 from paceline.workload import Workload
 
 CHECKPOINT_SHARE = 0.02
@@ -57,10 +59,17 @@ def resume_from(
     with RunDirectory.claim_existing(directory) as claimed:
         place = claimed.path
         checkpoint = load_checkpoint(place)
+        check_code({**vars(checkpoint.workload), **_strategy_of(checkpoint)}, place)
         workload, options, make = plan(checkpoint, place)
         with _prepared(workload, options, make, place, progress, watcher) as run:
             run.restore(checkpoint, place)
             return run.train()
+
+
+def _strategy_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The strategy of a distributed run, as it was saved."""
+    saved = checkpoint.optimizer.get("strategy")
+    return saved if isinstance(saved, dict) else {}
 
 
 @contextlib.contextmanager

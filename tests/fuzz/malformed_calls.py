@@ -16,7 +16,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "measure": ("mlp", "--iterations", "20"),
     "predict": ("mlp", "--device", "calibration.json"),
     "simulate": ("mlp", "--strategy", "sync", "--workers", "2", "--steps", "3"),
-    "verify": ("measured",),
+    "verify": ("measured", "--device", "calibration.json"),
     "report": ("run",),
     "evaluate": ("run",),
     "models": (),
