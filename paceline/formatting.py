@@ -1,4 +1,4 @@
-"""Numbers as people say them: seconds with a fitting unit, shares in percent, lists with an "and"."""
+"""Numbers and units as text, in one style: 12.3 %, 4.5 ms, 1,200 samples/s, 3.2 GB; lists with an "and"."""
 
 from __future__ import annotations
 
@@ -23,28 +23,33 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def percent(share: float, digits: int = 2) -> str:
+def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %" if math.isfinite(share) else UNKNOWN
 
 
+def signed_percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:+.{digits}f} %" if math.isfinite(share) else UNKNOWN
+
+
 def duration(seconds: float) -> str:
-    """Three digits or so, in the unit that people would take."""
+    """About three digits, in h, min, s, ms or µs."""
     if not math.isfinite(seconds):
         return UNKNOWN
     size = abs(seconds)
-    for least, factor, unit in ((7200, 3600, "hours"), (120, 60, "minutes"), (1, 1, "seconds")):
+    for least, factor, unit in ((7200, 3600, "h"), (120, 60, "min"), (1, 1, "s")):
         if size >= least:
             return f"{seconds / factor:,.{1 if size / factor < 100 else 0}f} {unit}"
     if size == 0:
-        return "0 seconds"
+        return "0 s"
     return f"{_three(1e3 * seconds)} ms" if size >= 1e-3 else f"{_three(1e6 * seconds)} µs"
 
 
-def brief(seconds: float) -> str:
-    """A duration where there is little room."""
-    words = {"seconds": "s", "minutes": "min", "hours": "h"}
-    amount, _, unit = duration(seconds).partition(" ")
-    return f"{amount} {words.get(unit, unit)}".rstrip()
+def rate(per_second: float, of: str = "samples") -> str:
+    return f"{number(round(per_second) if per_second >= 100 else per_second)} {of}/s"
+
+
+def gigabytes(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:.3g} GB"
 
 
 def _three(value: float) -> str:
@@ -64,21 +69,21 @@ def count(many: int, one: str, several: str | None = None) -> str:
 
 
 def listed(words: Iterable[object], most: int = 8) -> str:
-    """a, b and c; of many the first ones."""
+    """`a, b and c`; the first ones of many."""
     said = [str(word) for word in words]
     if len(said) > most:
         return ", ".join(said[:most]) + f" and {len(said) - most} more"
     return " and ".join(([", ".join(said[:-1])] if said[1:] else []) + said[-1:])
 
 
-def middle(values: Iterable[float]) -> float:
-    """The median of those that are numbers."""
+def median_of(values: Iterable[float]) -> float:
+    """The median of the finite values; NaN if there are none."""
     finite = [value for value in values if math.isfinite(value)]
     return median(finite) if finite else math.nan
 
 
 def natural(text: str) -> tuple[int, float, str]:
-    """A place in an order that people expect: numbers by size, before words."""
+    """A sort key: numbers by size, before text."""
     try:
         value = float(text)
     except ValueError:
@@ -87,7 +92,7 @@ def natural(text: str) -> tuple[int, float, str]:
 
 
 def as_number(text: str) -> str | int | float | None:
-    """What is a number is sorted as such."""
+    """The number that a text states, if it does."""
     for kind in (int, float):
         try:
             value = kind(text)
@@ -98,13 +103,13 @@ def as_number(text: str) -> str | int | float | None:
 
 
 def in_order(values: Iterable[str]) -> list[str]:
-    """The different values."""
+    """The distinct values, sorted."""
     return sorted(set(values), key=natural)
 
 
 def glued(text: str) -> str:
-    """Figures that are not torn from their units at the end of a line."""
-    return re.sub(r"(?<=\d) (?=%|ms\b|µs\b|s\b|seconds|minutes|hours|times|workers?\b)", "\u00a0", text)
+    """Numbers are not separated from their units at the end of a line."""
+    return re.sub(r"(?<=\d) (?=%|ms\b|µs\b|s\b|min\b|h\b|GB\b|samples/s|times|workers?\b)", "\u00a0", text)
 
 
 def largest(values: Sequence[float]) -> float:

@@ -6,14 +6,26 @@ import math
 
 import pytest
 
-from paceline.formatting import brief, count, duration, glued, in_order, listed, number, percent, times
+from paceline.formatting import (
+    count,
+    duration,
+    gigabytes,
+    glued,
+    in_order,
+    listed,
+    number,
+    percent,
+    rate,
+    signed_percent,
+    times,
+)
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (0, "0 seconds"), (3.2e-7, "0.320 µs"), (1.28e-4, "128 µs"), (8.7e-3, "8.70 ms"), (0.5, "500 ms"),
-        (4.5, "4.5 seconds"), (109.2, "109 seconds"), (600, "10.0 minutes"), (7200, "2.0 hours"), (4e6, "1,111 hours"),
+        (0, "0 s"), (3.2e-7, "0.320 µs"), (1.28e-4, "128 µs"), (8.7e-3, "8.70 ms"), (0.5, "500 ms"),
+        (4.5, "4.5 s"), (109.2, "109 s"), (600, "10.0 min"), (7200, "2.0 h"), (4e6, "1,111 h"),
         (math.nan, "–"), (math.inf, "–"),
     ],
 )  # fmt: skip
@@ -32,12 +44,18 @@ def test_a_number_has_four_digits(value, said):
     assert number(value) == said
 
 
-def test_a_duration_is_brief_where_there_is_little_room():
-    assert [brief(s) for s in (0.5, 4.5, 600, 7200, math.nan)] == ["500 ms", "4.5 s", "10.0 min", "2.0 h", "–"]
+def test_rates_and_sizes():
+    assert [rate(r) for r in (1705.4, 12.71, math.nan)] == ["1,705 samples/s", "12.71 samples/s", "– samples/s"]
+    assert rate(3, "steps") == "3 steps/s" and gigabytes(3.25e9) == "3.25 GB"
 
 
 def test_shares_and_ratios():
-    assert percent(0.9722) == "97.22 %" and percent(0.5, 0) == "50 %" and percent(math.nan) == "–"
+    assert (
+        percent(0.9722) == "97.2 %"
+        and signed_percent(-0.01) == "-1.0 %"
+        and percent(0.5, 0) == "50 %"
+        and percent(math.nan) == "–"
+    )
     assert [times(ratio) for ratio in (0.5, 1.25, 7.96, 41.3, math.nan)] == [
         "0.50 times", "1.25 times", "8.0 times", "41 times", "– times",
     ]  # fmt: skip
@@ -58,6 +76,6 @@ def test_numbers_are_in_order_of_size_before_words():
 
 
 def test_a_figure_stays_with_its_unit():
-    assert glued("92.22 % of 8 workers in 3.3 seconds, seed 3 each") == (
-        "92.22\u00a0% of 8\u00a0workers in 3.3\u00a0seconds, seed 3 each"
+    assert glued("92.22 % of 8 workers in 3.3 s, seed 3 each") == (
+        "92.22\u00a0% of 8\u00a0workers in 3.3\u00a0s, seed 3 each"
     )

@@ -91,7 +91,7 @@ def _content(made: Reproduced) -> Any:
         "directory": str(made.directory),
         "report": str(made.written.path),
         "findings": made.findings,
-        "published": to_json(made.beside.published),
+        "published": to_json(made.conclusions.published),
         "rows": to_json(made.found.rows),
         "summary": to_json(made.found.summary),
     }

@@ -36,10 +36,10 @@ def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:
-    from paceline.formatting import brief, count
+    from paceline.formatting import count, duration
 
     p = each.prediction
-    step = f"a step alone {brief(p.iteration_s)} ({brief(p.low_s)} to {brief(p.high_s)}; {p.basis})"
+    step = f"a step alone {duration(p.iteration_s)} ({duration(p.low_s)} to {duration(p.high_s)}; {p.basis})"
     said = [f"{each.machine}: {p.name} at batch {p.batch} on {p.device}, {step}"]
     said.append(f"{made.strategy.name}, {count(each.workers_per_machine, 'worker')} per machine")
     said += [f"{each.network} between machines"] if each.network else []
@@ -52,7 +52,7 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
 def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | None) -> Table:
     from rich.table import Table
 
-    from paceline.formatting import brief, number, percent
+    from paceline.formatting import duration, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
     columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]
@@ -66,8 +66,8 @@ def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | 
         if o.money_per_epoch is not None and o.epoch_s:
             money = o.money_per_epoch / o.epoch_s * whole_s
         table.add_row(
-            f"{o.workers:,}", f"{o.machines:,}", brief(o.epoch_s) if o.epoch_s else "--",
-            *([brief(whole_s) if whole_s else "--"] if whole else []), number(o.samples_per_s),
+            f"{o.workers:,}", f"{o.machines:,}", duration(o.epoch_s) if o.epoch_s else "--",
+            *([duration(whole_s) if whole_s else "--"] if whole else []), number(o.samples_per_s),
             percent(o.efficiency, 1), percent(o.waiting_share, 1), percent(o.communication_share, 1),
             f"{o.staleness_mean:.1f}", "--" if money is None else number(money), o.bound,
         )  # fmt: skip

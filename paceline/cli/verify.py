@@ -79,15 +79,15 @@ def _shown(made: Verification) -> list[Comparison]:
 def _table(rows: list[Comparison]) -> Table:
     from rich.table import Table
 
-    from paceline.formatting import brief
+    from paceline.formatting import duration
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "kind", "predicted", "interval", "measured", "error", "covered"):
         table.add_column(column, justify="left" if column in ("", "kind", "covered") else "right", no_wrap=True)
     for row in rows:
-        interval = f"{brief(row.low_s)} to {brief(row.high_s)}" if math.isfinite(row.low_s) else "--"
+        interval = f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else "--"
         table.add_row(
-            row.name, row.kind, brief(row.predicted_s), interval, brief(row.measured_s), _signed(row.error),
+            row.name, row.kind, duration(row.predicted_s), interval, duration(row.measured_s), _signed(row.error),
             {True: "yes", False: "no", None: "--"}[row.within],
         )  # fmt: skip
     return table

@@ -27,7 +27,7 @@ PARTS = {
     "computing": "c0", "communicating": "c3", "waiting": "quiet",
     "compute": "c0", "fetch": "c3", "push": "c4", "wait": "quiet", "apply": "c2",
     "loading data": "c6", "preparing": "c7", "starting processes": "c5", "training": "c0", "validating": "c1",
-    "writing checkpoints": "c3", "not attributed": "quiet",
+    "writing checkpoints": "c3", "unattributed": "quiet",
     "prepare": "c7", "start": "c5", "train": "c0", "validate": "c1", "checkpoint": "c3",
     "published": "c7", "ours": "c0", "test": "c1", "predicted": "c0", "measured": "c1",
 }  # fmt: skip

@@ -62,17 +62,17 @@ def page_of(records: Records) -> Page:
     figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
     hero = next((figures[name] for name in answer.pictures if name in figures), None)
     hero = hero or next(iter(figures.values()), None)
-    below = _without(hero, answer.sentence, sections)
+    below = _without(hero, {answer.sentence, *answer.summary}, sections)
     return Page(title_of(records, runs), answer, hero, tuple(below), tuple(records.skipped))
 
 
-def _without(hero: Figure | None, said: str, sections: list[Section]) -> list[Section]:
-    """What the first screen shows and says is not there once more."""
+def _without(hero: Figure | None, said: set[str], sections: list[Section]) -> list[Section]:
+    """What the first screen and the summary show is not repeated."""
     found = []
     for section in sections:
         blocks = tuple(block for block in section.blocks if block is not hero)
-        sentences = tuple(sentence for sentence in section.sentences if sentence != said)
-        if blocks or (sentences and not section.blocks):
+        sentences = tuple(sentence for sentence in section.sentences if sentence not in said)
+        if blocks or ((sentences or section.points) and not section.blocks):
             found.append(replace(section, sentences=sentences, blocks=blocks))
     return found
 

@@ -1,7 +1,7 @@
-"""Published studies to be made again: each a file of an experiment, and a module that sets theirs beside ours."""
+"""Published studies to reproduce: each is an experiment file and a module that draws the conclusions."""
 
 from __future__ import annotations
 
-from paceline.reproduction.study import Beside, Study, find_study, known_studies
+from paceline.reproduction.study import Conclusions, Study, find_study, known_studies
 
-__all__ = ["Beside", "Study", "find_study", "known_studies"]
+__all__ = ["Conclusions", "Study", "find_study", "known_studies"]

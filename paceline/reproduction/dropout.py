@@ -1,43 +1,61 @@
-"""Dropout: what it does to the time of an epoch and to the accuracy."""
+"""Dropout: its effect on training time and accuracy."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-from paceline.formatting import listed, percent
-from paceline.reproduction.study import Beside
+from paceline.formatting import listed, median_of, percent, signed_percent
+from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding
+from paceline.results.noise import differs
 from paceline.results.table import ResultsTable
 
 QUICK = (
     "This is the quick version: 3 epochs of 6,000 images instead of 10 of 50,000, two repetitions and three values. "
-    "With so few epochs nothing is learnt by heart yet, and dropout has nothing to prevent."
+    "In so few epochs the networks do not overfit yet, so dropout has nothing to prevent."
 )
+HALF = 0.5
+Values = dict[float, list[float]]
+"""Of the repetitions, by dropout."""
 
 
-def beside(found: ResultsTable, directory: Path) -> Beside:
-    time, accuracy = [], []
-    for network in dict.fromkeys(row["network"] for row in found.summary):
-        rows = sorted((row for row in found.summary if row["network"] == network), key=lambda row: row["dropout"])
-        rows = [row for row in rows if math.isfinite(row.get("train_s_mean", math.nan))]
-        if len(rows) < 2:
+def conclude(found: ResultsTable, directory: Path) -> Conclusions:
+    slower, same, better, equal = [], [], [], []
+    for network in dict.fromkeys(row["network"] for row in found.rows):
+        seconds, accuracy = _values(found, network, "train_s"), _values(found, network, "test_accuracy")
+        if len(seconds) < 2 or 0.0 not in seconds:
             continue
-        without, half = rows[0], min(rows, key=lambda row: abs(row["dropout"] - 0.5))
-        best = max(rows, key=lambda row: row["test_accuracy_mean"])
-        change = half["train_s_mean"] / without["train_s_mean"] - 1
-        time.append(f"{network} {100 * change:+.0f} %")
-        reached = percent(best["test_accuracy_mean"], 1)
-        if best is without:
-            accuracy.append(f"{network} without any ({reached})")
+        half = min(seconds, key=lambda rate: abs(rate - HALF))
+        if differs(seconds[0.0], seconds[half]) is False:
+            same.append(network)
         else:
-            accuracy.append(
-                f"{network} at {best['dropout']:g} ({reached}; {percent(without['test_accuracy_mean'], 1)} without)"
-            )
-    made = Beside()
-    if time:
-        made.findings = [
-            Finding(f"A dropout of 0.5 changes the time of training by: {listed(time)}.", "taken-by-dropout"),
-            Finding(f"Test accuracy is highest with {listed(accuracy)}.", "learnt-by-dropout"),
-        ]
-    return made
+            change = median_of(seconds[half]) / median_of(seconds[0.0]) - 1
+            slower.append(f"{network} by {signed_percent(change, 0)}")
+        best = max(accuracy, key=lambda rate: median_of(accuracy[rate]))
+        if best and differs(accuracy[0.0], accuracy[best]) is not False:
+            gain = f"{percent(median_of(accuracy[best]))} instead of {percent(median_of(accuracy[0.0]))}"
+            better.append(f"{network} at dropout {best:g} ({gain})")
+        else:
+            equal.append(network)
+    said = []
+    if slower:
+        said.append((f"A dropout of 0.5 changes the training time of {listed(slower)}.", "time-by-dropout"))
+    if same:
+        said.append(
+            (f"A dropout of 0.5 does not change the training time of {listed(same)} beyond noise.", "time-by-dropout")
+        )
+    if better:
+        said.append((f"Dropout improves the test accuracy of {listed(better)}.", "learned-by-dropout"))
+    if equal:
+        said.append(
+            (f"Dropout does not improve the test accuracy of {listed(equal)} beyond noise.", "learned-by-dropout")
+        )
+    return Conclusions(findings=[Finding(*one) for one in said])
+
+
+def _values(found: ResultsTable, network: str, metric: str) -> Values:
+    values: Values = {}
+    for row in found.rows:
+        if row["network"] == network and row["status"] == "finished":
+            values.setdefault(float(row["dropout"]), []).append(float(row[metric]))
+    return dict(sorted(values.items()))

@@ -1,4 +1,4 @@
-"""Layers: what measuring costs and misses, beside a study that measured layer by layer."""
+"""Layers: overhead and coverage of measuring every layer, beside a published study."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 import torch
 
 from paceline.experiment.experiment import Experiment
-from paceline.formatting import middle
+from paceline.formatting import listed, median_of
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.sections.looking import looking_sentence
-from paceline.reproduction.study import Beside
+from paceline.reporting.sections.overhead import overhead_sentence, unattributed_sentence
+from paceline.reproduction.sources import IMRAN
+from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.run_result import measurement_names, run_results
 from paceline.results.table import ResultsTable
 
 QUICK = (
-    "This is the quick version: images of 64 x 64 (AlexNet) and 32 x 32 pixels and batches of 8, 16 and 4 instead of "
-    "64, 128, 12 and 32, 24 to 72 iterations, three times. Small images make convolutions cheap and leave the fully "
-    "connected layers and their update as large as they were: the layers' shares are not those of the whole study."
+    "This is the quick version: images of 64 x 64 (AlexNet) and 32 x 32 pixels, batch sizes of 8, 16 and 4 instead of "
+    "64, 128, 12 and 32, and 24 to 72 iterations. Small images make convolutions cheap but leave the fully connected "
+    "layers as large as they are, so the shares of the layers differ from those of the full study."
 )
-SOURCE = "a study of 2018"
 LONGER = {"alexnet": 245.0, "vgg11": 235.0}
 MISSED = {"alexnet, the smaller batch": (44.0, 54.0), "alexnet, the larger batch": (38.0, 44.0), "vgg11": (45.0, 49.0)}
 GPU_EPOCHS = 10
-"""A GPU needs more iterations to be understood, and makes them in less time."""
+"""On a GPU, more iterations are needed for steady times, and they are faster."""
 SMALL = (
     ("alexnet", 8, "synthetic:3x64x64/10:384"),
     ("alexnet", 16, "synthetic:3x64x64/10:768"),
@@ -50,14 +50,18 @@ def quickly(experiment: Experiment) -> Experiment:
     return replace(experiment, grid=grid, workload={**experiment.workload, "epochs": 1}, is_quick=True)
 
 
-def beside(found: ResultsTable, directory: Path) -> Beside:
+def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     records = find_records([directory])
     measured, runs = measurement_names(records), run_results(records)
-    made = Beside()
+    made = Conclusions()
     if not measured:
         return made
-    made.findings = [Finding(looking_sentence(measured, runs), "with-and-without")]
-    made.findings.append(Finding(_dominating(measured), "layers"))
+    made.findings = [
+        Finding(overhead_sentence(measured, runs), "with-and-without"),
+        Finding(unattributed_sentence(measured)),
+        Finding("Imran reports 235 to 245 % more training time with measuring, and 38 to 54 % of it unattributed."),
+        *(Finding(sentence, "layers") for sentence in _dominating(measured)),
+    ]
     made.published = [*_longer(measured), *_missed(measured)]
     made.tables = [_layers(measured)]
     return made
@@ -74,10 +78,10 @@ def _of(measured: list[tuple[str, Measurement]], name: str) -> list[Measurement]
 
 
 def _longer(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
-    unit = "% longer with measuring"
+    unit = "% more training time with measuring"
     return [
         PublishedRow(
-            f"{name}: time that measuring adds", theirs, 100 * _middle_of(_of(measured, name), "overhead"), unit, SOURCE
+            f"{name}: overhead of measuring", theirs, 100 * _middle_of(_of(measured, name), "overhead"), unit, IMRAN
         )
         for name, theirs in LONGER.items()
     ]
@@ -87,30 +91,31 @@ def _missed(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
     rows = []
     for name, ends in MISSED.items():
         missed = [100 * abs(1 - m.accounted) for m in _of(measured, name)]
-        for which, theirs, ours in zip(("least", "greatest"), ends, (min, max), strict=True):
+        for which, theirs, ours in zip(("minimum", "maximum"), ends, (min, max), strict=True):
             value = ours(missed) if missed else math.nan
-            rows.append(PublishedRow(f"{name}: {which} missed", theirs, value, "% of an iteration missed", SOURCE))
+            rows.append(
+                PublishedRow(f"{name}: {which} unattributed", theirs, value, "% of an iteration, unattributed", IMRAN)
+            )
     return rows
 
 
 def _middle_of(found: list[Measurement], field: str) -> float:
-    return middle(float(getattr(m, field)) for m in found)
+    return median_of(float(getattr(m, field)) for m in found)
 
 
-def _dominating(measured: list[tuple[str, Measurement]]) -> str:
+def _dominating(measured: list[tuple[str, Measurement]]) -> list[str]:
+    """The slowest layers of each network, and in how many layers backward is slower than forward."""
     said = []
     for network in dict.fromkeys(m.name for _, m in measured):
         m = _of(measured, network)[-1]
         layers = [layer for layer in m.layers if layer.parameters]
-        most = sorted(layers, key=lambda layer: -layer.total_s)[:3]
+        slowest = listed(layer.name for layer in sorted(layers, key=lambda layer: -layer.total_s)[:3])
         slower = sum(layer.backward_s.median_s > layer.forward_s.median_s for layer in layers)
-        names = ", ".join(layer.name for layer in most)
-        said.append(f"{network} at batch {m.batch}: {names} ({slower} of {len(layers)})")
-    return (
-        "Layers that take most, and in how many layers with parameters backward takes longer than forward: "
-        + "; ".join(said)
-        + "."
-    )
+        said.append(
+            f"The slowest layers of {network} at batch size {m.batch} are {slowest}; backward is slower than forward "
+            f"in {slower} of {len(layers)} layers."
+        )
+    return said
 
 
 def _layers(measured: list[tuple[str, Measurement]]) -> ExtraTable:
@@ -125,8 +130,8 @@ def _layers(measured: list[tuple[str, Measurement]]) -> ExtraTable:
                 continue
             same = [other for m in ms for other in m.layers if other.name == layer.name]
             times = [
-                middle(getattr(s, f"{part}_s").median_s for s in same) for part in ("forward", "backward", "update")
+                median_of(getattr(s, f"{part}_s").median_s for s in same) for part in ("forward", "backward", "update")
             ]
             rows.append((network, str(batch), layer.name, *(f"{1e3 * seconds:.4g}" for seconds in times)))
     header = ("network", "batch", "layer", "forward, ms", "backward, ms", "update, ms")
-    return ExtraTable("Layers with parameters medians of the repetitions", header, tuple(rows))
+    return ExtraTable("Layers with parameters, medians of the repetitions", header, tuple(rows))

@@ -1,4 +1,4 @@
-"""Makes a published study again: its runs, what stands beside them, and a report of all of it."""
+"""Reproduces a published study: its runs, its conclusions, and a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.experiment.places import saved_experiment
 from paceline.experiment.watching import ExperimentWatcher
 from paceline.reporting import report
 from paceline.reporting.writing import Written
-from paceline.reproduction import Beside, Study, find_study
+from paceline.reproduction import Conclusions, Study, find_study
 from paceline.reproduction.study import FOLDER, NAMES
 from paceline.results.table import ResultsTable
 
@@ -30,12 +30,8 @@ class Reproduced:
     study: Study
     directory: Path
     found: ResultsTable
-    beside: Beside
+    conclusions: Conclusions
     written: Written
-
-    @property
-    def findings(self) -> list[str]:
-        return [finding.sentence for finding in self.beside.findings]
 
     @property
     def table(self) -> ResultsTable:
@@ -53,11 +49,15 @@ class Reproduced:
         said = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
         return said + self.found._repr_html_()
 
+    @property
+    def findings(self) -> list[str]:
+        return [finding.sentence for finding in self.conclusions.findings]
+
 
 def to_make(
     name: str | None, *, quick: bool, resume: Path | None, cache: Path | None = None
 ) -> tuple[Study, Experiment]:
-    """The study and its experiment, or the one that is to go on."""
+    """The study and its experiment, or the one to resume."""
     study = find_study(name) if name is not None else None
     if resume is None:
         if study is None:
@@ -65,11 +65,11 @@ def to_make(
         return study, study.experiment(quick=quick, cache=cache)
     before = saved_experiment(resume)
     if before.name not in NAMES:
-        raise InputError(f"--resume {resume} holds {before.name}, which is none of the studies: use paceline compare")
+        raise InputError(f"--resume {resume} holds {before.name}, which is not a study: use paceline compare")
     if study is not None and study.name != before.name:
         raise InputError(f"--resume {resume} holds {before.name}, not {study.name}")
     if quick and not before.is_quick:
-        raise InputError(f"--resume {resume} was started without --quick: it goes on as it was")
+        raise InputError(f"--resume {resume} was started without --quick and is resumed as it was")
     return find_study(before.name), before
 
 
@@ -85,7 +85,7 @@ def reproduce(
     progress: data.Progress | None = None,
     watcher: ExperimentWatcher | None = None,
 ) -> Reproduced:
-    """Makes the runs of a study in a new directory, or those that `resume` does not have yet, and writes its report."""
+    """Runs a study in a new directory, or the runs that `resume` does not have yet, and writes its page."""
     if out is not None and resume is not None:
         raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
     before = None if resume is None else Path(resume)
@@ -95,7 +95,7 @@ def reproduce(
         text="" if before else study.text, command=COMMAND,
     )  # fmt: skip
     place = next(iter(found.directories.values())).parent.parent  # of all of them
-    beside = study.beside(found, place)
-    beside.write(place / FOLDER)
+    conclusions = study.conclude(found, place)
+    conclusions.write(place / FOLDER)
     written = report([place], place / "report.html")
-    return Reproduced(study, place, found, beside, written)
+    return Reproduced(study, place, found, conclusions, written)

@@ -1,70 +1,68 @@
-"""Scaling: what doubling the devices saves, beside the gains that a guide gives for five frameworks."""
+"""Scaling: synchronous, asynchronous and mixed training on more and more simulated devices."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
-from paceline.formatting import duration, listed, middle, percent
-from paceline.reporting.reaching import target_loss
-from paceline.reporting.sections.doubling import UNIT, an_epoch, savings, to_loss
-from paceline.reporting.sections.scaling_lines import Line, scaling_lines
-from paceline.reproduction.study import Beside
+from paceline.formatting import duration, listed, median_of, percent
+from paceline.reporting.sections.doubling import UNIT, per_sample, savings, to_loss
+from paceline.reporting.series import Series, series_by_workers
+from paceline.reporting.time_to_target import target_loss
+from paceline.reproduction.sources import WUENSCHE
+from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
 
-QUICK = "This is the quick version: 6,400 images instead of 50,000, once instead of three times."
-SOURCE = "a guide of 2018"
+QUICK = "This is the quick version: 6,400 images instead of 50,000, one run per setting instead of three."
 SAVED = {"CNTK and MXNet": 35.0, "Caffe": 28.0, "Torch and TensorFlow": 10.0}
 FEW = 4
-"""Devices, as one machine has them: what the frameworks were compared with."""
+"""Devices in one machine, as the frameworks were compared with."""
 
 
-def beside(found: ResultsTable, directory: Path) -> Beside:
-    runs = run_results(find_records([directory]))
-    lines = {line.name: line for line in scaling_lines(runs)}
+def conclude(found: ResultsTable, directory: Path) -> Conclusions:
+    series = series_by_workers(run_results(find_records([directory])))
+    sync = next((one for one in series if one.name == "sync"), None)
     ours = math.nan
-    if sync := lines.get("sync"):
-        ours = 100 * middle(share for n, share in savings(sync, an_epoch) if n <= FEW)
-    made = Beside()
-    made.published = [
-        PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, SOURCE, line=name)
-        for name, saved in SAVED.items()
-    ]
-    loss = target_loss([run for line in lines.values() for level in line.levels for run in level.runs])
-    made.findings = [
-        Finding(sentence, figure)
-        for sentence, figure in (
-            (_soonest(list(lines.values()), loss), "time-to-loss"),
-            (_doubling(list(lines.values()), ours), "doubling"),
-        )
-        if sentence
-    ]
-    return made
+    if sync is not None:
+        ours = 100 * median_of(share for n, share in savings(sync, per_sample) if n <= FEW)
+    loss = target_loss([run for one in series for point in one.points for run in point.runs])
+    numbers = sorted({point.workers for one in series for point in one.points})
+    said = [(_order(series, loss, n), "time-to-loss") for n in (numbers[-1:] + [n for n in numbers[:-1] if n == 8])]
+    said.append((_doubling(series, ours), "doubling"))
+    return Conclusions(
+        findings=[Finding(sentence, figure) for sentence, figure in said if sentence],
+        published=[
+            PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, WUENSCHE, line=name)
+            for name, saved in SAVED.items()
+        ],
+    )
 
 
-def _soonest(lines: list[Line], loss: float) -> str:
-    """Who is first at the loss, with many devices and with few."""
-    said = []
-    numbers = sorted({level.workers for line in lines for level in line.levels}, reverse=True)
-    for workers in [number for number in numbers if number in (8, numbers[0])]:
-        times = {line.name: to_loss(loss)(level) for line in lines for level in line.levels if level.workers == workers}
-        reached = sorted((seconds, name) for name, seconds in times.items() if math.isfinite(seconds))
-        never = [name for name, seconds in times.items() if not math.isfinite(seconds)]
-        order = [f"{name} takes {duration(seconds)}" for seconds, name in reached] + [f"{n} never comes" for n in never]
-        said.append(f"with {workers} {listed(order)}")
-    return f"To a test loss of {loss:.2g} on simulated devices: {'; '.join(said)}." if said else ""
+def _order(series: Sequence[Series], loss: float, workers: int) -> str:
+    """The strategies in the order in which they reach the loss."""
+    points = {one.name: point for one in series for point in one.points if point.workers == workers}
+    seconds = {name: to_loss(loss)(point) for name, point in points.items()}
+    reached = sorted((s, name) for name, s in seconds.items() if math.isfinite(s))
+    if not reached:
+        return ""
+    said = [f"{name} after {duration(s)}" for s, name in reached]
+    said[0] = f"{reached[0][1]} reaches a test loss of {loss:.2g} after {duration(reached[0][0])}"
+    said += [f"{name} never" for name in seconds if not math.isfinite(seconds[name])]
+    once = " (one run each)" if all(len(point.runs) == 1 for point in points.values()) else ""
+    return f"On {workers} simulated devices, {', '.join(said)}{once}."
 
 
-def _doubling(lines: list[Line], few: float) -> str:
-    ends = [(line.name, savings(line, an_epoch)[-1]) for line in lines if savings(line, an_epoch)]
+def _doubling(series: Sequence[Series], few: float) -> str:
+    ends = [(one.name, savings(one, per_sample)[-1]) for one in series if savings(one, per_sample)]
     if not ends or math.isnan(few):
         return ""
-    most = ends[0][1][0]
-    last = listed(f"{name} {percent(share, 0)}" for name, (_, share) in ends)
+    most = max(n for _, (n, _) in ends)
+    last = listed(f"{percent(share, 0)} with {name}" for name, (n, share) in ends if n == most)
     return (
-        f"Doubling the devices saves {few:.0f} % of an epoch's time up to {FEW} of them with sync (published: 35, 28 "
-        f"and 10 %), and from {most // 2} to {most}: {last}."
+        f"In simulation, doubling up to {FEW} synchronous devices saves {few:.0f} % of the epoch time; Wünsche reports "
+        f"35, 28 and 10 % for five frameworks. Doubling from {most // 2} to {most} saves {last}."
     )

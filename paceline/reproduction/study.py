@@ -1,4 +1,4 @@
-"""A study: its experiment, whole or quick, as this machine can make it; and what stands beside its results."""
+"""A study: its experiment, full or quick, as this machine can run it, and its conclusions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from paceline.results.table import ResultsTable
 NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "dropout", "text")
 """In the order in which they are listed; each has a file NAME.toml and a module NAME.py here."""
 FOLDER = "study"
-"""In the directory of the experiment: what stands beside its results."""
+"""In the directory of the experiment: the files of its conclusions."""
 PACKAGE = "paceline.reproduction"
 
 
 @dataclass
-class Beside:
-    """Rows, sentences and tables that a report shows beside the runs."""
+class Conclusions:
+    """The findings of a study, and the rows and tables that a page shows beside its runs."""
 
     findings: list[Finding] = field(default_factory=list)
     published: list[PublishedRow] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Study:
         return importlib.import_module(f"{PACKAGE}.{self.name}")
 
     def experiment(self, *, quick: bool, cache: Path | None = None) -> Experiment:
-        """As it can be made here: with the data and the devices that there are."""
+        """As it can run here, with the data and devices that are available."""
         whole = experiment_of(tomllib.loads(self.text), self.name)
         adapt: Callable[[Experiment], Experiment] = getattr(self._module, "adapted", lambda given: given)
         if not quick:
@@ -77,9 +77,9 @@ class Study:
         made = adapt(make(whole))
         return _with_data_at_hand(replace(made, notes=(*made.notes, self._module.QUICK)), cache)
 
-    def beside(self, found: ResultsTable, directory: Path) -> Beside:
-        beside: Beside = self._module.beside(found, directory)
-        return beside
+    def conclude(self, found: ResultsTable, directory: Path) -> Conclusions:
+        made: Conclusions = self._module.conclude(found, directory)
+        return made
 
 
 def known_studies() -> list[Study]:
@@ -93,17 +93,17 @@ def find_study(name: str) -> Study:
 
 
 def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment:
-    """A quick run fetches nothing: where MNIST is not there, images of the same shape that are made up serve."""
+    """A quick run downloads nothing: without MNIST in the cache, synthetic images of the same shape are used."""
     asked = str(experiment.workload.get("data", ""))
     mnist = re.fullmatch(r"mnist:(\d+)", asked)
     if mnist is None:
         return experiment
     if data.path("mnist", cache=cache) is not None:
-        note = f"Its data are the first {int(mnist.group(1)):,} training images of MNIST and all test images."
+        note = f"Data: the first {int(mnist.group(1)):,} training images of MNIST and all test images."
         return replace(experiment, notes=(*experiment.notes, note))
     made = f"synthetic:1x28x28/10:{mnist.group(1)}"
     note = (
-        f"MNIST is not in the cache, so its data are {int(mnist.group(1)):,} synthetic images of the same shape: times "
-        "are comparable, accuracies are not. paceline data fetch mnist fetches it."
+        f"Data: {int(mnist.group(1)):,} synthetic images of the shape of MNIST, which is not in the cache. Times are "
+        "comparable, accuracies are not. Download it with: paceline data fetch mnist"
     )
     return replace(experiment, workload={**experiment.workload, "data": made}, notes=(*experiment.notes, note))

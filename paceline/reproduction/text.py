@@ -1,4 +1,4 @@
-"""Text: how well the LSTM predicts characters, and what it writes by itself."""
+"""Text: how well the LSTM predicts the next character, and text that it generates."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import torch
 
 from paceline.errors import PacelineError
 from paceline.formatting import percent
-from paceline.reproduction.study import Beside
+from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding
 from paceline.results.table import ResultsTable
 from paceline.step.build import load_data, placed_network
 from paceline.training.checkpoint import load_checkpoint, load_parameters
 
-QUICK = "This is the quick version: 6 epochs of 3,000 windows of 64 characters instead of 8 of all of them."
+QUICK = "This is the quick version: 6 epochs of 3,000 windows of 64 characters instead of 8 epochs of all of them."
 PROMPT = "The "
 CHARACTERS = 160
 
 
-def beside(found: ResultsTable, directory: Path) -> Beside:
+def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     rows = [row for row in found.rows if row["status"] == "finished"]
-    made = Beside()
+    made = Conclusions()
     if not rows:
         return made
     best = min(rows, key=lambda row: row["test_loss"])
     made.findings = [
         Finding(
-            f"With {best['options.hidden']} hidden units the LSTM predicts {percent(best['test_accuracy'], 1)} of the "
-            f"next characters; its perplexity is {math.exp(best['test_loss']):.2f}: so many come into question.",
-            "learnt-by-hidden",
-        )
+            f"With {best['options.hidden']} hidden units, the LSTM predicts {percent(best['test_accuracy'])} of the "
+            f"next characters correctly, at a perplexity of {math.exp(best['test_loss']):.2f}.",
+            "learned-by-hidden",
+        ),
+        Finding("Each size was trained once, so the noise between repetitions is unknown."),
     ]
-    header = ("hidden units", "test loss, nats", "perplexity", "next characters right, %", "train s")
+    header = ("hidden units", "test loss, nats", "perplexity", "correct next characters, %", "training time, s")
     told = tuple(
         (
             str(row["options.hidden"]), f"{row['test_loss']:.4f}", f"{math.exp(row['test_loss']):.3f}",
@@ -45,12 +46,12 @@ def beside(found: ResultsTable, directory: Path) -> Beside:
     written = [(str(row["options.hidden"]), written_by(found.directories[row["directory"]])) for row in rows]
     written = [(hidden, text) for hidden, text in written if text]
     if written:
-        made.tables.append(ExtraTable("What it writes", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
+        made.tables.append(ExtraTable("Generated text", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
     return made
 
 
 def written_by(directory: Path, count: int = CHARACTERS) -> str:
-    """What a trained network goes on with, character by character; nothing where its parameters are not kept."""
+    """Text generated character by character; empty if the parameters were not kept."""
     try:
         checkpoint = load_checkpoint(directory)
         dataset = load_data(checkpoint.workload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -25,6 +25,8 @@ ONE_PROCESS, LOCAL, SIMULATED, TIMED = "one process", "processes", "simulated", 
 SHOWN_CONDITIONS = {
     "step": "step", "device_name": "processor", "threads_used": "threads", "torch": "PyTorch", "paceline": "Paceline",
 }  # fmt: skip
+WORTH_RANKING = 0.5
+"""Of the best accuracy on the same data; runs below it are left out of rankings."""
 MEASURED = "measure"
 """The setting, and the folder in a run's directory, of a training that was measured."""
 
@@ -53,6 +55,8 @@ class RunResult:
     label: str = ""
     telling: tuple[str | None, ...] = ()
     """The values that its group's name is made of."""
+    ranked: bool = True
+    """Whether it may be called best or fastest: it finished, and did not end far below the best run on its data."""
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -177,7 +181,18 @@ def run_results(records: Records) -> tuple[RunResult, ...]:
     runs = sorted(runs, key=lambda run: place_in_order(run.settings, (*telling, REPETITION)))
     named = [replace(run, group=group_name(run, telling), telling=values(run.settings, telling)) for run in runs]
     groups = groups_of(named)
-    return tuple(replace(run, label=_label(run, groups[run.group])) for run in named)
+    best: dict[str, float] = {}
+    for run in named:
+        if run.status == "finished" and run.labelled:
+            best[run.settings["data"]] = max(run.accuracy, best.get(run.settings["data"], 0.0))
+    return tuple(replace(run, label=_label(run, groups[run.group]), ranked=_may_rank(run, best)) for run in named)
+
+
+def _may_rank(run: RunResult, best: Mapping[str, float]) -> bool:
+    """Speed is no merit of a run that did not learn."""
+    if run.status != "finished" or (run.run is not None and not math.isfinite(run.loss)):
+        return False
+    return not run.labelled or run.accuracy >= WORTH_RANKING * best[run.settings["data"]]
 
 
 def group_name(run: RunResult, keys: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from paceline.formatting import as_number
 from paceline.measurement.feeding import Feeding
 from paceline.measurement.measurement import Measurement
 from paceline.results.labels import setting_id
@@ -42,7 +43,7 @@ def row_of(
     settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
     metrics = (metrics_of(measured) if measured is not None else {}) | metrics_of(found)
     if isinstance(found, Run):
-        settings["measure"] = measured is not None
+        settings["measure"] = measured is not None or bool(outcome and outcome.settings.get("measure"))
     if outcome is None:
         kind = KINDS[type(found)]
         given = {"kind": kind} | {key: value for key, value in settings.items() if key not in ("seed", "measure")}
@@ -52,7 +53,7 @@ def row_of(
     given = {key: _plain(value) for key, value in outcome.settings.items() if key not in WORKLOAD}
     row = {
         "run": outcome.run, "setting": outcome.setting, "repetition": outcome.repetition, "trial": outcome.trial,
-        **_workload(outcome.workload), **given, **settings, "kind": outcome.settings["kind"],
+        **settings, **_workload(outcome.workload), **given, "kind": outcome.settings["kind"],
         "workers": outcome.workers, "status": outcome.status, "error": outcome.error, "started": outcome.started,
         "number": outcome.number, "planned": outcome.planned, "given": outcome.settings,
     }  # fmt: skip
@@ -68,7 +69,7 @@ def row_settings(found: RunRecord) -> Row:
         cluster = {key.replace("-", "_"): value for key, value in found.cluster.items()}
         return _workload(found.workload) | _distribution(found.distribution) | cluster
     if isinstance(found, Measurement):
-        stated = {key: value for key, value in found.conditions.items() if key in WORKLOAD}
+        stated = {key: as_number(value) for key, value in found.conditions.items() if key in WORKLOAD}
         return {"network": found.name, "batch": found.batch, "device": found.device} | stated
     return _workload(found.workload) | {"data": found.data} if isinstance(found, Evaluation) else {}
 

@@ -1,4 +1,4 @@
-"""Published studies: each can be made here, says what it is, and has its own figures beside ours."""
+"""Published studies: each can be made here, says what it is, and shows published numbers beside ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.experiment import Experiment, ResultsTable, execute, read_experime
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reporting import report
 from paceline.reporting.page import page_of
-from paceline.reproduction import Beside, find_study, known_studies, study
+from paceline.reproduction import Conclusions, find_study, known_studies, study
 from paceline.reproduction.study import FOLDER, NAMES
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PredictionRow, PublishedRow
 from paceline.results.records import find_records
@@ -58,12 +58,12 @@ def tiny(name: str) -> Experiment:
     return replace(made, grid=tuple(grid), workload=workload, run=run, repetitions=1, notes=made.notes)
 
 
-def executed(name: str, directory: Path) -> tuple[ResultsTable, Beside]:
+def executed(name: str, directory: Path) -> tuple[ResultsTable, Conclusions]:
     found = execute(tiny(name), out=directory)
     assert {row["status"] for row in found.rows} == {"finished"}, [row["error"] for row in found.rows]
-    beside = find_study(name).beside(found, directory)
-    beside.write(directory / FOLDER)
-    return found, beside
+    made = find_study(name).conclude(found, directory)
+    made.write(directory / FOLDER)
+    return found, made
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,7 +95,7 @@ def test_a_study_that_does_not_exist_is_named_with_its_nearest():
 
 
 def test_what_stands_beside_is_found_again_by_a_report(tmp_path):
-    made = Beside(
+    made = Conclusions(
         findings=[Finding("It is so.", "published-lines")],
         published=[PublishedRow("a, 4 threads", 0.5, 0.25, "s", "x", along="threads", at=4.0, line="a", our_line="b")],
         predictions=[PredictionRow("p", 1.0, measured=1.1)],
@@ -113,44 +113,45 @@ def test_what_stands_beside_is_found_again_by_a_report(tmp_path):
     assert "should have 2 cells" in find_records([tmp_path]).skipped[0].reason
 
 
-def published(beside: Beside, unit: str) -> dict[str, float]:
-    return {row.name: row.published for row in beside.published if row.unit == unit}
+def published(made: Conclusions, unit: str) -> dict[str, float]:
+    return {row.name: row.published for row in made.published if row.unit == unit}
 
 
 @pytest.mark.slow
 def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
-    _, beside = executed("elgato", tmp_path / "e")
-    seconds = published(beside, "s a pass")
-    assert seconds["mlp, time at batch 100, observed"] == 62.0
-    assert seconds["lstm, time at batch 2000, observed"] == 110.0
-    assert seconds["mlp, time at batch 500, predicted"] == 16.56
-    assert seconds["mlp, time at batch 500, solved exactly"] == pytest.approx(16.53, abs=0.005)
-    assert seconds["mlp, time at batch 1000, solved exactly"] == pytest.approx(10.84, abs=0.005)
-    assert published(beside, "ms") == pytest.approx({
-        "mlp, t_g, of a batch, as printed": 114.0, "mlp, t_g, of a batch, solved exactly": 113.68,
-        "lstm, t_g, of a batch, as printed": 610.0,
+    _, made = executed("elgato", tmp_path / "e")
+    seconds = published(made, "s per pass")
+    assert seconds["mlp, time at batch size 100, observed"] == 62.0
+    assert seconds["lstm, time at batch size 2000, observed"] == 110.0
+    assert seconds["mlp, time at batch size 500, predicted"] == 16.56
+    assert seconds["mlp, time at batch size 500, solved exactly"] == pytest.approx(16.53, abs=0.005)
+    assert seconds["mlp, time at batch size 1000, solved exactly"] == pytest.approx(10.84, abs=0.005)
+    assert published(made, "ms") == pytest.approx({
+        "mlp, t_g, per batch, as printed": 114.0, "mlp, t_g, per batch, solved exactly": 113.68,
+        "lstm, t_g, per batch, as printed": 610.0,
     }, abs=0.01)  # fmt: skip
-    shares = published(beside, "% of the time")
-    assert shares["mlp, communication at batch 100, as printed"] == pytest.approx(92.7)
-    assert shares["mlp, communication at batch 100, solved exactly"] == pytest.approx(91.7, abs=0.05)
-    assert shares["lstm, communication at batch 2000, as printed"] == pytest.approx(13.9)
-    assert published(beside, "s of a pass") == pytest.approx({
-        "mlp, communication at batch 100, as printed": 57.5, "mlp, communication at batch 2000, as printed": 2.85,
-        "mlp, communication at batch 100, solved exactly": 56.84,
-        "mlp, communication at batch 2000, solved exactly": 2.842,
-        "lstm, communication at batch 2000, as printed": 15.25,
+    shares = published(made, "% of the time")
+    assert shares["mlp, communication at batch size 100, as printed"] == pytest.approx(92.7)
+    assert shares["mlp, communication at batch size 100, solved exactly"] == pytest.approx(91.7, abs=0.05)
+    assert shares["lstm, communication at batch size 2000, as printed"] == pytest.approx(13.9)
+    assert published(made, "s per pass of communication") == pytest.approx({
+        "mlp, communication at batch size 100, as printed": 57.5,
+        "mlp, communication at batch size 2000, as printed": 2.85,
+        "mlp, communication at batch size 100, solved exactly": 56.84,
+        "mlp, communication at batch size 2000, solved exactly": 2.842,
+        "lstm, communication at batch size 2000, as printed": 15.25,
     }, abs=0.005)  # fmt: skip
-    operations = {row[0]: row[1] or row[2] for row in beside.tables[1].rows}
+    operations = {row[0]: row[1] or row[2] for row in made.tables[1].rows}
     assert (operations["CPU:0, published"], operations["each GPU, published"]) == ("1855", "2373")
     assert any(place.endswith(", here") and int(many) > 20 for place, many in operations.items())
-    ours = [row.ours for row in beside.published if row.name.startswith("mlp")]
+    ours = [row.ours for row in made.published if row.name.startswith("mlp")]
     assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
     figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "e"])).figures}
     assert {
         "batch-model-times",
         "batch-model-shares",
-        "learnt-by-batch",
-        "taken-by-batch",
+        "learned-by-batch",
+        "time-by-batch",
         "worker-accuracy",
     } <= figures.keys()
     names = set(figures["worker-accuracy"].views[0].table.values("line"))
@@ -159,20 +160,18 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
 
 @pytest.mark.slow
 def test_downpour_has_epochs_by_nodes_accuracy_and_costs(tmp_path):
-    found, beside = executed("downpour", tmp_path / "d")
-    seconds = {row.name: (row.published, row.ours) for row in beside.published}
-    for nodes, theirs in ((4, (3.52, 3.59)), (8, (3.53, 3.61)), (12, (3.55, 3.64))):
-        for name, value in zip(("Downpour", "delay compensation"), theirs, strict=True):
-            expected, ours = seconds[f"{name}, {nodes} nodes, simulated"]
-            assert expected == value and ours == pytest.approx(value, rel=0.05)
-    growth = {name: pair for name, pair in seconds.items() if "12 nodes instead of 4, simulated" in name}
-    assert [theirs for theirs, _ in growth.values()] == [0.8, 1.4]
-    assert all(-20 < ours < 20 for _, ours in growth.values())
-    by_workers = [row for row in beside.tables[0].rows if row[0] == "Downpour"]
+    found, made = executed("downpour", tmp_path / "d")
+    grown = {row.name: (row.published, row.ours) for row in made.published}
+    assert grown["Downpour, 4 nodes"] == (100.0, 100.0) and grown["Downpour, 12 nodes"][0] == pytest.approx(
+        100.85, abs=0.01
+    )
+    assert all(80 < ours < 120 for _, ours in grown.values())
+    assert not any(row.unit.startswith("s") for row in made.published), "the step time is an input, no result"
+    by_workers = [row for row in made.tables[0].rows if row[0] == "Downpour"]
     assert [row[2] for row in by_workers] == ["3", "7", "11"] and all(row[3:5] == ("1", "0") for row in by_workers)
     assert all(0 < float(row[5]) <= 100 for row in by_workers)
-    assert [round(cost.amount, 2) for cost in beside.costs[:2]] == [1272.17, 12244.24] and len(beside.costs) == 6
-    assert "instead of" in beside.findings[1].sentence and len(found.rows) == 9
+    assert [round(cost.amount, 2) for cost in made.costs[:2]] == [1272.17, 12244.24] and len(made.costs) == 6
+    assert made.findings[1].sentence.startswith("From 4 to 12 nodes") and len(found.rows) == 9
     sections = {section.id for section in page_of(find_records([tmp_path / "d"])).sections}
     assert {"about", "published", "scaling", "costs", "tables"} <= sections
 
@@ -189,23 +188,25 @@ def test_what_diverges_is_counted_and_said():
     told = [{"setting": "3", "status": "finished", "test_loss": 0.3}, {"setting": "32", "status": "diverged"}]
     told += [{"setting": "32", "status": "diverged", "test_loss": None}]
     found = ResultsTable("downpour", "", tuple(told), (), tuple(rows), (), {}, 0)
-    beside = find_study("downpour").beside(found, Path())
-    assert beside.tables[0].rows == (
-        ("Downpour", "simulated", "3", "2", "0", "90", "88", "0.3", ""),
-        ("Downpour", "simulated", "32", "2", "2", "", "", "", ""),
+    made = find_study("downpour").conclude(found, Path())
+    assert made.tables[0].rows == (
+        ("Downpour", "simulated", "3", "2", "0", "90", "88", "0.3", "", ""),
+        ("Downpour", "simulated", "32", "2", "2", "", "", "", "", ""),
     )
-    said = "With 32 workers instead of 3, test accuracy is: Downpour none (diverged) instead of 90.0 %."
-    assert [finding.sentence for finding in beside.findings] == [said]
-    worse = [told[0], {"setting": "3", "status": "finished", "test_loss": 61.5}]
-    beside = find_study("downpour").beside(replace(found, rows=tuple(worse), summary=tuple(rows[:1])), Path())
-    assert beside.tables[0].rows[0][4] == "1" and "90.0 % (1 of 2 diverged)" in beside.findings[0].sentence
+    assert made.findings[0].sentence == "With 32 simulated workers, Downpour diverges."
+    once = replace(found, rows=({**told[0], "test_loss": 0.3},), summary=tuple(rows[:1]))
+    said = "With 3 simulated workers, Downpour reaches 90.0 % test accuracy."
+    assert find_study("downpour").conclude(once, Path()).findings[0].sentence == said
+    worse = replace(once, rows=(*once.rows, {"setting": "3", "status": "finished", "test_loss": 61.5}))
+    made = find_study("downpour").conclude(worse, Path())
+    assert made.tables[0].rows[0][4] == "1" and made.findings[0].sentence.endswith("Downpour diverges.")
 
 
 @pytest.mark.slow
 def test_scaling_shows_what_doubling_saves(tmp_path):
-    _, beside = executed("scaling", tmp_path / "s")
-    assert [row.published for row in beside.published] == [35.0, 28.0, 10.0]
-    assert all(0 < row.ours < 50 for row in beside.published)
+    _, made = executed("scaling", tmp_path / "s")
+    assert [row.published for row in made.published] == [35.0, 28.0, 10.0]
+    assert all(0 < row.ours < 50 for row in made.published)
     figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "s"])).figures}
     lines = set(figures["doubling"].views[0].table.values("runs"))
     assert {"sync", "downpour", "mixed", "Caffe, published"} <= lines
@@ -214,8 +215,8 @@ def test_scaling_shows_what_doubling_saves(tmp_path):
 
 @pytest.mark.slow
 def test_layers_compares_training_with_and_without_measuring(tmp_path):
-    _, beside = executed("layers", tmp_path / "l")
-    assert "lenet5 at batch 5" in beside.findings[1].sentence
+    _, made = executed("layers", tmp_path / "l")
+    assert "lenet5 at batch size 5" in made.findings[3].sentence
     figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "l"])).figures}
     assert {"with-and-without", "layers", "layers-by-iteration"} <= figures.keys()
     assert not list((tmp_path / "l").rglob("checkpoint.pt"))
@@ -223,31 +224,31 @@ def test_layers_compares_training_with_and_without_measuring(tmp_path):
 
 def test_layers_puts_what_was_published_beside_what_was_measured_here(tmp_path, monkeypatch):
     """Each network and batch by its own measurements: the median overhead, the least and the greatest share missed."""
-    monkeypatch.setattr("paceline.reproduction.layers.looking_sentence", lambda *_: "needs runs, not made here")
+    monkeypatch.setattr("paceline.reproduction.layers.overhead_sentence", lambda *_: "needs runs, not made here")
     measured = [
         ("alexnet", 8, 0.01, 0.98), ("alexnet", 8, 0.02, 1.05), ("alexnet", 16, 0.06, 0.90), ("vgg11", 4, 0.5, 0.75),
     ]  # fmt: skip
     for number, (name, batch, overhead, accounted) in enumerate(measured):
         made = a_measurement(name=name, batch=batch, overhead=overhead, accounted=accounted)
         record.save(made, tmp_path / str(number) / "measurement.json")
-    beside = find_study("layers").beside(ResultsTable("layers", "", (), (), (), (), {}, 0), tmp_path)
-    assert {row.name: (row.published, pytest.approx(row.ours)) for row in beside.published} == {
-        "alexnet: time that measuring adds": (245.0, 2.0),
-        "vgg11: time that measuring adds": (235.0, 50.0),
-        "alexnet, the smaller batch: least missed": (44.0, 2.0),
-        "alexnet, the smaller batch: greatest missed": (54.0, 5.0),
-        "alexnet, the larger batch: least missed": (38.0, 10.0),
-        "alexnet, the larger batch: greatest missed": (44.0, 10.0),
-        "vgg11: least missed": (45.0, 25.0),
-        "vgg11: greatest missed": (49.0, 25.0),
+    made = find_study("layers").conclude(ResultsTable("layers", "", (), (), (), (), {}, 0), tmp_path)
+    assert {row.name: (row.published, pytest.approx(row.ours)) for row in made.published} == {
+        "alexnet: overhead of measuring": (245.0, 2.0),
+        "vgg11: overhead of measuring": (235.0, 50.0),
+        "alexnet, the smaller batch: minimum unattributed": (44.0, 2.0),
+        "alexnet, the smaller batch: maximum unattributed": (54.0, 5.0),
+        "alexnet, the larger batch: minimum unattributed": (38.0, 10.0),
+        "alexnet, the larger batch: maximum unattributed": (44.0, 10.0),
+        "vgg11: minimum unattributed": (45.0, 25.0),
+        "vgg11: maximum unattributed": (49.0, 25.0),
     }
 
 
 @pytest.mark.slow
 def test_threads_and_what_was_published_for_them(tmp_path):
-    _, beside = executed("threads", tmp_path / "t")
-    assert len(beside.published) == 11 and all(row.ours > 0 for row in beside.published if row.at <= 2)
-    caffe = [row.published for row in beside.published if row.line == "Caffe"]
+    _, made = executed("threads", tmp_path / "t")
+    assert len(made.published) == 11 and all(row.ours > 0 for row in made.published if row.at <= 2)
+    caffe = [row.published for row in made.published if row.line == "Caffe"]
     assert caffe == [1.324, 0.790, 0.578, 15.444]
     figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "t"])).figures}
     assert {"published-lines", "by-threads"} <= figures.keys()
@@ -256,23 +257,24 @@ def test_threads_and_what_was_published_for_them(tmp_path):
 def test_transfer_arithmetic_is_what_devices_that_are_fed_take(tmp_path, monkeypatch):
     links = LinkMeasurement((LinkSpeed("disk to host", 1e-4, 2e9),), {})
     monkeypatch.setattr("paceline.reproduction.transfer.measure_links", lambda *_: links)
-    _, beside = executed("transfer", tmp_path / "b")
-    arithmetic = {row.name: (row.published, row.ours) for row in beside.published if "arithmetic" in row.name}
+    _, made = executed("transfer", tmp_path / "b")
+    arithmetic = {row.name: (row.published, row.ours) for row in made.published if "arithmetic" in row.name}
     assert len(arithmetic) == 5
     for theirs, ours in arithmetic.values():
         assert ours == pytest.approx(theirs, rel=1e-3)
-    assert len(beside.predictions) == 8 and all(row.error > -0.9 for row in beside.predictions)
-    assert beside.tables[0].rows[-1] == ("disk to host, here", "2", "4.000")
+    assert len(made.predictions) == 8 and all(row.error > -0.9 for row in made.predictions)
+    assert made.tables[0].rows[-1] == ("disk to host, here", "2", "4.000")
     assert "feeding-bus" in {figure.id for figure in page_of(find_records([tmp_path / "b"])).figures}
 
 
 @pytest.mark.slow
 def test_dropout_and_text_say_what_came_of_them(tmp_path):
-    _, beside = executed("dropout", tmp_path / "d")
-    assert [finding.figure for finding in beside.findings] == ["taken-by-dropout", "learnt-by-dropout"]
-    _, beside = executed("text", tmp_path / "t")
-    (perplexity, writing) = beside.tables
-    assert "perplexity" in beside.findings[0].sentence and len(perplexity.rows) == 3
+    _, made = executed("dropout", tmp_path / "d")
+    assert {finding.figure for finding in made.findings} == {"time-by-dropout", "learned-by-dropout"}
+    _, made = executed("text", tmp_path / "t")
+    (perplexity, writing) = made.tables
+    assert all(len(finding.sentence.split()) <= 25 for finding in made.findings[:1])
+    assert "perplexity" in made.findings[0].sentence and len(perplexity.rows) == 3
     assert all(text.startswith("The") and len(text) > 50 for _, text in writing.rows)
     written = report([tmp_path / "t"], tmp_path / "t" / "report.html")
     assert written.counts["runs"] == 3 and not written.skipped

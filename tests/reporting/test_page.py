@@ -93,7 +93,7 @@ def one() -> Page:
 def test_the_answer_comes_first_and_every_element_is_closed(one):
     assert one.open == []
     assert next(tag for tag, _ in one.elements if tag in ("h1", "h2")) == "h1"
-    assert "classifies 81.25\u00a0% of the test samples correctly" in one.text
+    assert "lenet5 reached 81.2\u00a0% test accuracy" in one.text
     assert len(one.tags("h1")) == 1 and one.tags("html") == [{"lang": "en"}]
 
 
@@ -121,7 +121,7 @@ def test_tables_have_all_epochs_and_settings(one):
     assert ["1", "2.250", "12.50", "50.00", "2.125", "25.00", "62.50", "1,500", "2.500"] in one.rows
     assert ["device name", "A Processor"] in one.rows and ["threads", "2"] in one.rows
     assert ["width", "[6, 16]"] in one.rows and ["lr", "0.1"] in one.rows
-    assert ["flat", "46 updates are too few for compiling to pay; 48 operations a step on cpu:0",
+    assert ["flat", "46 updates are too few for compiling to pay; 48 operations per step on cpu:0",
             "all 1,437 samples on cpu", "1"] in one.rows  # fmt: skip
 
 
@@ -259,7 +259,7 @@ def test_the_function_tells_what_it_wrote(tmp_path):
 def test_the_summary_of_a_run_is_written_beside_its_record(tmp_path):
     path = write_summary(a_run(), tmp_path)
     assert path == tmp_path / "summary.html"
-    assert "81.25 %" in path.read_text(encoding="utf-8")
+    assert "81.2 %" in path.read_text(encoding="utf-8")
     assert not any("layers" in given.values() for given in Page(path.read_text(encoding="utf-8")).tags("figure"))
     record.save(a_measurement(), tmp_path / "measure" / "worker-0" / "measurement.json")
     page = Page(write_summary(a_run(), tmp_path).read_text(encoding="utf-8"))

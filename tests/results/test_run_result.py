@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from paceline.reporting.colours import group_styles
-from paceline.reporting.reaching import seconds_all_to, seconds_to, target_accuracy
-from paceline.reporting.sections.scaling import scaling, scaling_lines, scaling_sentence
+from paceline.reporting.sections.scaling import scaling, scaling_sentence
+from paceline.reporting.series import series_by_workers
+from paceline.reporting.time_to_target import all_seconds_to_accuracy, seconds_to_accuracy, target_accuracy
 from paceline.results.records import Records
 from paceline.results.run_result import RunResult, measurement_names, run_results
 from paceline.training.run import Run
@@ -70,51 +71,54 @@ def test_measurements_have_names_as_short_as_tells_them_apart():
 
 def test_efficiency_is_speed_up_by_workers():
     runs = shown(*(a_virtual_run("downpour", w, seed) for w in (2, 4, 8) for seed in (0, 1)))
-    (line,) = scaling_lines(runs)
-    assert [level.workers for level in line.levels] == [2, 4, 8] and len(line.levels[0].runs) == 2
-    assert line.efficiency(line.levels[0]) == 1
+    (line,) = series_by_workers(runs)
+    assert [point.workers for point in line.points] == [2, 4, 8] and len(line.points[0].runs) == 2
+    assert line.efficiency(line.points[0]) == 1
     speed = (0.1 + 0.9 / 2) / (0.1 + 0.9 / 8)
-    assert line.speed_up(line.levels[2]) == pytest.approx(speed)
-    assert line.efficiency(line.levels[2]) == pytest.approx(speed / 4)
+    assert line.speed_up(line.points[2]) == pytest.approx(speed)
+    assert line.efficiency(line.points[2]) == pytest.approx(speed / 4)
     assert scaling_sentence([line]) == (
-        "With 8 workers, downpour trains 2.6 times as fast as with 2 (65 % efficiency) and reaches 86.1 % test "
-        "accuracy instead of 89.1 %, in simulated time."
+        "In simulation, downpour trains 2.6 times as fast with 8 workers as with 2 (65 % efficiency)."
     )
 
 
 def test_runs_with_one_number_of_workers_do_not_scale():
-    assert scaling_lines(shown(a_virtual_run("sync", 4), a_virtual_run("downpour", 4))) == []
+    assert series_by_workers(shown(a_virtual_run("sync", 4), a_virtual_run("downpour", 4))) == []
     assert scaling(shown(a_run(), a_run())) is None
 
 
 def test_one_process_is_where_real_workers_begin():
     d = a_distribution("sync", 2, driver="local")
     two = a_run(distribution=d, samples_per_s=3000.0)
-    (line,) = scaling_lines(shown(a_run(samples_per_s=2000.0), two))
-    assert [level.workers for level in line.levels] == [1, 2] and line.speed_up(line.levels[1]) == 1.5
+    (line,) = series_by_workers(shown(a_run(samples_per_s=2000.0), two))
+    assert [point.workers for point in line.points] == [1, 2] and line.speed_up(line.points[1]) == 1.5
     other = replace(a_run(samples_per_s=2000.0), workload=replace(a_run().workload, batch=8))
-    assert scaling_lines(shown(other, two)) == [], "other work is no beginning"
+    assert series_by_workers(shown(other, two)) == [], "other work is no beginning"
 
 
 def test_more_workers_that_do_not_help_are_told_so():
     runs = [replace(a_virtual_run("sync", w), distribution=a_distribution("sync", w, seconds=w * 10.0)) for w in (2, 4)]
     assert (
-        scaling_sentence(scaling_lines(shown(*runs)))
-        == "More workers do not help: 2 workers with sync are the fastest."
+        scaling_sentence(series_by_workers(shown(*runs)))
+        == "In simulation, more workers do not make sync faster than 2 workers."
     )
 
 
 def test_runs_that_did_not_end_are_no_part_of_scaling():
     runs = [a_virtual_run("sync", 2), a_virtual_run("sync", 4, status="diverged")]
-    assert scaling_lines(shown(*runs)) == []
+    assert series_by_workers(shown(*runs)) == []
 
 
 def test_the_time_to_an_accuracy_that_half_of_the_runs_reach():
     runs = shown(*(a_virtual_run("downpour", w) for w in (2, 4, 8)))
     assert target_accuracy(runs) == 0.88
-    assert seconds_to(runs[0], 0.88) == runs[0].curve[-1].seconds and math.isnan(seconds_to(runs[2], 0.88))
+    assert seconds_to_accuracy(runs[0], 0.88) == runs[0].curve[-1].seconds and math.isnan(
+        seconds_to_accuracy(runs[2], 0.88)
+    )
     assert math.isnan(target_accuracy(()))
-    assert seconds_all_to(runs, 0.88) and seconds_all_to(runs[1:], 0.89) == [], "fewer than half are not enough"
+    assert all_seconds_to_accuracy(runs, 0.88) and all_seconds_to_accuracy(runs[1:], 0.89) == [], (
+        "fewer than half are not enough"
+    )
 
 
 def test_a_simulation_of_time_stands_beside_runs():

@@ -1,10 +1,10 @@
-"""The sections of a page, in their order; one that has nothing to show is not there."""
+"""The sections of a page, in their order; those with nothing to show are left out."""
 
 from __future__ import annotations
 
 from paceline.formatting import count
 from paceline.reporting.figure import Section, TableBlock, table
-from paceline.reporting.sections.about import about, given_tables
+from paceline.reporting.sections.about import about, extra_tables
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
 from paceline.reporting.sections.clusters import clusters
@@ -12,7 +12,7 @@ from paceline.reporting.sections.comparisons import costs, predictions, publishe
 from paceline.reporting.sections.feeding import feeding
 from paceline.reporting.sections.layers import where_the_time_goes
 from paceline.reporting.sections.learning import learning
-from paceline.reporting.sections.looking import looking
+from paceline.reporting.sections.overhead import overhead
 from paceline.reporting.sections.plans import plans
 from paceline.reporting.sections.run_table import run_table
 from paceline.reporting.sections.scaling import scaling
@@ -35,14 +35,14 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
         by_setting(runs, measured),
         batch_model(runs),
         feeding([made for _, made in records.feedings]),
-        looking(measured, runs),
+        overhead(measured, runs),
         where_the_time_goes(measured, runs),
         learning(runs),
         scaling(runs, records.published),
         workers(runs),
         timeline(runs, measured),
         costs(records.costs, runs, records.price),
-        given_tables(records.tables),
+        extra_tables(records.tables),
         run_table(runs),
         conditions(records, runs),
         skipped(records),
@@ -55,5 +55,5 @@ def skipped(records: Records) -> Section | None:
         return None
     data = table(("file", "reason"), [(s.place, s.reason) for s in records.skipped])
     many = count(len(records.skipped), "file")
-    said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} in none of the figures above."
-    return Section("skipped", "What was skipped", (said,), blocks=(TableBlock("skipped-table", "Skipped", data),))
+    said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} not included."
+    return Section("skipped", "Skipped files", (said,), blocks=(TableBlock("skipped-table", "Skipped", data),))

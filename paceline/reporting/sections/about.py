@@ -1,4 +1,4 @@
-"""What its author wants the reader to know, and tables that were given to be read as they are."""
+"""The notes of an experiment's author, and extra tables that are shown as they are."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from paceline.formatting import as_number, number
 from paceline.reporting.figure import Cell, Section, Table, TableBlock, table
 from paceline.results.comparison_rows import ExtraTable
 
+MANY = 12
+
 
 def about(notes: Sequence[str]) -> Section | None:
-    return Section("about", "About this study", tuple(notes[:1]), tuple(notes[1:])) if notes else None
+    return Section("about", "About this experiment", points=tuple(notes)) if notes else None
 
 
-def given_tables(tables: Sequence[ExtraTable]) -> Section | None:
+def extra_tables(tables: Sequence[ExtraTable]) -> Section | None:
     if not tables:
         return None
-    blocks = tuple(TableBlock(f"given-{place}", given.title, _table(given)) for place, given in enumerate(tables))
-    return Section("tables", "Tables beside it", blocks=blocks)
+    blocks = tuple(
+        TableBlock(f"extra-{place}", given.title, _table(given), folded=len(given.rows) > MANY)
+        for place, given in enumerate(tables)
+    )
+    return Section("tables", "Further tables", blocks=blocks)
 
 
 def _table(given: ExtraTable) -> Table:

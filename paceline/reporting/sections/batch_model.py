@@ -1,4 +1,4 @@
-"""What a batch costs besides its samples, fitted to runs that differ in their batch size (`cost.two_parameter`)."""
+"""Overhead per batch, fitted to runs that differ in their batch size (`cost.two_parameter`)."""
 
 from __future__ import annotations
 
@@ -7,118 +7,139 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.cost.two_parameter import Observation, SampleCounts, TwoParameters, fit
-from paceline.formatting import duration, percent
+from paceline.formatting import duration, listed, percent
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
-from paceline.reporting.sections.by_setting import Line, epoch_s, lines_against
+from paceline.reporting.series import Series, epoch_s, series_by
 from paceline.results.run_result import RunResult
 
 BATCH = "batch"
+MODEL = (
+    "The model: epoch time = (samples / batch size) · t_g + (samples / devices) · t_s. t_g is the overhead per batch, "
+    "whatever its size (gathering gradients, sending parameters, launching kernels); t_s is the time per sample. Both "
+    "are fitted to the training time per epoch, without validation."
+)
 
 
 @dataclass(frozen=True)
-class FittedLine:
-    """Runs that differ in their batch size, and the model of their training time an epoch."""
+class FittedSeries:
+    """Runs that differ in their batch size, and the model of their epoch time."""
 
-    line: Line
+    series: Series
     model: TwoParameters
     observed: tuple[Observation, ...]
 
     @property
     def name(self) -> str:
-        return self.line.name or self.line.first.settings["network"]
+        return self.series.name or self.series.first.settings["network"]
+
+    @property
+    def is_fitted(self) -> bool:
+        """At the bound of 0 the times say nothing about a parameter: then there is no estimate."""
+        return self.model.batch_s > 0 and self.model.sample_s > 0
+
+    def share(self, place: int) -> float:
+        """Of the epoch time that is overhead per batch, at one of the batch sizes."""
+        return self.model.communication_share(self.observed[place][0]) if self.is_fitted else math.nan
+
+    @property
+    def error(self) -> float:
+        """The largest one."""
+        errors = [abs(self.model.time_s(batch) / seconds - 1.0) for batch, seconds in self.observed if seconds > 0]
+        return max(errors) if self.is_fitted and errors else math.nan
 
 
-def fitted_lines(runs: Sequence[RunResult]) -> list[FittedLine]:
-    """Of trainings on a real clock, finished, with at least three batch sizes."""
+def fit_batch_models(runs: Sequence[RunResult]) -> list[FittedSeries]:
+    """Of measured trainings that finished, with at least three batch sizes."""
     usable = [run for run in runs if not run.virtual and run.status == "finished" and run.curve and run.seconds > 0]
     found = []
-    for line in lines_against(usable, BATCH):
-        observed = [(level.at, level.middle(epoch_s)) for level in line.levels]
-        samples = min(samples_an_epoch(run) for level in line.levels for run in level.runs)
-        model = fit(observed, SampleCounts(samples, 0, line.first.workers))
-        found.append(FittedLine(line, model, tuple(observed)))
+    for series in series_by(usable, BATCH):
+        observed = [(point.at, point.median(epoch_s)) for point in series.points]
+        samples = min(samples_per_epoch(run) for point in series.points for run in point.runs)
+        found.append(
+            FittedSeries(series, fit(observed, SampleCounts(samples, 0, series.first.workers)), tuple(observed))
+        )  # fmt: skip
     return found
 
 
-def samples_an_epoch(run: RunResult) -> int:
-    """Those that were trained on; of one process as many as its batches hold, the last of which may not be full."""
+def samples_per_epoch(run: RunResult) -> int:
+    """In one process, as many as its batches hold; the last batch may not be full."""
     told = sum(w.samples for w in run.distribution.by_worker) if run.distribution is not None else 0
     return round((told or run.updates * int(run.settings[BATCH])) / len(run.curve))
 
 
 def batch_model(runs: Sequence[RunResult]) -> Section | None:
-    fitted = fitted_lines(runs)
-    if not fitted:
+    models = fit_batch_models(runs)
+    if not models:
         return None
-    dearest = max(fitted, key=lambda f: f.model.communication_share(f.observed[0][0]))
-    sentences = (
-        model_sentence(dearest),
-        "An epoch takes (samples / batch) · t_g + (samples / devices) · t_s: t_g is what every batch costs whatever "
-        "its size (gathering gradients, sending parameters, launching), t_s what a sample costs. Both are fitted to "
-        "the training time of an epoch, without tests.",
-    )
-    blocks = (_times(fitted), _shares(fitted), _parameters(fitted))
-    return Section("batch-model", "What every batch costs", sentences, blocks=blocks)
+    sentences = [*_sentences(models), MODEL]
+    blocks: list[Figure | TableBlock] = [_times(models)]
+    if any(model.is_fitted for model in models):
+        blocks.append(_shares([model for model in models if model.is_fitted]))
+    return Section("batch-model", "Overhead per batch", tuple(sentences), blocks=(*blocks, _parameters(models)))
 
 
-def model_sentence(f: FittedLine) -> str:
-    small, large = f.observed[0][0], f.observed[-1][0]
-    if not f.model.batch_s > 0:
-        return "In no line does an epoch get shorter with larger batches: what a batch costs cannot be told from them."
+def _sentences(models: Sequence[FittedSeries]) -> list[str]:
+    fitted = [model for model in models if model.is_fitted]
+    said = [overhead_sentence(max(fitted, key=lambda model: model.share(0)))] if fitted else []
+    if failed := [model.name for model in models if not model.is_fitted]:
+        said.append(f"The model does not fit {listed(failed)}: there is no estimate of the overhead.")
+    return said
+
+
+def overhead_sentence(found: FittedSeries) -> str:
+    small, large = found.observed[0][0], found.observed[-1][0]
     return (
-        f"Every batch of {f.name} costs {duration(f.model.batch_s)}, besides {duration(f.model.sample_s)} for each of "
-        f"its samples: that is {percent(f.model.communication_share(small), 1)} of the time at batch {small:g} and "
-        f"{percent(f.model.communication_share(large), 1)} at {large:g}."
+        f"{found.name} has an overhead of {duration(found.model.batch_s)} per batch: {percent(found.share(0))} of the "
+        f"epoch time at batch size {small:g}, {percent(found.share(-1))} at {large:g}."
     )
 
 
-def _times(fitted: Sequence[FittedLine]) -> Figure:
+def _times(models: Sequence[FittedSeries]) -> Figure:
     rows: list[tuple[Cell, ...]] = []
     styles: dict[str, list[int]] = {}
-    for place, f in enumerate(fitted):
-        names = f"{f.name}, measured", f"{f.name}, model"
+    for place, found in enumerate(models):
+        names = f"{found.name}, measured", f"{found.name}, model"
         styles |= {name: [place, dash] for dash, name in enumerate(names)}
-        rows += [(names[0], batch, seconds) for batch, seconds in f.observed]
-        rows += [(names[1], batch, f.model.time_s(batch)) for batch, _ in f.observed]
-    data = table(("line", Column("batch size"), Column("time of an epoch", "s")), rows)
+        rows += [(names[0], batch, seconds) for batch, seconds in found.observed]
+        if found.is_fitted:
+            rows += [(names[1], batch, found.model.time_s(batch)) for batch, _ in found.observed]
+    data = table(("line", Column("batch size"), Column("epoch time", "s")), rows)
     options = {
-        "line": "line", "group": "line", "x": "batch size", "y": "time of an epoch", "whole": True, "both": True,
+        "line": "line", "group": "line", "x": "batch size", "y": "epoch time", "whole": True, "both": True,
         "zero": True, "styles": styles,
     }  # fmt: skip
-    worst = max(abs(_error(f, *seen)) for f in fitted for seen in f.observed)
-    says = f"The model is off by {percent(worst, 0)} at most."
-    title = "Time of an epoch, measured and by the model"
-    return Figure("batch-model-times", title, "lines", (View("", data, options),), says, says)
+    errors = [found.error for found in models if found.is_fitted]
+    says = (
+        f"The model is off by {percent(max(errors), 0)} at most." if errors else "The model does not fit these times."
+    )
+    return Figure("batch-model-times", "Epoch time by batch size", "lines", (View("", data, options),), says, says)
 
 
-def _error(f: FittedLine, batch: float, seconds: float) -> float:
-    return f.model.time_s(batch) / seconds - 1.0 if seconds > 0 else math.nan
-
-
-def _shares(fitted: Sequence[FittedLine]) -> Figure:
+def _shares(models: Sequence[FittedSeries]) -> Figure:
     rows = [
-        (f.name, batch, 100 * f.model.communication_share(batch), f.model.communication_s(batch))
-        for f in fitted
-        for batch, _ in f.observed
+        (found.name, batch, 100 * found.model.communication_share(batch), found.model.communication_s(batch))
+        for found in models
+        for batch, _ in found.observed
     ]
-    columns = ("line", Column("batch size"), Column("share", "%"), Column("seconds an epoch", "s"))
-    options = {"line": "line", "group": "line", "x": "batch size", "y": "share", "whole": True, "zero": True}
-    title = "Share of the time that batches cost besides their samples"
+    columns = ("line", Column("batch size"), Column("overhead", "%"), Column("overhead per epoch", "s"))
+    options = {"line": "line", "group": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
+    title = "Overhead per batch as a share of the epoch time"
     return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),), says=title + ".")
 
 
-def _parameters(fitted: Sequence[FittedLine]) -> TableBlock:
+def _parameters(models: Sequence[FittedSeries]) -> TableBlock:
     columns = (
-        "runs", "devices", "samples", Column("t_g, a batch", "ms"), Column("t_s, a sample", "µs"),
-        Column("share, smallest batch", "%"), Column("largest batch", "%"), Column("off by", "%"),
+        "runs", "devices", "samples", Column("t_g, per batch", "ms"), Column("t_s, per sample", "µs"),
+        Column("overhead at smallest batch", "%"), Column("at largest batch", "%"), Column("largest error", "%"),
     )  # fmt: skip
     rows = [
         (
-            f.name, f.model.samples.devices, f.model.samples.train, 1e3 * f.model.batch_s, 1e6 * f.model.sample_s,
-            100 * f.model.communication_share(f.observed[0][0]), 100 * f.model.communication_share(f.observed[-1][0]),
-            100 * max(abs(_error(f, *seen)) for seen in f.observed),
+            found.name, found.model.samples.devices, found.model.samples.train,
+            1e3 * found.model.batch_s if found.is_fitted else math.nan,
+            1e6 * found.model.sample_s if found.is_fitted else math.nan,
+            100 * found.share(0), 100 * found.share(-1), 100 * found.error,
         )
-        for f in fitted
+        for found in models
     ]  # fmt: skip
-    note = "Share: of an epoch's time, what its batches cost besides their samples. Off by: at the worst batch size."
+    note = "Empty: the model does not fit, so there is no estimate."
     return TableBlock("batch-model-parameters", "Fitted parameters", table(columns, rows), note)

@@ -1,10 +1,10 @@
-"""A workload simulated on more and more workers, on each kind of machine: what `simulate --cluster` found."""
+"""A workload simulated with different numbers of workers, on each kind of machine (`simulate --cluster`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from paceline.formatting import brief, count, listed, number, percent
+from paceline.formatting import count, duration, listed, percent, rate
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
@@ -17,17 +17,17 @@ def clusters(found: Sequence[tuple[str, Scaling]]) -> list[Section]:
 
 
 def cluster_sentence(scaling: Scaling) -> str:
-    """How far more workers help where they help most."""
+    """The number of workers with the highest throughput."""
     rows = list(_rows(scaling))
-    what = f"{scaling.workload.network} with {scaling.strategy.name} on {scaling.cluster}"
+    network = scaling.workload.network
     if not rows:
-        return f"{what}: no number of workers fits."
+        return f"No simulated number of workers fits {network} on {scaling.cluster}."
     machine, best = max(rows, key=lambda row: row[1].samples_per_s)
     there = "" if machine.machine == scaling.cluster else f" on {machine.machine}"
     said = (
-        f"{what}: fastest with {count(best.workers, 'worker')}{there}, {number(best.samples_per_s)} samples a second "
+        f"In simulation, {network} is fastest with {count(best.workers, 'worker')}{there}: {rate(best.samples_per_s)}"
     )
-    return f"{said}at {percent(best.efficiency, 0)} efficiency, bound by {best.bound}."
+    return f"{said} at {percent(best.efficiency, 0)} efficiency, limited by {best.bound}."
 
 
 def _rows(scaling: Scaling) -> Iterator[Row]:
@@ -38,9 +38,9 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     rows = list(_rows(scaling))
     currency = next((o.currency for _, o in rows if o.money_per_epoch is not None), "")
     columns = (
-        Column("machine"), Column("workers"), Column("machines"), Column("epoch", "s"), Column("samples a second"),
-        Column("efficiency", "%"), Column("waiting", "%"), Column("exchange", "%"), Column("staleness"),
-        Column("money an epoch", currency), Column("bound by"),
+        Column("machine"), Column("workers"), Column("machines"), Column("epoch", "s"),
+        Column("throughput", "samples/s"), Column("efficiency", "%"), Column("waiting", "%"),
+        Column("exchange", "%"), Column("staleness"), Column("cost per epoch", currency), Column("limited by"),
     )  # fmt: skip
     cells: list[tuple[Cell, ...]] = [
         (m.machine, o.workers, o.machines, o.epoch_s or None, o.samples_per_s, 100 * o.efficiency,
@@ -55,11 +55,13 @@ def _section(scaling: Scaling, suffix: str) -> Section:
         if any(value is not None for value in data.values(column.name))
     )  # fmt: skip
     says = cluster_sentence(scaling)
-    alone = [f"{brief(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
+    alone = [f"{duration(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
     left_out = tuple(reason for machine in scaling.machines for reason in machine.left_out)
     blocks: list[Figure | TableBlock] = []
     if rows:
-        figure = Figure(f"cluster{suffix}", "By number of workers", "lines", views, says, choice="show", wide=True)
-        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "Every number of workers", data)]
-    sentences = (says, f"A step of one worker by itself, predicted: {listed(alone)}.")
-    return Section(f"cluster{suffix}", "On more workers, simulated", sentences, left_out, tuple(blocks))
+        figure = Figure(
+            f"cluster{suffix}", "Simulated, by number of workers", "lines", views, says, choice="show", wide=True
+        )
+        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "All numbers of workers", data)]
+    sentences = (says, f"Predicted step time of a single worker: {listed(alone)}.")
+    return Section(f"cluster{suffix}", "Simulated cluster", sentences, left_out, tuple(blocks))

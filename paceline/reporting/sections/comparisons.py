@@ -1,18 +1,23 @@
-"""Two figures for the same thing: predicted and measured, published and ours; and what it costs."""
+"""Predicted beside measured values, published beside ours, and costs."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from paceline.formatting import count, listed, middle, number, percent
+from paceline.formatting import count, duration, median_of, number, percent
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 from paceline.results.run_result import RunResult
 
 Row = TypeVar("Row")
-MANY_ROWS = 30
+ITERATION = "an iteration of "
+"""How the name of the row begins that a verification is about."""
+FEW = 12
+"""Rows of a table that is not folded."""
+INTERVAL = "Low and high are the ends of the 90 % interval. A positive error means that the prediction was too high."
 
 
 def _by(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
@@ -26,19 +31,20 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     if not rows:
         return None
     known = [row for row in rows if math.isfinite(row.error)]
-    title = "Prediction beside reality" if known else "What is predicted"
+    title = "Predictions and measurements" if known else "Predictions"
     views = []
     for unit, some in _by(rows, "unit").items():
         named = [Column(name, unit) for name in ("predicted", "low", "high", "measured")]
-        columns = (Column("what"), *named, Column("error", "%"), Column("inside the interval"))
+        columns = (Column("what"), *named, Column("error", "%"), Column("interval covers it"))
         cells = [
             (row.name, row.predicted, row.low, row.high, row.measured, 100 * row.error,
              {None: None, True: "yes", False: "no"}[row.inside])
             for row in some
         ]  # fmt: skip
         options = {"category": "what", "value": "predicted", "low": "low", "high": "high", "other": "measured"}
-        views.append(View(unit or "figures", table(columns, cells), options))
+        views.append(View(unit or "numbers", table(columns, cells), options))
     says = prediction_sentence(rows)
+    covered = coverage_sentence(rows)
     figure = Figure(
         "predictions", "Predicted and measured" if known else "Predicted", "intervals", tuple(views), says, wide=True
     )
@@ -53,25 +59,50 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         told += [(Column("measured"), [row.measured for row in rows])]
         told += [(Column("error", "%"), [100 * row.error for row in rows])]
     listing = table([column for column, _ in told], list(zip(*(cells for _, cells in told), strict=True)))
-    return Section(
-        "predictions", title, (says,), blocks=(figure, TableBlock("prediction-rows", "Every prediction", listing))
+    rows_block = TableBlock(
+        "prediction-rows", "All predictions", listing, INTERVAL if known else "", folded=len(rows) > FEW
     )
+    return Section("predictions", title, tuple(filter(None, (says, covered))), blocks=(figure, rows_block))
 
 
 def prediction_sentence(rows: Sequence[PredictionRow]) -> str:
+    """How far the first prediction, or half of many, is from what was measured."""
     known = [row for row in rows if math.isfinite(row.error)]
     if not known:
-        return f"{count(len(rows), 'figure')} predicted, none of them measured yet."
+        best = min(rows, key=lambda row: row.predicted)
+        return f"{best.name} is predicted at {value_text(best.predicted, best.unit)}; nothing has been measured yet."
+    if len(known) == 1 or known[0].name.startswith(ITERATION):
+        row = known[0]
+        side = "too high" if row.error > 0 else "too low"
+        values = f"{value_text(row.predicted, row.unit)} predicted, {value_text(row.measured, row.unit)} measured"
+        return f"The predicted {_short(row.name)} is {percent(abs(row.error))} {side}: {values}."
     errors = [abs(row.error) for row in known]
+    return (
+        f"Half of {count(len(known), 'prediction')} are within {percent(median_of(errors))} of the measurement; "
+        f"the worst is off by {percent(max(errors))}."
+    )
+
+
+def coverage_sentence(rows: Sequence[PredictionRow]) -> str:
+    """Errors and interval coverage of all predictions; empty for a single one without interval."""
+    known = [row for row in rows if math.isfinite(row.error)]
     inside = [row.inside for row in known if row.inside is not None]
-    if len(known) == 1:
-        said = f"The prediction is off by {percent(errors[0], 1)}"
-        return f"{said}, {'within' if inside[0] else 'beyond'} its interval." if inside else f"{said}."
-    said = f"{count(len(known), 'prediction')} are off by {percent(middle(errors), 1)} in the median"
-    said += f" and {percent(max(errors), 1)} at most"
-    if inside:
-        said += f"; {sum(inside)} of {len(inside)} intervals hold what was measured"
-    return f"{said}."
+    said = [f"{sum(inside)} of {count(len(inside), 'interval')} cover the measured value"] if inside else []
+    if len(known) > 1:
+        errors = [abs(row.error) for row in known]
+        said.insert(0, f"The median error of {len(known)} predictions is {percent(median_of(errors))}")
+    return "; ".join(said) + "." if said else ""
+
+
+def value_text(value: float, unit: str) -> str:
+    return duration(value) if unit == "s" else f"{number(value)} {unit}".rstrip()
+
+
+def _short(name: str) -> str:
+    """`an iteration of lenet5 at batch 32 on a processor`: the device is said elsewhere."""
+    return (
+        re.sub(r"^an? | on .*$", "", name).replace("iteration", "iteration time").replace("epoch of", "epoch time of")
+    )
 
 
 def published(rows: Sequence[PublishedRow]) -> Section | None:
@@ -79,7 +110,7 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
         return None
     views = []
     for unit, some in _by((row for row in rows if not row.along), "unit").items():
-        columns = ("what", Column("published", unit), Column("ours", unit), Column("ours over published"), "source")
+        columns = ("what", Column("published", unit), Column("ours", unit), Column("ours / published"), "source")
         cells = [(row.name, row.published, row.ours, row.ratio, row.source) for row in some]
         options = {"category": "what", "values": ["published", "ours"]}
         views.append(View(unit or "figures", table(columns, cells), options))
@@ -88,16 +119,16 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     lines = published_lines(rows)
     figures = [figure for figure in (lines, bars if views else None) if figure is not None]
     all_cells = [(r.name, r.unit, r.published, r.ours, r.ratio, r.source) for r in rows]
-    listing = table(("what", "unit", "published", "ours", "ours over published", "source"), all_cells)
+    listing = table(("what", "unit", "published", "ours", "ours / published", "source"), all_cells)
     blocks: tuple[Figure | TableBlock, ...] = (
         *figures,
-        TableBlock("published-rows", "Every figure", listing, folded=len(rows) > MANY_ROWS),
+        TableBlock("published-rows", "All published numbers", listing, folded=len(rows) > FEW),
     )
-    return Section("published", "Beside published figures", (says,), blocks=blocks)
+    return Section("published", "Comparison with published numbers", (says,), blocks=blocks)
 
 
 def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
-    """Figures that lie along an axis, as seconds against threads: what was published is dashed."""
+    """Numbers along an axis, such as seconds by threads; published ones are dashed."""
     views = []
     for (along, unit), some in _along(rows).items():
         theirs = [(f"{row.line or row.source}, published", row.at, row.published) for row in some]
@@ -112,10 +143,10 @@ def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
             "zero": max(known, default=0.0) > 1.5 * min(known, default=0.0), "styles": styles,
         }  # fmt: skip
         data = table(("line", Column(along), Column("value", unit)), cells)
-        views.append(View(f"{unit} against {along}", data, options))
+        views.append(View(f"{unit} by {along}", data, options))
     if not views:
         return None
-    title = "Published and ours, along the way" if len(views) > 1 else f"Published and ours against {_first(rows)}"
+    title = "Published and ours" if len(views) > 1 else f"Published and ours by {_first(rows)}"
     return Figure("published-lines", title, "lines", tuple(views), published_sentence(rows), wide=True)
 
 
@@ -132,27 +163,20 @@ def _first(rows: Sequence[PublishedRow]) -> str:
 
 
 def published_sentence(rows: Sequence[PublishedRow]) -> str:
-    ratios = [row.ratio for row in rows if math.isfinite(row.ratio)]
-    if not ratios:
-        return f"{count(len(rows), 'published figure')}, none of ours beside {'it' if len(rows) == 1 else 'them'} yet."
-    if len(ratios) == 1:
-        row = next(row for row in rows if math.isfinite(row.ratio))
-        return f"{row.name}: {number(row.ours)} here, {number(row.published)} published{_unit(row.unit)}."
-    by_unit = _by((row for row in rows if math.isfinite(row.ratio)), "unit")
-    ranges = {unit: _range([row.ratio for row in some]) for unit, some in by_unit.items()}
-    if len(ranges) == 1:
-        return f"Ours are {_range(ratios)} times the {len(ratios)} published figures."
-    said = listed(f"{ends} times{_unit(unit)}" for unit, ends in ranges.items())
-    return f"Ours beside {len(ratios)} published figures, by their units: {said}."
+    known = [row for row in rows if math.isfinite(row.ratio)]
+    if not known:
+        return f"{count(len(rows), 'published number')}; there is no measurement of ours to compare yet."
+    if len(known) == 1:
+        ours, theirs = (value_text(value, known[0].unit) for value in (known[0].ours, known[0].published))
+        return f"{known[0].name}: {ours} here, {theirs} published."
+    if len({row.unit for row in known}) == 1:
+        return f"Our values are {_range([row.ratio for row in known])} times the {len(known)} published ones."
+    return f"{len(known)} published numbers have a counterpart here; they are compared one by one below."
 
 
 def _range(ratios: Sequence[float]) -> str:
     ends = dict.fromkeys(f"{end:.3g}" for end in (min(ratios), max(ratios)))
     return " to ".join(ends)
-
-
-def _unit(unit: str) -> str:
-    return f" ({unit})" if unit else ""
 
 
 def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | None) -> Section | None:
@@ -168,19 +192,19 @@ def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | Non
     cheap = min(rows, key=lambda row: row.amount if math.isfinite(row.amount) else math.inf)
     dear = max(rows, key=lambda row: row.amount if math.isfinite(row.amount) else -math.inf)
     ends = [f"{_money(row.amount, row.currency)} for {row.name}" for row in (cheap, dear)]
-    says = f"Costs lie between {ends[0]} and {ends[1]}."
+    says = f"Costs range from {ends[0]} to {ends[1]}."
     if len(rows) == 1:
         says = f"{cheap.name} costs {_money(cheap.amount, cheap.currency)}."
     note = "" if price is None else (
-        f"A run is charged for its wall clock at {number(price)} an hour and machine; a simulated one for each of its "
-        "workers over the simulated time."
+        f"At {number(price)} per machine and hour: a run is charged for its wall-clock time, a simulated run for its "
+        "simulated time on each of its workers."
     )  # fmt: skip
     figure = Figure("costs", "Cost", "bars", tuple(views), says, note, choice="currency", wide=True)
-    return Section("costs", "What it costs", (says,), blocks=(figure,))
+    return Section("costs", "Cost", (says,), blocks=(figure,))
 
 
 def _money(amount: float, currency: str) -> str:
-    """US$ 2.50; US$ 1,272.17 a year."""
+    """US$ 2.50; US$ 1,272.17 per year."""
     symbol, _, span = currency.partition(" ")
     said = f"{amount:,.2f}" if math.isfinite(amount) and amount >= 0.01 else number(amount)
     return f"{symbol} {said} {span}".rstrip()
@@ -188,6 +212,6 @@ def _money(amount: float, currency: str) -> str:
 
 def _of_runs(runs: Sequence[RunResult], price: float) -> list[CostRow]:
     return [
-        CostRow(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="the run")
+        CostRow(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="run")
         for run in runs
     ]

@@ -1,19 +1,19 @@
-"""Devices that share a bus: what feeding them took, with and without fetching ahead, beside the arithmetic of it."""
+"""Devices that share a bus: iteration times with and without prefetching, beside the arithmetic model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from paceline.cost.shared_bus import SharedBus
-from paceline.formatting import count, duration, middle, percent
+from paceline.formatting import count, duration, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 
-WAYS = {False: "when asked for", True: "fetched ahead"}
+WAYS = {False: "without prefetching", True: "with prefetching"}
 
 
 def expected_s(made: Feeding) -> float:
-    """The iteration that arithmetic gives: of the bus, or of decoding and computing."""
+    """The iteration time by arithmetic: of the bus, or of decoding and computing."""
     return SharedBus(made.refresh_s, 1.0, made.devices).iteration_s(made.compute_s, ahead=made.ahead)
 
 
@@ -24,43 +24,45 @@ def feeding(found: Sequence[Feeding]) -> Section | None:
     of_images = [made for made in found if made.what != STAND_INS]
     blocks: list[Figure | TableBlock] = [f for f in (_on_bus(on_bus), _of_images(of_images)) if f is not None]
     blocks.append(_rows(found))
-    return Section("feeding", "Feeding devices", tuple(_sentences(on_bus, of_images)), blocks=tuple(blocks))
+    return Section("feeding", "Data transfer", tuple(_sentences(on_bus, of_images)), blocks=tuple(blocks))
 
 
 def _sentences(on_bus: Sequence[Feeding], of_images: Sequence[Feeding]) -> list[str]:
     said = []
     if on_bus:
-        said.append(feeding_sentence(on_bus))
+        said += [feeding_sentence(on_bus), arithmetic_sentence(on_bus)]
         first = on_bus[0]
         said.append(
-            f"A refresh occupies the bus for {duration(first.refresh_s)}, then a device computes for "
-            f"{duration(first.compute_s)}. Devices and bus are stand-ins that take this time; the threads and queues "
-            "between them are those of training."
+            f"A transfer occupies the bus for {duration(first.refresh_s)}, then a device computes for "
+            f"{duration(first.compute_s)}. Bus and devices are emulated with these times; the threads and queues "
+            "between them are the ones that training uses."
         )
     if of_images:
         said.append(
-            "Of images, the next batch is decoded by other processes while the network computes, or only when it is "
-            "asked for. On a processor both want cores, so that computing takes longer while something is decoded."
+            "With prefetching, other processes decode the next batch of images while the network computes. On a CPU "
+            "both need cores, so computing takes longer during decoding."
         )
     return said
 
 
 def feeding_sentence(on_bus: Sequence[Feeding]) -> str:
-    """Up to how many devices fetching ahead hides the bus."""
+    """Up to how many devices prefetching hides the transfers."""
     by_devices: dict[int, dict[bool, float]] = {}
     for made in on_bus:
         by_devices.setdefault(made.devices, {})[made.ahead] = made.iteration_s.median_s
     saved = {n: 1 - ways[True] / ways[False] for n, ways in sorted(by_devices.items()) if len(ways) == 2}
-    worst = max(abs(made.iteration_s.median_s / expected_s(made) - 1) for made in on_bus)
     helped = [n for n, share in saved.items() if share > 0.05]
     if helped:
         most = max(helped, key=lambda n: saved[n])
-        said = f"Fetching ahead saves {percent(saved[most], 0)} of an iteration with {count(most, 'device')}"
+        said = f"Prefetching shortens an iteration by {percent(saved[most], 0)} with {count(most, 'device')} on one bus"
         rest = [n for n in saved if n > max(helped)]
-        said += f" and nothing from {rest[0]} on, where the bus is always busy" if rest else ""
-    else:
-        said = "Fetching ahead saves nothing here"
-    return f"{said}; arithmetic and measurement differ by {percent(worst, 0)} at most."
+        return f"{said}; with {rest[0]} the bus is saturated and it does not help." if rest else f"{said}."
+    return "Prefetching does not shorten an iteration here."
+
+
+def arithmetic_sentence(on_bus: Sequence[Feeding]) -> str:
+    worst = max(abs(made.iteration_s.median_s / expected_s(made) - 1) for made in on_bus)
+    return f"Measured iteration times differ from the arithmetic model by {percent(worst, 0)} at most."
 
 
 def _on_bus(found: Sequence[Feeding]) -> Figure | None:
@@ -69,14 +71,14 @@ def _on_bus(found: Sequence[Feeding]) -> Figure | None:
     rows: list[tuple[Cell, ...]] = []
     styles: dict[str, list[int]] = {}
     for place, ahead in enumerate(sorted({made.ahead for made in found})):
-        names = f"{WAYS[ahead]}, measured", f"{WAYS[ahead]}, by arithmetic"
+        names = f"{WAYS[ahead]}, measured", f"{WAYS[ahead]}, model"
         styles |= {name: [place, dash] for dash, name in enumerate(names)}
         some = [made for made in found if made.ahead == ahead]
         for devices in sorted({made.devices for made in some}):
             same = [made for made in some if made.devices == devices]
-            expected = middle(expected_s(made) for made in same)
-            lasted = middle(made.iteration_s.median_s for made in same)
-            useful = 100 * middle(made.compute_s for made in same)
+            expected = median_of(expected_s(made) for made in same)
+            lasted = median_of(made.iteration_s.median_s for made in same)
+            useful = 100 * median_of(made.compute_s for made in same)
             rows.append((names[0], devices, lasted, useful / lasted))
             rows.append((names[1], devices, expected, useful / expected))
     data = table(
@@ -84,10 +86,12 @@ def _on_bus(found: Sequence[Feeding]) -> Figure | None:
     )
     options = {"line": "line", "group": "line", "x": "devices", "whole": True, "zero": True, "styles": styles}
     views = (
-        View("time of an iteration", data, {**options, "y": "iteration"}),
-        View("share of it that a device computes", data, {**options, "y": "computing"}),
+        View("iteration time", data, {**options, "y": "iteration"}),
+        View("share of time computing", data, {**options, "y": "computing"}),
     )
-    return Figure("feeding-bus", "Devices on one bus", "lines", views, feeding_sentence(found), wide=True)
+    return Figure(
+        "feeding-bus", "Iteration time by devices on one bus", "lines", views, feeding_sentence(found), wide=True
+    )
 
 
 def _of_images(found: Sequence[Feeding]) -> Figure | None:
@@ -99,9 +103,9 @@ def _of_images(found: Sequence[Feeding]) -> Figure | None:
     named = [Column(name, "s") for name in ("measured", "predicted", "decoding", "computing")]
     columns = (Column("network"), *named)
     view = View("", table(columns, rows), {"category": "network", "values": ["predicted", "measured"]})
-    says = "; ".join(f"{name}: {duration(seconds)} an iteration" for name, seconds, *_ in rows) + "."
-    note = "Predicted: decoding and computing one after the other, or the longer of the two where it is done ahead."
-    return Figure("feeding-images", "A network fed with images", "bars", (view,), says, note, wide=True)
+    says = "; ".join(f"{name}: {duration(seconds)} per iteration" for name, seconds, *_ in rows) + "."
+    note = "Predicted: decoding plus computing; with prefetching, the longer of the two."
+    return Figure("feeding-images", "Iteration time with image decoding", "bars", (view,), says, note, wide=True)
 
 
 def _name(made: Feeding) -> str:
@@ -111,8 +115,8 @@ def _name(made: Feeding) -> str:
 
 def _rows(found: Sequence[Feeding]) -> TableBlock:
     columns = (
-        "what", "devices", "batches", Column("a refresh", "s"), Column("computing", "s"), Column("iteration", "s"),
-        Column("by arithmetic", "s"), Column("off by", "%"), Column("waiting for data", "s"), Column("useful", "%"),
+        "what", "devices", "batches", Column("transfer", "s"), Column("computing", "s"), Column("iteration", "s"),
+        Column("model", "s"), Column("model error", "%"), Column("waiting for data", "s"), Column("useful", "%"),
     )  # fmt: skip
     rows = [
         (
@@ -122,4 +126,4 @@ def _rows(found: Sequence[Feeding]) -> TableBlock:
         )
         for made in found
     ]  # fmt: skip
-    return TableBlock("feeding-rows", "Every way of feeding", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("feeding-rows", "All measurements", table(columns, rows), folded=len(rows) > 12)

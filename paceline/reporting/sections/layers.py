@@ -1,4 +1,4 @@
-"""Where an iteration's time goes: its parts as one bar, and every layer's forward, backward and update."""
+"""Where an iteration's time goes: its parts as one bar, and forward, backward and update of each layer."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def _advice(m: Measurement) -> list[str]:
 
 def iteration_sentence(name: str, m: Measurement) -> str:
     total = sum(m.parts_s.values())
-    where = f"An iteration of {name} at batch {m.batch} takes {duration(m.iteration_s.median_s)} on {m.device_name}"
+    where = f"An iteration of {name} at batch size {m.batch} takes {duration(m.iteration_s.median_s)}"
     if not total > 0:
         return f"{where}."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
-    said = f"{where}: {percent(m.parts_s[part] / total, 0)} of it is {_part_name(part)}"
+    said = f"{where}: {percent(m.parts_s[part] / total, 0)} {_part_name(part)}"
     layers = [layer for layer in m.layers if layer.kind not in ("outside", "whole", "recompute")]
     if len(layers) > 1:
         largest = max(layers, key=lambda layer: layer.total_s)
-        said += f", and {largest.name} alone takes {percent(largest.total_s / total, 0)}"
+        said += f"; the slowest layer, {largest.name}, takes {percent(largest.total_s / total, 0)}"
     return f"{said}."
 
 
 def _part_name(part: str) -> str:
     return {
-        "load": "waiting for data", "copy": "copying", "forward": "the forward pass", "backward": "the backward pass",
-        "update": "the update", "communicate": "communication", "idle": "idleness", "other": "around the step",
+        "load": "waiting for data", "copy": "copying", "forward": "forward pass", "backward": "backward pass",
+        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "other": "outside the step",
     }.get(part, part)  # fmt: skip
 
 
@@ -65,11 +65,15 @@ def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     rows: list[Sequence[Cell]] = [
         (name, *(m.parts_s.get(part, 0.0) for part in names), m.iteration_s.median_s) for name, m in measured
     ]
-    columns = [Column("measurement"), *(Column(part, "s") for part in names), Column("untouched iteration", "s")]
+    columns = [
+        Column("measurement"),
+        *(Column(part, "s") for part in names),
+        Column("iteration without measuring", "s"),
+    ]
     name, first = measured[0]
     total = sum(first.parts_s.values()) or 1.0
     says = f"{name}: " + ", ".join(f"{part} {percent(s / total, 1)}" for part, s in first.parts_s.items() if s > 0)
-    note = "The parts are measured in a sample of the iterations and add up to an iteration that nobody looked into."
+    note = "Parts are measured in sampled iterations and scaled to the time of an iteration without measuring."
     view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
     return Figure("parts", "Parts of an iteration", "stack", (view,), f"{says}.", note, wide=True)
 
@@ -80,22 +84,22 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
         if m.layers:
             views.append(View(name, _layer_table(m.layers), _options()))
         if m.eager_layers:
-            views.append(View(f"{name}, the plain step", _layer_table(m.eager_layers), _options()))
+            views.append(View(f"{name}, eager step", _layer_table(m.eager_layers), _options()))
     if not views:
         return None
     name, first = next((name, m) for name, m in measured if m.layers or m.eager_layers)
     layers = sorted(first.layers or first.eager_layers, key=lambda layer: -layer.total_s)
     total = sum(layer.total_s for layer in layers) or 1.0
     largest = ", ".join(f"{layer.name} {percent(layer.total_s / total, 0)}" for layer in layers[:3])
-    says = f"{count(len(layers), 'layer')} of {name}; most time takes {largest}."
-    note = "In the network's order; medians of the sampled iterations, scaled to the untouched one."
+    says = f"{count(len(layers), 'layer')} of {name}; the slowest are {largest}."
+    note = "In network order; medians of the sampled iterations, scaled to an iteration without measuring."
     if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
-        note += " The update treats all layers at once; its time is divided by bytes."
+        note += " The optimizer updates all layers at once; its time is divided in proportion to their bytes."
     return Figure("layers", "Time by layer", "stack", tuple(views), says, note, choice="measurement", wide=True)
 
 
 def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
-    """Every layer that has parameters, in every iteration that was looked into; many layers, some at a time."""
+    """Each layer with parameters in each sampled iteration; many layers in several views."""
     views = []
     for name, m in measured:
         kept = [layer.name for layer in m.layers if layer.parameters] or [layer.name for layer in m.layers]
@@ -107,8 +111,8 @@ def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
         return None
     shown = len({layer for view in views for layer in view.table.values("layer")})
     says = f"Forward and backward times of {count(shown, 'layer')}, iteration by iteration."
-    note = "Of the iterations that were looked into, as they were measured; layers with parameters, if there are any."
-    title = "Layers by iteration"
+    note = "Sampled iterations as measured; layers with parameters, if there are any."
+    title = "Layer times by iteration"
     return Figure("layers-by-iteration", title, "lines", tuple(views), says, note, choice="measurement", wide=True)
 
 

@@ -1,4 +1,4 @@
-"""How well it learned: accuracy and loss over time, over updates and over epochs."""
+"""Accuracy and loss over time, updates and epochs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
-from paceline.formatting import UNKNOWN, count, largest, middle, percent
+from paceline.formatting import UNKNOWN, count, largest, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Column, Figure, Section, Table, TableBlock, View, table
 from paceline.reporting.sections.worker_accuracy import worker_accuracy
@@ -23,17 +23,15 @@ def learning(runs: Sequence[RunResult]) -> Section | None:
     if not curves:
         return None
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
-    taken = "Training figures are those of the steps as they were taken, with dropout and changing parameters; "
-    taken += "test figures are taken at each validation."
+    taken = "Training accuracy and loss are averages over the steps of an epoch, with dropout active and parameters "
+    taken += "changing; test accuracy and loss are from the validation after it."
     blocks: list[Figure | TableBlock] = [*figures]
     if (every_worker := worker_accuracy(curves)) is not None:
         blocks.append(every_worker)
     if len(curves) == 1 and curves[0].run is not None:
         blocks.append(_epochs(curves[0].run))
     return (
-        Section("learning", "How well it learned", (_sentence(curves), taken), blocks=tuple(blocks))
-        if figures
-        else None
+        Section("learning", "Accuracy and loss", (_sentence(curves), taken), blocks=tuple(blocks)) if figures else None
     )
 
 
@@ -50,25 +48,27 @@ def _epochs(run: Run) -> TableBlock:
         )
         for e in run.epochs
     ]  # fmt: skip
-    return TableBlock("epochs", "Every epoch", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("epochs", "Epochs", table(columns, rows), folded=len(rows) > 12)
 
 
 def _sentence(runs: Sequence[RunResult]) -> str:
     known = [run for run in runs if run.labelled]
     if not known:
-        return f"The test loss ended between {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
+        if len(runs) == 1:
+            return f"The final test loss is {runs[0].loss:.4f}."
+        return f"Final test losses range from {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
     if len(known) == 1:
         run = known[0]
         best = max(run.curve, key=lambda p: -1.0 if math.isnan(p.test_accuracy) else p.test_accuracy)
-        when = "in the last epoch" if best is run.curve[-1] else f"after epoch {best.epoch:g} of {len(run.curve)}"
-        return f"Its test accuracy was best {when}: {percent(best.test_accuracy)}."
+        when = "the last epoch" if best is run.curve[-1] else f"epoch {best.epoch:g} of {len(run.curve)}"
+        return f"The best test accuracy, {percent(best.test_accuracy)}, was reached in {when}."
     spread = _low_high([run.accuracy for run in known], percent)
-    return f"{count(len(known), 'run')} ended with a test accuracy between {spread}."
+    return f"Final test accuracies of {count(len(known), 'run')} range from {spread}."
 
 
 def _low_high(values: list[float], say: Callable[[float], str]) -> str:
     finite = [v for v in values if math.isfinite(v)]
-    return f"{say(min(finite))} and {say(max(finite))}" if finite else UNKNOWN
+    return f"{say(min(finite))} to {say(max(finite))}" if finite else UNKNOWN
 
 
 def _of_one(run: RunResult) -> list[Figure]:
@@ -117,8 +117,8 @@ def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
     over_updates = _views({"": runs}, "updates")
     time = f"over {clocks[there[0]]}" if len(there) == 1 else "over time"
     best = largest([run.accuracy for run in runs])
-    says = f"The curves of {count(len(runs), 'run')}."
-    says += f" The best ends at a test accuracy of {percent(best)}." if math.isfinite(best) else ""
+    says = f"Curves of {count(len(runs), 'run')}."
+    says += f" The best final test accuracy is {percent(best)}." if math.isfinite(best) else ""
     made = (("accuracy-time", time, over_time), ("accuracy-updates", "over updates", over_updates))
     return [
         Figure(name, f"{'Accuracy and loss' if math.isfinite(best) else 'Loss'} {over}", "lines", tuple(views), says)
@@ -128,11 +128,11 @@ def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
 
 
 def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
-    """Every measure of every kind of runs; where many lines would be repetitions, their medians come first."""
+    """Every metric; where many lines would be repetitions, their medians come first."""
     found = []
     several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
     tables = [(kind, "median of repetitions", some, _medians(some)) for kind, some in runs.items() if several]
-    tables += [(kind, "every run" if several else "", some, _table(some)) for kind, some in runs.items()]
+    tables += [(kind, "all runs" if several else "", some, _table(some)) for kind, some in runs.items()]
     for y in ("test accuracy", "test loss", "training loss"):
         for kind, which, some, data in tables:
             if _drawable(data, x, y):
@@ -150,7 +150,7 @@ def _medians(runs: Sequence[RunResult]) -> Table:
             for point in run.curve:
                 by_epoch.setdefault(point.epoch, []).append(point)
         points = tuple(
-            CurvePoint(epoch, *(middle(getattr(p, f.name) for p in points) for f in fields(CurvePoint)[1:]))
+            CurvePoint(epoch, *(median_of(getattr(p, f.name) for p in points) for f in fields(CurvePoint)[1:]))
             for epoch, points in sorted(by_epoch.items())
         )
         named.append((group, group, points))

@@ -1,22 +1,22 @@
-"""A plan: what was picked and why, what else is worth having, and where the time of each goes."""
+"""A plan: the recommendation and its reasons, the alternatives, and where the time of each goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.formatting import count, number
+from paceline.formatting import count, number, percent
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
-from paceline.planning.reasons import headline, time_words
+from paceline.planning.reasons import money_words, time_words
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
 
-LEVELS = ((1.0, "as the workload is"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
-FARTHER = "more batches in flight"
-PICK = "the pick"
+IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
+MORE_IN_FLIGHT = "more batches in flight"
+PICK = "recommended"
 UNITS = ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (float("inf"), 86400.0, "days"))
-IN_FLIGHT = (
-    "Batches in flight: how many of the workload's batches are computed on the same or stale parameters. With 1, "
-    "training converges as in one process; with more, it may converge worse."
+IN_FLIGHT_NOTE = (
+    "Batches in flight: how many of the workload's batches are computed at the same time from parameters that lack "
+    "each other's updates. With 1, training converges as in one process; with more, convergence is less certain."
 )
 
 
@@ -25,12 +25,20 @@ def plans(found: Sequence[tuple[str, Plan]]) -> list[Section]:
 
 
 def plan_sentence(plan: Plan) -> str:
-    """What to rent and do, by which rule, in one sentence."""
-    if plan.objective.deadline_s is None and plan.objective.budget is None:
-        said = f"the least time × money is {time_words(plan.pick.time_s)} for {number(plan.pick.money)} {plan.currency}"
-    else:
-        said = headline(plan)
-    return f"{said[0].upper()}{said[1:]}, with {plan.pick}."
+    """What to rent: predicted time and cost, and whether that meets the deadline and the budget."""
+    pick = plan.pick
+    machines = f"{pick.machines} × {pick.candidate.machine}" if pick.machines > 1 else pick.candidate.machine
+    said = (
+        f"Train {plan.workload.network} on {machines}: {time_words(pick.time_s)} and "
+        f"{money_words(pick.money, plan.currency)} predicted"
+    )
+    if not plan.met:
+        return f"{said}; no configuration meets the deadline or budget."
+    if plan.objective.deadline_s is not None:
+        return f"{said}, the cheapest within {time_words(plan.objective.deadline_s)}."
+    if plan.objective.budget is not None:
+        return f"{said}, the fastest within {money_words(plan.objective.budget, plan.currency)}."
+    return f"{said}, the best balance of time and cost."
 
 
 def _section(plan: Plan, suffix: str) -> Section:
@@ -38,19 +46,19 @@ def _section(plan: Plan, suffix: str) -> Section:
     shown = tuple(sorted(shown, key=lambda one: (one.time_s, one.money)))
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
-        f"{plan.workload.network} on {plan.workload.data}, {_objective_words(plan)}: {len(shown):,} of the "
-        f"{plan.candidates:,} ways to train it on {where} {'is' if len(shown) == 1 else 'are'} worth having; "
-        f"{plan.conditions.get('simulated', '')} were simulated to know that."
+        f"{plan.workload.network} on {plan.workload.data}, {_objective_words(plan)}. Of {plan.candidates:,} "
+        f"configurations on {where}, {len(shown):,} are not beaten in time, cost and batches in flight together; "
+        f"{plan.conditions.get('simulated', '')} were simulated, the others were ruled out by bounds."
     )
     blocks: list[Figure | TableBlock] = [
-        TableBlock(f"plan{suffix}-rows", "What is worth having, the fastest first", _table(plan, shown), _note(plan)),
+        TableBlock(f"plan{suffix}-rows", "Best configurations, fastest first", _table(plan, shown), _note(plan)),
         *_figures(plan, shown, suffix),
     ]
     left = table(("left out", Column("candidates")), list(plan.excluded.items()))
     if plan.excluded:
-        blocks.append(TableBlock(f"plan{suffix}-left-out", "What was left out", left, folded=True))
+        blocks.append(TableBlock(f"plan{suffix}-left-out", "Configurations not considered", left, folded=True))
     points = tuple(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
-    return Section(f"plan{suffix}", "What is planned", (said, f"Picked: {plan.pick}. Why:"), points, tuple(blocks))
+    return Section(f"plan{suffix}", "Plan", (said, f"Recommended: {plan.pick}. Reasons:"), points, tuple(blocks))
 
 
 def _objective_words(plan: Plan) -> str:
@@ -70,30 +78,30 @@ def _note(plan: Plan) -> str:
     dates, basis = plan.conditions.get("prices of", "not known"), plan.prediction.basis
     prices = "" if plan.currency == MACHINE_HOURS else f" Prices of {dates}."
     interval = (
-        "Plans are named by machines, strategy × workers, and batch size per worker. Least and greatest time are the "
-        "ends of the 90 % interval."
+        "Names give the machines, strategy × workers, and batch size per worker. Low and high are the ends of the 90 % "
+        "interval of the predicted computing time."
     )
-    return f"{interval} Predictions of the pick: {basis}.{prices} {IN_FLIGHT}"
+    return f"{interval} Basis of the prediction: {basis}.{prices} {IN_FLIGHT_NOTE}"
 
 
 def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figure]:
-    best, groups = plan.pick, [PICK, *(name for _, name in LEVELS), FARTHER]
+    best, groups = plan.pick, [PICK, *(name for _, name in IN_FLIGHT), MORE_IN_FLIGHT]
     nearest_first = _table(plan, sorted(shown, key=lambda one: groups.index(_nearness(one, plan))))
     front = Figure(
-        f"plan{suffix}-front", "Time and money", "lines",
+        f"plan{suffix}-front", "Predicted time and cost", "lines",
         (View("", nearest_first, {
             "line": "plan", "group": "nearness", "x": plan.currency, "y": "time", "points": True,
             "styles": {name: [hue, 0] for name, hue in zip(groups, (1, 0, 2, 4, 7), strict=True)},
         }),),
-        f"The pick takes {time_words(best.time_s)} and {number(best.money)} {plan.currency}; "
-        f"{count(len(shown) - 1, 'other')} beside it.",
-        "Each point is a plan that no other beats in time, money and batches in flight.",
+        f"The recommended configuration takes {time_words(best.time_s)} and {number(best.money)} {plan.currency}; "
+        f"{count(len(shown) - 1, 'alternative')} shown.",
+        "Each point is a configuration that no other beats in time, cost and batches in flight together.",
     )  # fmt: skip
     parts = ["computing", "communicating", "waiting"]
     shares = Figure(
-        f"plan{suffix}-shares", "Where a step's time goes", "stack",
+        f"plan{suffix}-shares", "Predicted time of a step", "stack",
         (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40}),),
-        f"Of a step of the pick {number(100 * _computing(best))} % is computing.",
+        f"Computing is {percent(_computing(best), 0)} of a step of the recommended configuration.",
     )  # fmt: skip
     return [front, shares]
 
@@ -101,9 +109,9 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
 def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
     unit_s, unit = next((factor, name) for most, factor, name in UNITS if max(o.time_s for o in shown) < most)
     columns = (
-        "plan", "nearness", Column("time", unit), Column("least", unit), Column("greatest", unit),
+        "plan", "nearness", Column("time", unit), Column("low", unit), Column("high", unit),
         Column(plan.currency), "machines", "workers", "strategy", "batch", "precision", "batches in flight",
-        Column("computing", "%"), Column("communicating", "%"), Column("waiting", "%"), "bound by",
+        Column("computing", "%"), Column("communicating", "%"), Column("waiting", "%"), "limited by",
     )  # fmt: skip
     names = _names(shown)
     rows: list[tuple[Cell, ...]] = [
@@ -143,4 +151,4 @@ def _computing(one: Alternative) -> float:
 def _nearness(one: Alternative, plan: Plan) -> str:
     if one == plan.pick:
         return PICK
-    return next((name for most, name in LEVELS if one.in_flight <= most), FARTHER)
+    return next((name for most, name in IN_FLIGHT if one.in_flight <= most), MORE_IN_FLIGHT)

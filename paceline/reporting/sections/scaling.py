@@ -1,6 +1,6 @@
-"""Time, throughput and efficiency against the number of workers, where runs differ in it.
+"""Time, throughput and efficiency by number of workers, where runs differ in it.
 
-Efficiency is throughput over that of the smallest number of workers times how many times as many they are.
+Efficiency is the throughput divided by that of the fewest workers times how many times as many workers there are.
 """
 
 from __future__ import annotations
@@ -9,149 +9,148 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.formatting import count, duration, listed, middle, percent, times
+from paceline.formatting import count, duration, listed, median_of, percent, times
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
-from paceline.reporting.reaching import seconds_all_to, seconds_all_to_loss, target_accuracy, target_loss
+from paceline.reporting.sections.by_setting import NOTE
 from paceline.reporting.sections.doubling import doubling
-from paceline.reporting.sections.scaling_lines import Line, scaling_lines
+from paceline.reporting.series import Series, series_by_workers
+from paceline.reporting.time_to_target import (
+    all_seconds_to_accuracy,
+    all_seconds_to_loss,
+    target_accuracy,
+    target_loss,
+)
 from paceline.results.comparison_rows import PublishedRow
 from paceline.results.run_result import RunResult
 
 Made = tuple[str, str, dict[str, str], dict[str, Any], str]
-"""A figure: id, title, columns by the names of its views, options, what it says."""
+"""A figure: id, title, columns by the names of its views, options, and its description."""
 
 
 def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -> Section | None:
-    lines = scaling_lines(runs)
-    if not lines:
+    found = series_by_workers(runs)
+    if not found:
         return None
-    every = [run for line in lines for level in line.levels for run in level.runs]
+    every = [run for series in found for point in series.points for run in point.runs]
     target, loss = target_accuracy(every), target_loss(every)
-    data = _table(lines, target, loss)
+    data = _table(found, target, loss)
     both = {"both": True}
     made: list[Made] = [
-        ("throughput", "Samples a second", {"": "samples a second"}, {"ideal": "ideal", **both}, _says(lines)),
-        ("efficiency", "Efficiency", {"": "efficiency"}, {}, _says(lines)),
-        ("time-by-workers", "Time", {"the whole training": "time", "an epoch": "epoch"}, both, _says_time(lines)),
+        ("throughput", "Throughput", {"": "throughput"}, {"ideal": "ideal", **both}, _at_most_workers(found)),
+        ("efficiency", "Scaling efficiency", {"": "efficiency"}, {}, _at_most_workers(found)),
+        (
+            "time-by-workers",
+            "Time",
+            {"training": "time", "epoch": "epoch"},
+            both,
+            "Training time by number of workers.",
+        ),
     ]
-    if _told(data, "test accuracy"):
-        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}, _says_accuracy(lines)))
-    if _told(data, "time to loss") and _comparable(lines, loss):
+    if _several(data, "test accuracy"):
+        says = "Test accuracy by number of workers."
+        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}, says))
+    if _several(data, "time to loss") and _comparable(found, loss):
         title = f"Time to a test loss of {loss:.2g}"
         made.insert(0, ("time-to-loss", title, {"": "time to loss"}, both, f"{title}, by number of workers."))
-    if _told(data, "time to accuracy"):
+    if _several(data, "time to accuracy"):
         title = f"Time to {percent(target, 0)} test accuracy"
-        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both, _says_reached(lines, target)))
+        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both, _reached(found, target)))
     figures = []
     for name, title, columns, more, says in made:
-        told = {view: y for view, y in columns.items() if _told(data, y)} or columns
-        views = tuple(View(view, data, _options(y, more)) for view, y in told.items())
-        missing = name.startswith("time-to-") and any(None in data.values(y) for y in told.values())
-        note = "No point: fewer than half of the repetitions get there." if missing else ""
-        figures.append(Figure(name, title, "lines", views, says, note))
-    if saved := doubling(lines, loss, published):
+        known = {view: y for view, y in columns.items() if _several(data, y)} or columns
+        views = tuple(View(view, data, _options(y, more)) for view, y in known.items())
+        missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
+        note = "No point: fewer than half of the repetitions reach it." if missing else ""
+        figures.append(Figure(name, _clocked(title, found), "lines", views, says, note))
+    if saved := doubling(found, loss, published):
         figures.append(saved)
-    least = listed(sorted({line.levels[0].workers for line in lines}))
-    note = f"Efficiency is the speed-up over {least} worker{'s' * (least != '1')}, divided by how many times as many "
-    note += "workers there are. Points are medians of the repetitions, whiskers their least and greatest."
-    clocks = {line.virtual for line in lines}
-    if clocks == {True}:
-        note += " All of it is in simulated time."
-    elif True in clocks:
-        note += " Some lines are in simulated time, as their names say."
-    return Section("scaling", "How it scales", (scaling_sentence(lines), note), blocks=tuple(figures))
+    least = listed(sorted({series.points[0].workers for series in found}))
+    note = f"Efficiency is the speedup over {least} worker{'s' * (least != '1')} divided by the increase in workers. "
+    return Section("scaling", "Scaling", (scaling_sentence(found), note + NOTE), blocks=tuple(figures))
 
 
-def _told(data: Table, column: str) -> bool:
-    """Whether there is more than one figure to draw."""
+def _clocked(title: str, found: Sequence[Series]) -> str:
+    clocks = {series.virtual for series in found}
+    return f"{title}, {'simulated' if clocks == {True} else 'measured and simulated' if True in clocks else 'measured'}"
+
+
+def _several(data: Table, column: str) -> bool:
+    """Whether there is more than one value to draw."""
     return sum(value is not None for value in data.values(column)) > 1
 
 
-def _comparable(lines: Sequence[Line], loss: float) -> bool:
-    """Whether a loss means the same to all: the runs end near each other, and there are several numbers of workers."""
-    losses = [run.loss for line in lines for level in line.levels for run in level.runs if math.isfinite(run.loss)]
-    return max(len(line.levels) for line in lines) > 2 and loss <= 3 * min(losses, default=0.0)
+def _comparable(found: Sequence[Series], loss: float) -> bool:
+    """Whether a loss means the same to all: the runs end near each other, with several numbers of workers."""
+    losses = [run.loss for series in found for point in series.points for run in point.runs if math.isfinite(run.loss)]
+    return max(len(series.points) for series in found) > 2 and loss <= 3 * min(losses, default=0.0)
 
 
 def _options(y: str, more: dict[str, Any]) -> dict[str, Any]:
-    ends = {"low": f"{y}, least", "high": f"{y}, greatest"}
+    ends = {"low": f"{y}, min", "high": f"{y}, max"}
     return {"line": "runs", "group": "runs", "x": "workers", "y": y, **ends, "whole": True, "zero": True, **more}
 
 
-def scaling_sentence(lines: Sequence[Line]) -> str:
-    line = max(lines, key=lambda line: _or_least(line.speed_up(line.best)))
-    level, base = line.best, line.levels[0]
-    if level is base:
-        return f"More workers do not help: {count(base.workers, 'worker')} with {line.name} are the fastest."
-    speed = times(line.speed_up(level))
-    said = f"With {count(level.workers, 'worker')}, {line.name} trains {speed} as fast as with {base.workers}"
-    said += f" ({percent(line.efficiency(level), 0)} efficiency)"
-    if math.isfinite(level.accuracy) and math.isfinite(base.accuracy):
-        said += f" and reaches {percent(level.accuracy, 1)} test accuracy instead of {percent(base.accuracy, 1)}"
-    return said + (", in simulated time." if line.virtual else ".")
+def scaling_sentence(found: Sequence[Series]) -> str:
+    """The largest speedup among measured series, or among simulated ones if nothing was measured."""
+    same = [series for series in found if not series.virtual] or list(found)
+    series = max(same, key=lambda one: one.speed_up(one.fastest) if math.isfinite(one.speed_up(one.fastest)) else -1.0)
+    point, base = series.fastest, series.points[0]
+    clock = "In simulation, " if series.virtual else ""
+    if point is base:
+        said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
+    else:
+        speed = f"{times(series.speed_up(point))} as fast with {count(point.workers, 'worker')} as with {base.workers}"
+        said = f"{series.name} trains {speed} ({percent(series.efficiency(point), 0)} efficiency)."
+    said = f"{clock}{said}"
+    return f"{said[0].upper()}{said[1:]}" if point is base or clock else said
 
 
-def _or_least(value: float) -> float:
-    return value if math.isfinite(value) else -math.inf
+def _at_most_workers(found: Sequence[Series]) -> str:
+    ends = [(series, series.points[-1]) for series in found[:6]]
+    said = [f"{series.name} {times(series.speed_up(end))} with {count(end.workers, 'worker')}" for series, end in ends]
+    return f"Speedup: {'; '.join(said)}."
 
 
-def _says(lines: Sequence[Line]) -> str:
-    said = [
-        f"{line.name}: {times(line.speed_up(line.levels[-1]))} with {line.levels[-1].workers}" for line in lines[:6]
-    ]
-    return "Speed-up at the most workers. " + "; ".join(said) + "."
-
-
-def _says_reached(lines: Sequence[Line], target: float) -> str:
+def _reached(found: Sequence[Series], target: float) -> str:
     said = []
-    for line in lines[:6]:
-        reached = [(level.workers, middle(s)) for level in line.levels if (s := seconds_all_to(level.runs, target))]
-        least = min(reached, key=lambda entry: entry[1], default=None)
-        said.append(f"{line.name}: " + ("never" if least is None else f"{duration(least[1])} with {least[0]} at best"))
+    for series in found[:6]:
+        times_s = [(p.workers, median_of(s)) for p in series.points if (s := all_seconds_to_accuracy(p.runs, target))]
+        least = min(times_s, key=lambda entry: entry[1], default=None)
+        best = "does not reach it" if least is None else f"{duration(least[1])} with {count(least[0], 'worker')}"
+        said.append(f"{series.name}: {best}")
     return "; ".join(said) + "."
 
 
-def _says_time(lines: Sequence[Line]) -> str:
-    said = [f"{line.name}: {duration(line.levels[-1].seconds)} with {line.levels[-1].workers}" for line in lines[:6]]
-    return "Time at the most workers. " + "; ".join(said) + "."
-
-
-def _says_accuracy(lines: Sequence[Line]) -> str:
-    ends = [(line, line.levels[-1]) for line in lines[:6]]
-    said = [f"{line.name}: {percent(end.accuracy, 1)} with {end.workers}" for line, end in ends]
-    return "Test accuracy at the most workers. " + "; ".join(said) + "."
-
-
 def _spread(name: str, unit: str = "") -> tuple[Column, Column, Column]:
-    return Column(name, unit), Column(f"{name}, least", unit), Column(f"{name}, greatest", unit)
+    return Column(name, unit), Column(f"{name}, min", unit), Column(f"{name}, max", unit)
 
 
-def _table(lines: Sequence[Line], target: float, loss: float) -> Table:
+def _table(found: Sequence[Series], target: float, loss: float) -> Table:
     columns = (
-        "runs", "workers", "repetitions", *_spread("samples a second"), Column("ideal"), *_spread("efficiency", "%"),
-        *_spread("time", "s"), *_spread("epoch", "s"), *_spread("test accuracy", "%"),
+        "runs", "workers", "repetitions", *_spread("throughput", "samples/s"), Column("ideal", "samples/s"),
+        *_spread("efficiency", "%"), *_spread("time", "s"), *_spread("epoch", "s"), *_spread("test accuracy", "%"),
         *_spread("time to accuracy", "s"), *_spread("time to loss", "s"),
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
-    for line in lines:
-        base = line.levels[0]
-        for level in line.levels:
-            speeds = [run.samples_per_s for run in level.runs]
-            ideal = base.samples_per_s * level.workers / base.workers
-            figures = (
-                [run.seconds for run in level.runs],
-                [run.seconds / len(run.curve) for run in level.runs if run.curve],
-                [100 * run.accuracy for run in level.runs if run.labelled],
-                seconds_all_to(level.runs, target),
-                seconds_all_to_loss(level.runs, loss),
+    for series in found:
+        base = series.points[0]
+        for point in series.points:
+            speeds = [run.samples_per_s for run in point.runs]
+            ideal = base.samples_per_s * point.workers / base.workers
+            values = (
+                [run.seconds for run in point.runs],
+                [run.seconds / len(run.curve) for run in point.runs if run.curve],
+                [100 * run.accuracy for run in point.runs if run.labelled],
+                all_seconds_to_accuracy(point.runs, target),
+                all_seconds_to_loss(point.runs, loss),
             )
             rows.append((
-                line.name, level.workers, len(level.runs), *_ends(speeds), ideal,
-                *(100 * speed / ideal for speed in _ends(speeds)), *(end for some in figures for end in _ends(some)),
+                series.name, point.workers, len(point.runs), *_ends(speeds), ideal,
+                *(100 * speed / ideal for speed in _ends(speeds)), *(end for some in values for end in _ends(some)),
             ))  # fmt: skip
     return table(columns, rows)
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median, the least and the greatest."""
-    return (middle(values), min(values), max(values)) if values else (math.nan,) * 3
+    """Median, minimum and maximum."""
+    return (median_of(values), min(values), max(values)) if values else (math.nan,) * 3

@@ -1,11 +1,11 @@
-"""What was run, and under which conditions: settings, machine, versions, links."""
+"""Settings of the runs, and the conditions they ran under: machine, versions, links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from paceline.formatting import count, listed, number
+from paceline.formatting import count, listed, percent, signed_percent
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Section, TableBlock, table
 from paceline.results.labels import differing
@@ -30,9 +30,9 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
         shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
         if unequal:
             rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
-            blocks.append(TableBlock("unequal", "What differs", table(("setting", "values"), rows)))
+            blocks.append(TableBlock("unequal", "Settings that differ", table(("setting", "values"), rows)))
         rows = [(key.replace("_", " "), value) for key, value in shared.items()]
-        title = "What all runs have in common" if len(runs) > 1 else "Every setting"
+        title = "Settings that all runs share" if len(runs) > 1 else "All settings"
         blocks.append(TableBlock("settings", title, table(("setting", "value"), rows), folded=True))
     if records.evaluations:
         columns = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
@@ -43,12 +43,12 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
     if records.failed:
         columns_of = ("run", "error", "place")
         failed = [(f.label, f.error, place) for place, f in records.failed]
-        blocks.append(TableBlock("failed", "Runs that failed", table(columns_of, failed)))
-    return Section("what", "What was run", tuple(sentences), blocks=tuple(blocks))
+        blocks.append(TableBlock("failed", "Failed runs", table(columns_of, failed)))
+    return Section("what", "Runs and settings", tuple(sentences), blocks=tuple(blocks))
 
 
 def _values(runs: Sequence[RunResult], key: str) -> str:
-    """A setting of a strategy is one of those runs only that have it, and told only where it is not the usual one."""
+    """A strategy's setting is known for the runs that have it, and only where it is not the default."""
     said = listed(values_of(runs, key), 20)
     return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
 
@@ -56,9 +56,9 @@ def _values(runs: Sequence[RunResult], key: str) -> str:
 def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
     for driver, words in (
         (ONE_PROCESS, "trained in one process"),
-        (LOCAL, "trained by several processes of one machine"),
+        (LOCAL, "trained by several processes on one machine"),
         (SIMULATED, "trained on a simulated cluster"),
-        (TIMED, "without gradients, on a simulated cluster"),
+        (TIMED, "timed on a simulated cluster, without gradients"),
     ):
         some = [run for run in runs if run.driver == driver]
         if not some:
@@ -73,16 +73,14 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
             plural = "s" * (workers != ["1"])
             said += f" with {listed(values_of(some, 'strategy'))} and {listed(workers)} worker{plural}"
         if driver != TIMED:
-            said += f"; {listed(values_of(some, 'epochs'))} epochs at batch {listed(values_of(some, 'batch'))}"
+            said += f"; {listed(values_of(some, 'epochs'))} epochs at batch size {listed(values_of(some, 'batch'))}"
             said += f" with {listed(values_of(some, 'optimizer'))}"
         seeds = values_of(some, "seed")
         if len(seeds) > 1:
             said += f"; {len(seeds)} seeds"
         yield f"{said}."
-    unfinished = [run for run in runs if run.status not in ("finished",)]
-    if unfinished:
-        kinds = listed(sorted({run.status for run in unfinished}))
-        yield f"{len(unfinished)} of the {count(len(runs), 'run')} did not come to an end: {kinds}."
+    if said := unranked_sentence(runs):
+        yield said
     warned = [(run.label or run.place, warning) for run in runs if run.run for warning in run.run.warnings]
     for label, warning in warned[:MOST_WARNINGS]:
         yield f"Warning: {label + ': ' if len(runs) > 1 else ''}{warning}."
@@ -90,21 +88,34 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
         yield f"{len(warned) - MOST_WARNINGS} more warnings are in the records."
 
 
+def unranked_sentence(runs: Sequence[RunResult]) -> str:
+    """Which runs are left out of rankings, and why; empty if there are none."""
+    kinds = {status: sum(run.status == status for run in runs) for status in sorted({run.status for run in runs})}
+    said = [
+        f"{many} {'diverged' if s == 'diverged' else f'did not finish ({s})'}"
+        for s, many in kinds.items()
+        if s != "finished"
+    ]
+    if low := sum(run.status == "finished" and not run.ranked for run in runs):
+        said.append(f"{low} ended below half of the best test accuracy")
+    return f"Of {count(len(runs), 'run')}, {listed(said)}; they are left out of rankings." if said else ""
+
+
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
     if len(found) == 1:
         m = found[0][1]
         yield (
-            f"{m.name} at batch {m.batch} was measured over {count(m.iterations, 'iteration')}, {m.sampled:,} of which "
-            f"were looked into; looking cost {100 * m.overhead:+.1f} % and {number(100 * m.accounted)} % of an "
-            "iteration is accounted for."
+            f"{m.name} at batch size {m.batch} on {m.device_name}: {count(m.iterations, 'iteration')}, {m.sampled:,} "
+            f"sampled. The overhead of measuring is {signed_percent(m.overhead)}; {percent(m.accounted)} of an "
+            "iteration is attributed to a layer or part."
         )
     elif found:
-        names = dict.fromkeys(f"{m.name} at batch {m.batch}" for _, m in found)
-        yield f"{count(len(found), 'measurement')}, of {listed(names)}."
+        names = dict.fromkeys(f"{m.name} at batch size {m.batch}" for _, m in found)
+        yield f"{count(len(found), 'measurement')} of {listed(names)}."
 
 
 def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
-    """One column for each set of conditions that was met."""
+    """One column for each set of conditions."""
     sets: dict[tuple[tuple[str, str], ...], int] = {}
     for run in runs:
         if run.run is not None:
@@ -125,7 +136,7 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
         more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
         blocks.append(TableBlock("conditions-table", "Machine and versions", table(columns, rows), more))
     if steps := _steps(records, runs):
-        blocks.append(TableBlock("steps", "How the steps were taken", table(("step", "why", "data", "records"), steps)))
+        blocks.append(TableBlock("steps", "Kind of step", table(("step", "reason", "data", "records"), steps)))
     if records.links:
         rows_of = [
             (place, speed.link, 1e6 * speed.latency_s, speed.bandwidth / 1e9)
@@ -133,7 +144,7 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
             for speed in found_links.links
         ]
         columns_of = ("record", "link", Column("latency", "µs"), Column("bandwidth", "GB/s"))
-        blocks.append(TableBlock("links", "Links of the machine", table(columns_of, rows_of)))
+        blocks.append(TableBlock("links", "Links of this machine", table(columns_of, rows_of)))
     return Section("conditions", "Conditions", blocks=tuple(blocks)) if blocks else None
 
 
@@ -151,7 +162,7 @@ def _steps(records: Records, runs: Sequence[RunResult]) -> list[tuple[str, str, 
     found: dict[tuple[str, str, str], int] = {}
     for run in runs:
         if run.run is not None:
-            placed = "; ".join(f"{n:,} operations a step on {device}" for device, n in run.run.placement.items())
+            placed = "; ".join(f"{n:,} operations per step on {device}" for device, n in run.run.placement.items())
             why = f"{run.run.step.reason}{'; ' + placed if placed else ''}"
             key = (run.run.step.kind, why, run.run.data)
             found[key] = found.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""Where a whole run's wall clock went: loading, preparing, training, validating, checkpoints, and the rest."""
+"""The wall-clock time of a run: loading, preparing, training, validating, checkpoints, and the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = {
     "load": "loading data", "prepare": "preparing", "start": "starting processes", "train": "training",
     "validate": "validating", "checkpoint": "writing checkpoints",
 }  # fmt: skip
-REST = "not attributed"
+REST = "unattributed"
 MOST_RUNS = 40
 
 
@@ -48,6 +48,6 @@ def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
     says = f"{found[0][0].label}: " + ", ".join(f"{name} {percent(parts[name] / total, 1)}" for name in largest) + "."
     notes = [f"The first {MOST_RUNS} of {len(found)} runs."] if len(found) > MOST_RUNS else []
     if any(run.run is not None and run.run.resumed for run, _ in found):
-        notes.append("Of a resumed run, the time since it was last resumed.")
+        notes.append("For a resumed run, the time since it was last resumed.")
     view = View("", data, {"category": "run", "parts": names})
-    return Figure("wall-clock", "The wall clock of the whole run", "stack", (view,), says, " ".join(notes), wide=True)
+    return Figure("wall-clock", "Wall-clock time of the run", "stack", (view,), says, " ".join(notes), wide=True)

@@ -1,4 +1,4 @@
-"""Who did what when: one row a worker, from the spans of a trace, simulated or real."""
+"""The timeline: one row per process, from the spans of a trace, simulated or real."""
 
 from __future__ import annotations
 
@@ -27,22 +27,31 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     if not shown:
         return None
     views = []
-    notes = ["Drag to move, hold Ctrl and turn the wheel to zoom, or use the buttons and the slider below the rows."]
+    notes = ["Drag to move; zoom with Ctrl and the mouse wheel, the buttons, or the slider."]
     for name, trace in shown:
         spans = drawn_spans(trace)
         views.append(View(name, _table(spans), {"row": "who", "what": "what", "start": "start", "end": "end"}))
         if len(spans) < len(trace.spans):
             notes.append(f"{name}: {len(trace.spans):,} spans are drawn as {len(spans):,}.")
     if len(traced) > MOST_VIEWS:
-        notes.append(f"{MOST_VIEWS} of {len(traced)} traces are here.")
+        notes.append(f"{MOST_VIEWS} of {len(traced)} traces are shown.")
     if of_workers:
-        notes.append("A trace keeps the first spans of a long run.")
+        notes.append("Only the first spans of a long run are recorded.")
     name, trace = shown[0]
     end_s = max(span.end_s for span in trace.spans)
     rows = len({span.who for span in trace.spans})
     says = f"{name}: {count(len(trace.spans), 'span')} of {count(rows, 'process', 'processes')}, {duration(end_s)}."
-    figure = Figure("timeline", "Timeline", "timeline", tuple(views), says, " ".join(notes), choice="trace", wide=True)
-    return Section("timeline", "Who did what, and when", blocks=(figure,))
+    figure = Figure(
+        "timeline",
+        "Activity of each process",
+        "timeline",
+        tuple(views),
+        says,
+        " ".join(notes),
+        choice="trace",
+        wide=True,
+    )
+    return Section("timeline", "Timeline", blocks=(figure,))
 
 
 def _split_names(trace: Trace) -> Trace:

@@ -44,11 +44,9 @@ def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
     columns = ("line", Column("epoch"), Column("training accuracy", "%"))
     options = {"line": "line", "group": "line", "x": "epoch", "y": "training accuracy"}
     views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
-    says = f"The accuracy of every worker's own steps in {count(len(views), 'workload')}. {_apart(told)}"
-    note = "Accuracy of the steps as they were taken, on the batches that each worker had. Of repetitions, the first."
-    return Figure(
-        "worker-accuracy", "Training accuracy of every worker", "lines", views, says, note, choice="of", wide=True
-    )
+    says = f"Training accuracy of each worker in {count(len(views), 'workload')}. {_apart(told)}"
+    note = "Averages over the steps of an epoch, on the batches that each worker had; the first of the repetitions."
+    return Figure("worker-accuracy", "Training accuracy by worker", "lines", views, says, note, choice="of", wide=True)
 
 
 def _lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
@@ -69,4 +67,4 @@ def _apart(runs: Sequence[RunResult]) -> str:
     apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)
     if not math.isfinite(apart):
         return ""
-    return f"In the last epoch the workers of a run are at most {100 * apart:.1f} percentage points apart."
+    return f"In the last epoch, workers of the same run are at most {100 * apart:.1f} percentage points apart."

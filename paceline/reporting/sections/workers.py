@@ -1,4 +1,4 @@
-"""What the workers did: computing, communicating, waiting; how stale their payloads were; what went wrong."""
+"""Workers: time computing, communicating and waiting; staleness of their payloads; faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from paceline.formatting import count, middle, number, percent
+from paceline.formatting import count, duration, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.run_result import RunResult, groups_of
@@ -28,28 +28,28 @@ def workers(runs: Sequence[RunResult]) -> Section | None:
     ]
     blocks += [_batches(found)]
     blocks += [listing] if (listing := _faults(found)) is not None else []
-    return Section("workers", "What the workers did", tuple(_sentences(found)), blocks=tuple(blocks))
+    return Section("workers", "Workers", tuple(_sentences(found)), blocks=tuple(blocks))
 
 
 def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]:
     waiting = [(d.waiting_share, run) for run, d in found if math.isfinite(d.waiting_share)]
     if len(waiting) == 1:
-        yield f"The workers waited for {percent(waiting[0][0], 1)} of their time."
+        yield f"Workers waited {percent(waiting[0][0])} of the time."
     elif waiting:
         most, run = max(waiting, key=lambda entry: entry[0])
-        yield f"Workers waited most with {run.label}: {percent(most, 1)} of their time."
+        yield f"Workers waited most with {run.label}: {percent(most)} of the time."
     stale = [(d.ledger.mean_staleness, d, run) for run, d in found if d.ledger.mean_staleness > 0]
     if stale:
         mean, d, run = max(stale, key=lambda entry: entry[0])
         whose = f" with {run.label}" if len(found) > 1 else ""
         yield (
-            f"A payload was {mean:.1f} updates late on average{whose}, and 99 % were at most "
-            f"{d.ledger.staleness_up_to(0.99):,} late."
+            f"The mean staleness{whose} is {mean:.1f} updates; 99 % of the payloads have at most "
+            f"{d.ledger.staleness_up_to(0.99):,}."
         )
     faults = sum(d.fault_count for _, d in found)
     if faults:
         yield (
-            f"{count(faults, 'fault')} were met and dealt with." if faults > 1 else "One fault was met and dealt with."
+            f"{count(faults, 'fault')} occurred; training continued after {'it' if faults == 1 else 'each of them'}."
         )
 
 
@@ -68,14 +68,14 @@ def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
         spent = [_seconds(run.distribution) for run in members if run.distribution is not None]
         shares = [[100 * s / sum(all_s) for s in all_s] for all_s in spent if sum(all_s) > 0]
         if shares:
-            rows.append((group, *(middle(values) for values in zip(*shares, strict=True))))
+            rows.append((group, *(median_of(values) for values in zip(*shares, strict=True))))
     if len(rows) < 2:
         return None
-    note = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else ""
+    note = f"The first {MOST_BARS} of {len(rows)} settings." if len(rows) > MOST_BARS else ""
     data = table(("runs", *(Column(what, "%") for what in DOING)), rows[:MOST_BARS])
     view = View("", data, {"category": "runs", "parts": list(DOING), "whole": 100})
-    says = f"Shares of the workers' time in {count(len(rows), 'setting')}."
-    return Figure("shares", "The workers' time", "stack", (view,), says, note, wide=True)
+    says = f"Time of the workers in {count(len(rows), 'setting')}."
+    return Figure("shares", "How workers spend their time", "stack", (view,), says, note, wide=True)
 
 
 def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
@@ -102,12 +102,13 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
         return None
     d = told[0][1]
     computing, _, waiting = _seconds(d)
-    says = f"{count(len(d.by_worker), 'worker')}; in all {number(computing)} s computing, {number(waiting)} s waiting."
-    return Figure("by-worker", "Every worker", "stack", tuple(views), says, choice="run", wide=True)
+    many = count(len(d.by_worker), "worker")
+    says = f"{many}: {duration(computing)} computing and {duration(waiting)} waiting in total."
+    return Figure("by-worker", "Time by worker", "stack", tuple(views), says, choice="run", wide=True)
 
 
 def staleness(runs: Sequence[RunResult]) -> Figure | None:
-    """How many payloads were how late. Synchronous runs alone have nothing to show."""
+    """The distribution of staleness; None for synchronous runs alone."""
     counts: dict[str, Counter[int]] = {}
     for group, members in groups_of(run for run in runs if run.distribution is not None).items():
         total: Counter[int] = Counter()
@@ -127,25 +128,25 @@ def staleness(runs: Sequence[RunResult]) -> Figure | None:
             inside = sum(total[s] for s in range(low, low + width))
             said = str(low) if width == 1 else f"{low}–{low + width - 1}"
             rows.append((group, said, low + (width - 1) / 2, inside, 100 * inside / everything))
-    data = table(("runs", "staleness", Column("updates late"), "payloads", Column("share", "%")), rows)
+    data = table(("runs", "staleness", Column("staleness in updates"), "payloads", Column("share", "%")), rows)
     if len(counts) == 1:
         view = View("", data, {"category": "staleness", "values": ["share"], "upright": True})
         kind = "bars"
     else:
         view = View(
-            "", data, {"line": "runs", "group": "runs", "x": "updates late", "y": "share", **group_styles(runs)}
+            "", data, {"line": "runs", "group": "runs", "x": "staleness in updates", "y": "share", **group_styles(runs)}
         )
         kind = "lines"
     late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
     mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
-    says = f"Payloads of {late} were {mean:.2f} updates late on average, {highest} at most in any run."
-    note = "Staleness: how many updates others made between a worker's fetch and its push."
-    return Figure("staleness", "How stale the payloads were", kind, (view,), says, note, wide=True)
+    says = f"The mean staleness of {late} is {mean:.2f} updates; the largest of any run is {highest}."
+    note = "Staleness: the number of updates between a worker's pull and its push."
+    return Figure("staleness", "Staleness", kind, (view,), says, note, wide=True)
 
 
 def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock:
     columns = (
-        "run", "applied", "dropped", "refused", "given out again", "updates", Column("updates", "per second"),
+        "run", "applied", "dropped", "refused", "reassigned", "updates", Column("updates", "per second"),
         Column("mean staleness"), Column("waiting", "%"), Column("server busy", "s"), "faults",
     )  # fmt: skip
     rows = [
@@ -155,7 +156,7 @@ def _batches(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock:
         )
         for run, d in found
     ]  # fmt: skip
-    return TableBlock("batches", "What became of the batches", table(columns, rows), folded=len(rows) > 3)
+    return TableBlock("batches", "Batches and updates", table(columns, rows), folded=len(rows) > 3)
 
 
 def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock | None:
@@ -169,4 +170,4 @@ def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock | Non
     everything = sum(d.fault_count for _, d in found)
     note = f"The first {min(len(rows), MOST_ROWS)} of {everything}." if everything > min(len(rows), MOST_ROWS) else ""
     data = table(("run", Column("at", "s"), "what", "who", "note"), rows[:MOST_ROWS])
-    return TableBlock("faults", "Faults that were met", data, note, folded=len(rows) > 10)
+    return TableBlock("faults", "Faults", data, note, folded=len(rows) > 10)

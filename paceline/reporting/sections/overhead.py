@@ -1,0 +1,92 @@
+"""Overhead of measuring: the same trainings with and without the layer clock, repetitions together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.formatting import count, median_of, percent, signed_percent
+from paceline.measurement.measurement import Measurement
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.results.noise import differs
+from paceline.results.run_result import MEASURED, RunResult
+
+Setting = tuple[str, int]
+"""A network and its batch size."""
+NOTE = (
+    "Whole trainings with the same seed, one with the layer clock and one without; other load on the machine affects "
+    "both. The clock's own estimate compares neighbouring iterations of one training. Unattributed is the part of an "
+    "iteration that no layer or part accounts for before scaling; below 0, something was counted twice."
+)
+
+
+def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
+    """Where trainings were made both with and without measuring."""
+    pairs = measured_pairs(measured, runs)
+    if not pairs:
+        return None
+    columns = (
+        "network", "batch", "repetitions", Column("without", "s"), Column("with", "s"), Column("difference", "%"),
+        Column("min", "%"), Column("max", "%"), Column("overhead by the clock", "%"), Column("unattributed", "%"),
+        Column("unattributed, min", "%"), Column("unattributed, max", "%"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for (name, batch), found in pairs.items():
+        ms = [m for _, m in measured if (m.name, m.batch) == (name, batch)]
+        more = [100 * (with_s / without_s - 1) for without_s, with_s in found]
+        missed = [100 * (1 - m.accounted) for m in ms]
+        rows.append((
+            name, batch, len(ms), median_of(a for a, _ in found), median_of(b for _, b in found), median_of(more),
+            min(more), max(more), 100 * median_of(m.overhead for m in ms), median_of(missed), min(missed), max(missed),
+        ))  # fmt: skip
+    named = [(f"{name}, batch {batch}", *rest) for name, batch, *rest in rows]
+    view = View("", table(("training", "repetitions", *columns[3:]), named), {"category": "training", "values": ["without", "with"]})  # fmt: skip # noqa: E501
+    says = overhead_sentence(measured, runs)
+    figure = Figure("with-and-without", "Training time with and without measuring", "bars", (view,), says, wide=True)
+    listing = TableBlock("overhead-rows", "With and without measuring", table(columns, rows), NOTE)
+    sentences = (says, unattributed_sentence(measured))
+    return Section("overhead", "Overhead of measuring", sentences, blocks=(figure, listing))
+
+
+def measured_pairs(
+    measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]
+) -> dict[Setting, list[tuple[float, float]]]:
+    """Training seconds without and with measuring, of runs that are the same otherwise."""
+    pairs = {}
+    for setting in dict.fromkeys((m.name, m.batch) for _, m in measured):
+        seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"False": {}, "True": {}}
+        for run in runs:
+            same = (run.settings["network"], run.settings["batch"]) == (setting[0], str(setting[1]))
+            if same and MEASURED in run.settings and run.seconds > 0:
+                others = tuple(sorted((key, value) for key, value in run.settings.items() if key != MEASURED))
+                seconds[run.settings[MEASURED]][others] = run.seconds
+        without, with_it = seconds["False"], seconds["True"]
+        if found := [(without[key], with_it[key]) for key in without if key in with_it]:
+            pairs[setting] = found
+    return pairs
+
+
+def overhead_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> str:
+    pairs = measured_pairs(measured, runs)
+    slower = {
+        setting: median_of(b / a - 1 for a, b in found)
+        for setting, found in pairs.items()
+        if differs((a for a, _ in found), (b for _, b in found))
+    }
+    clock = signed_percent(median_of(m.overhead for _, m in measured))
+    if all(len(found) < 2 for found in pairs.values()):
+        return f"Measuring changed iteration times by {clock} by the clock's own estimate; trainings were not repeated."
+    if not slower:
+        return (
+            f"Measuring every layer did not slow training down beyond noise in any of {count(len(pairs), 'setting')} "
+            f"({clock} by the clock's own estimate)."
+        )
+    worst = max(slower, key=lambda setting: slower[setting])
+    return (
+        f"Measuring changed the training time beyond noise in {len(slower)} of {count(len(pairs), 'setting')}, "
+        f"by {signed_percent(slower[worst])} for {worst[0]} at batch size {worst[1]}."
+    )
+
+
+def unattributed_sentence(measured: Sequence[tuple[str, Measurement]]) -> str:
+    most = max(abs(1 - m.accounted) for _, m in measured)
+    return f"At most {percent(most)} of an iteration could not be attributed to a layer or part."

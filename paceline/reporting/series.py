@@ -1,0 +1,166 @@
+"""Series: runs that differ in one number alone, such as workers or batch size. Curves and scaling come from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from paceline.formatting import as_number, median_of
+from paceline.results.labels import REPETITION, differing, telling_keys, values
+from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
+
+CHOSEN = ("threads", "step", "processor", REPETITION)
+"""Chosen by the program, as it suits the setting."""
+OF_WORKERS = ("workers", "groups", REPETITION, "threads", "step")
+"""Settings that may change along a series of workers."""
+TIED = ("lr", "batch", "epochs", "schedule")
+"""Settings that may change too, where each number of workers has one value."""
+NOT_A_SERIES = ("top", "epochs", "PyTorch", "Paceline", "workers", "groups")
+FEWEST_VALUES = 3
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """All repetitions with one value."""
+
+    at: float
+    runs: tuple[RunResult, ...]
+
+    @property
+    def workers(self) -> int:
+        return self.runs[0].workers
+
+    @property
+    def ranked(self) -> bool:
+        return any(run.ranked for run in self.runs)
+
+    def median(self, of: Callable[[RunResult], float]) -> float:
+        return median_of(of(run) for run in self.runs)
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.median(lambda run: run.samples_per_s)
+
+    @property
+    def seconds(self) -> float:
+        return self.median(lambda run: run.seconds)
+
+    @property
+    def accuracy(self) -> float:
+        return self.median(lambda run: run.accuracy)
+
+
+@dataclass(frozen=True)
+class Series:
+    name: str
+    points: tuple[SeriesPoint, ...]
+
+    @property
+    def first(self) -> RunResult:
+        return self.points[0].runs[0]
+
+    @property
+    def virtual(self) -> bool:
+        return self.points[-1].runs[-1].virtual
+
+    def speed_up(self, point: SeriesPoint) -> float:
+        base = self.points[0].samples_per_s
+        return point.samples_per_s / base if base > 0 else math.nan
+
+    def efficiency(self, point: SeriesPoint) -> float:
+        return self.speed_up(point) * self.points[0].workers / point.workers
+
+    @property
+    def fastest(self) -> SeriesPoint:
+        """Of the points that may be ranked."""
+        known = [point for point in self.points if math.isfinite(point.samples_per_s)]
+        ranked = [point for point in known if point.ranked]
+        return max(ranked or known or self.points, key=lambda point: point.samples_per_s)
+
+
+def epoch_s(run: RunResult) -> float:
+    """Training time per epoch on the driver's clock: the median, where each epoch was timed by itself."""
+    if run.run is None or not run.curve:
+        return math.nan
+    timed: list[float] = []
+    if run.driver == ONE_PROCESS:
+        timed = [span.duration_s for span in run.trace.spans if span.what == "train"]
+    elif run.driver == LOCAL:
+        timed = [epoch.wall_s for epoch in run.run.epochs]
+    return median_of(timed) if timed else run.seconds / len(run.curve)
+
+
+def numeric_settings(runs: Sequence[RunResult]) -> list[str]:
+    """Settings with at least three values, all of them numbers; without the number of workers."""
+    found = []
+    for key in differing([run.settings for run in runs]):
+        known = {as_number(run.settings[key]) for run in runs if run.settings.get(key) not in (None, "default")}
+        numbers = all(not isinstance(value, str) for value in known) and len(known) >= FEWEST_VALUES
+        if numbers and key not in (*CHOSEN, *NOT_A_SERIES):
+            found.append(key)
+    return found
+
+
+def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
+    """Finished runs that differ in `key` alone."""
+    usable = [run for run in runs if run.settings.get(key) not in (None, "default") and run.status == "finished"]
+    others = [k for k in differing([run.settings for run in usable]) if k not in (key, *CHOSEN)]
+    members: dict[tuple[str | None, ...], dict[float, list[RunResult]]] = {}
+    for run in usable:
+        points = members.setdefault(values(run.settings, others), {})
+        points.setdefault(float(run.settings[key]), []).append(run)
+    found = [points for points in members.values() if len(points) >= FEWEST_VALUES]
+    firsts = [next(iter(points.values()))[0] for points in found]
+    telling = telling_keys([run.settings for run in firsts], (key, *CHOSEN))
+    return [
+        Series(
+            group_name(first, telling) if telling else "",
+            tuple(SeriesPoint(at, tuple(points[at])) for at in sorted(points)),
+        )
+        for first, points in zip(firsts, found, strict=True)
+    ]
+
+
+def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
+    """Finished runs that differ in their workers alone, and in what must change with them."""
+    usable = [run for run in runs if run.samples_per_s > 0 and run.status == "finished"]
+    keys = _telling(usable)
+    members: dict[tuple[str | None, ...], list[RunResult]] = {}
+    for run in usable:
+        members.setdefault(values(run.settings, keys), []).append(run)
+    alone = [run for run in usable if run.driver == ONE_PROCESS]
+    made = []
+    for found in members.values():
+        if found[0].driver == LOCAL and not any(run.workers == 1 for run in found):
+            found = [*(run for run in alone if _same_work(run, found[0])), *found]
+        by_workers: dict[int, list[RunResult]] = {}
+        for run in found:
+            by_workers.setdefault(run.workers, []).append(run)
+        if len(by_workers) > 1:
+            made.append(Series("", tuple(SeriesPoint(n, tuple(by_workers[n])) for n in sorted(by_workers))))
+    ends = [series.points[-1].runs[-1] for series in made]
+    telling = telling_keys([run.settings for run in ends], OF_WORKERS)
+    names = [group_name(end, telling) if telling else end.settings.get("strategy", end.driver) for end in ends]
+    return [
+        replace(series, name=name if names.count(name) == 1 else f"{name} ({place})")
+        for place, (series, name) in enumerate(zip(made, names, strict=True), 1)
+    ]
+
+
+def _telling(runs: Sequence[RunResult]) -> list[str]:
+    """Settings that tell series apart; a learning rate that follows from the number of workers does not."""
+    keys = [key for key in differing([run.settings for run in runs]) if key not in OF_WORKERS]
+    for key in [key for key in keys if key in TIED]:
+        others = [other for other in keys if other != key]
+        found: dict[tuple[str | None, ...], set[str | None]] = {}
+        for run in runs:
+            found.setdefault((str(run.workers), *values(run.settings, others)), set()).add(run.settings.get(key))
+        if all(len(one) == 1 for one in found.values()) and len(found) > 1:
+            keys = others
+    return keys
+
+
+def _same_work(alone: RunResult, other: RunResult) -> bool:
+    keys = [key for key in alone.settings if key not in (*OF_WORKERS, "driver")]
+    return all(alone.settings[key] == other.settings.get(key) for key in keys)

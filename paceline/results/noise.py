@@ -1,0 +1,17 @@
+"""Whether two settings differ by more than their repetitions do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+
+def differs(first: Iterable[float], second: Iterable[float]) -> bool | None:
+    """True if the ranges of the repetitions do not overlap; None where a setting has a single run, so noise is unknown.
+
+    With three repetitions each, ranges of equal settings are disjoint in one case of ten.
+    """
+    a, b = ([value for value in values if math.isfinite(value)] for values in (first, second))
+    if len(a) < 2 or len(b) < 2:
+        return None
+    return min(a) > max(b) or min(b) > max(a)
