@@ -104,6 +104,6 @@ def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment
     made = f"synthetic:1x28x28/10:{mnist.group(1)}"
     note = (
         f"Data: {int(mnist.group(1)):,} synthetic images of the shape of MNIST, which is not in the cache. Times are "
-        "comparable, accuracies are not. Download it with: paceline data fetch mnist"
+        "comparable, accuracies are not. Download it with paceline data fetch mnist."
     )
     return replace(experiment, workload={**experiment.workload, "data": made}, notes=(*experiment.notes, note))
