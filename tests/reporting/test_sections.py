@@ -95,7 +95,7 @@ def test_layers_and_parts_of_a_measurement():
 
 def test_a_step_that_runs_as_one_shows_the_layers_of_the_plain_one_apart():
     m = a_measurement(layers=2)
-    found = figures(Records(measurements=[("m", replace(m, layers=m.layers[:1], eager_layers=m.layers, eager_layers_s=1.0))]))
+    found = figures(Records(measurements=[("m", replace(m, layers=m.layers[:1], eager_layers=m.layers))]))
     assert [view.name for view in found["layers"].views] == ["alexnet", "alexnet, eager step"]
 
 
