@@ -13,6 +13,7 @@ from paceline.errors import InputError, nearest
 if TYPE_CHECKING:
     from paceline.cost.calibration import Calibration
 
+CALIBRATION = "calibration.json"
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
@@ -29,8 +30,9 @@ def calibrate(
     """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
 
     float32 is always calibrated; `precision` adds "tf32" or "bfloat16". `workers=True` also measures what local
-    workers cost each other. `quick` makes a seventh of the trials. `out` is the file for the calibration; by default
-    it is kept with the data sets, where predictions for this machine find it. `watch` is called with the share done.
+    workers cost each other. `quick` makes a seventh of the trials. `out` is a directory for calibration.json,
+    or that file; by default it is kept with the data sets, where predictions for this machine find it. `watch` is
+    called with the share done.
 
     >>> calibration = paceline.calibrate("cpu", quick=True, out="calibration.json")
     >>> paceline.predict("lenet5", "calibration.json", data="digits").iteration_s > 0
@@ -41,6 +43,8 @@ def calibrate(
     from paceline.record import save
 
     place = as_optional_path(out, "out")
+    if place is not None and place.suffix != ".json":
+        place /= CALIBRATION
     found = run(device, precisions=_precisions(precision, device), quick=quick, seed=seed, watch=watch)
     if workers:
         from paceline.training.exchange_costs import measure_exchange

@@ -11,6 +11,7 @@ from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload
 from paceline.settings import pick
 from paceline.training.directory import claimed
+from paceline.training.settings import RunSettings
 from paceline.training.starting import CLUSTER_KEYS, STRATEGY_KEYS, option
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from paceline.simulation.time_record import TimeRecord
     from paceline.strategy.strategy import Strategy
 
-STEPS, MOST_STEPS = 100, 10**12
+STEPS, MOST_STEPS = RunSettings.steps, 10**12
 RECORD, SCALING = "record.json", "scaling.json"
 _ARGUMENTS = ("strategy", "workers", "cluster", "steps", "per_machine", "overlap_backward", "data_dir", "out")
 

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
@@ -42,10 +43,10 @@ def make_app() -> typer.Typer:
         help="Where does training time go, how long will it take elsewhere, how should it be distributed, "
         "and was the prediction right?",
         no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
+        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
     )
+    app.callback()(_about)
     app.command("train", epilog=train.EXAMPLE)(train.train)
     app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
     app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
@@ -63,6 +64,23 @@ def make_app() -> typer.Typer:
     app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
     app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from paceline.training.conditions import own_version
+
+        print(f"paceline {own_version()}")
+        raise typer.Exit
+
+
+def _about(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=lambda asked: _show_version(asked), is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
 
 
 def main(arguments: list[str] | None = None) -> int:

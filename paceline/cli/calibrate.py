@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import isnan
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, check_place, console_for, hand_over
+from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,18 +34,20 @@ def calibrate(
         list[str] | None, typer.Option(help="tf32 or bfloat16, in addition to float32; repeatable.")
     ] = None,
     workers: Annotated[
-        bool, typer.Option("--workers", help="Also measure the exchange between local workers: two minutes more.")
+        bool,
+        typer.Option("--local-workers", help="Also measure the exchange between local workers: two minutes more."),
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="A seventh of the trials: half a minute, less accurate.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled sizes.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="File to write; by default in the cache folder.")] = None,
+    out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Time operations and links of this machine, so that workloads can be predicted."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from paceline.api.calibrate import CALIBRATION
     from paceline.api.calibrate import calibrate as run
     from paceline.cost.calibrations import calibration_path
     from paceline.formatting import percent
@@ -53,6 +55,7 @@ def calibrate(
 
     check_json(json)
     if out is not None:
+        out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")
     console = console_for(json)
     columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ def compare(
     experiment: Annotated[
         list[Path] | None, typer.Argument(help="The experiment's TOML file; with --collect, directories.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of the experiment; runs/NAME-N if not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the experiment in this directory.")] = None,
+    out: OutOption = None,
+    resume: ResumeOption = None,
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="With what [quick] says, as a trial of the whole.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
     list_runs: Annotated[bool, typer.Option("--list", help="List the runs without making them.")] = False,
     collect: Annotated[bool, typer.Option("--collect", help="Only read what directories hold.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    data_dir: DataDirOption = None,
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, a folder of DIR for each run.")
     ] = None,

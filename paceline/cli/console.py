@@ -53,7 +53,11 @@ def _checked_json(json_file: str | None) -> str | None:
 JsonOption = Annotated[
     str | None,
     typer.Option(
-        "--json", metavar="FILE", help="Write the result as JSON; - for standard output.", callback=_checked_json
+        "--json",
+        metavar="FILE",
+        help="Write the result as JSON; - for standard output.",
+        callback=_checked_json,
+        rich_help_panel="Output",
     ),
 ]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from paceline.cli.console import JsonOption, console_for, hand_over
+from paceline.cli.options import DataDirOption
 
-app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True, rich_markup_mode=None)
-
-DataDirOption = Annotated[Path | None, typer.Option(help="Where data sets are kept.")]
+app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: paceline data list")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +21,7 @@ STRATEGIES = ("sync", "downpour")
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Directory of the demo; runs/demo-N if not given.")] = None,
+    out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
@@ -48,10 +46,10 @@ def demo(
     show_prediction(prediction, console)
     _step(console, "3. Training it in one process, measured layer by layer")
     workload = resolve(NETWORK, SETTINGS)
-    train_run((workload, {}), {}, out=place / "one-process", measure=True, json=json, prediction=prediction)
+    train_run((workload, {}), {}, out=place / "one-process", measure=True, console=console, prediction=prediction)
     for number, strategy in enumerate(STRATEGIES, start=4):
         _step(console, f"{number}. Training it with two workers: {strategy}")
-        train_run((workload, {}), {"strategy": strategy, "workers": 2}, out=place / strategy, json=json)
+        train_run((workload, {}), {"strategy": strategy, "workers": 2}, out=place / strategy, console=console)
     _step(console, "6. Was the prediction right?")
     found = verify(place / "one-process")
     show_verification(found, console)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from paceline.cli.console import JsonOption, TrustOption, console_for, hand_over
+from paceline.cli.options import DataDirOption
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
@@ -16,7 +17,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
     data: Annotated[str | None, typer.Option(help="Other data than the run's own.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:

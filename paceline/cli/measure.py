@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import DataDirOption, OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,43 +21,38 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
 
 
+@takes_settings("measure")
 def measure(
     workload: Annotated[str | None, typer.Argument(help="As for train.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
-    iterations: Annotated[int, typer.Option(help="Iterations to run; at most one in twenty is sampled.")] = 200,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 chooses automatically.")] = None,
-    step: Annotated[str, typer.Option(help="auto, plain, flat or compiled.")] = "auto",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
+    links: Annotated[bool, typer.Option("--links", help="Measure this machine's links instead of a workload.")] = False,
+    load: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Show a saved measurement again, without running.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for tables, trace and plots.")] = None,
-    link: Annotated[bool, typer.Option("--link", help="Measure this machine's links instead of a workload.")] = False,
-    load: Annotated[Path | None, typer.Option(help="Show a saved measurement again, without running.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    out: OutOption = None,
+    data_dir: DataDirOption = None,
     json: JsonOption = None,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Measure every layer's forward, backward and update time."""
     from paceline.record import dump
-    from paceline.settings import parse_pairs
+    from paceline.training.settings import RunSettings
     from paceline.workload import resolve
 
     check_json(json)
     console = console_for(json)
-    if [workload is not None, load is not None, link].count(True) != 1:
-        raise InputError("name a workload to measure, or give --load FILE or --link: one of the three")
-    if link:
-        _measure_links(device or "auto", console, json)
+    if [workload is not None, load is not None, links].count(True) != 1:
+        raise InputError("name a workload to measure, or give --load FILE or --links: one of the three")
+    if links:
+        _measure_links(given.get("device", "auto"), console, json)
         return
     if load is not None:
         found = _load(load, out)
     else:
         assert workload is not None
-        flags = {"data": data, "batch": batch, "device": device, "threads": threads}
-        given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
-        options = {"iterations": iterations, "step": step, "data_dir": data_dir, "out": out}
-        found = _measure(resolve(workload, given), options, console)
+        own, others = of_workload(given)
+        options = {"iterations": RunSettings.iterations, "data_dir": data_dir, "out": out, **others}
+        found = _measure(resolve(workload, own), options, console)
     show(found, console)
     if out is not None:
         console.print(f"page, tables, trace and plots: {out}", markup=False)

@@ -9,6 +9,7 @@ import typer
 
 from paceline.api.plan import FILE, PAGE
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import OutOption, takes_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +22,7 @@ EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --
 ROWS = 16
 
 
+@takes_settings("plan")
 def plan(
     workload: Annotated[str, typer.Argument(help="As for train.")],
     cluster: Annotated[
@@ -41,26 +43,18 @@ def plan(
         str | None,
         typer.Option(metavar="NAMES", help="Consider only these: names or module:name, e.g. sync,downpour,local-sgd."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per step; half, two and four times it are tried.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help=f"Directory for {FILE}, to train with (train --plan), and {PAGE}.")
-    ] = None,
+    out: OutOption = None,
     json: JsonOption = None,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Plan a training run: the Pareto front of time, money and accuracy over machines and strategies, and a pick."""
     from paceline.errors import PacelineError
     from paceline.record import dump
-    from paceline.settings import parse_pairs
     from paceline.workload import resolve
 
     check_json(json)
-    given: dict[str, Any] = {"data": data, "batch": batch}
-    given = {key: value for key, value in given.items() if value is not None}
-    resolved = resolve(workload, {**given, **parse_pairs(settings or [])})
+    resolved = resolve(workload, given)
     console = console_for(json)
     options = {
         "cluster": cluster, "epochs": epochs, "target_accuracy": target_accuracy, "deadline": deadline,

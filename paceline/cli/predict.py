@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,40 +23,35 @@ SHOWN_LAYERS = 20
 _LAYER_PARTS = ("forward", "backward", "update")
 
 
+@takes_settings("predict")
 def predict(
     workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to extrapolate from.")],
-    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="A calibration's file or a name in the catalogue; this machine if not given.")
+        str | None,
+        typer.Option(
+            help="The device to predict: auto, cpu, cuda, a name of the catalogue, or the file of a "
+            "calibration; this machine if not given."
+        ),
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="float32, tf32 or bfloat16.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 chooses automatically.")] = None,
-    step: Annotated[str, typer.Option(help="auto, plain, flat or graph.")] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Number of workers.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Strategy of the workers, as for train.")] = "sync",
     link: Annotated[str | None, typer.Option(help="Link between workers: a name in the catalogue.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for prediction.json, or that file, to verify.")] = None,
+    out: OutOption = None,
     json: JsonOption = None,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval."""
     from paceline.api.predict import PREDICTION, workers_calibration
     from paceline.api.predict import predict as run
     from paceline.record import dump
-    from paceline.settings import parse_pairs
-    from paceline.workload import check_workload_keys
 
     check_json(json)
+    given, others = of_workload(given)
+    step, strategy = others.get("step", "auto"), others.get("strategy", "sync")
+    workers = others.get("workers") or 1
     if workers == 1 and (link is not None or strategy != "sync"):
         raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, as --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
-    flags: dict[str, Any] = {"data": data, "batch": batch, "precision": precision, "threads": threads}
-    given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
-    check_workload_keys(given)
     set_device = given.pop("device", None)
     device = set_device if device is None else device
     made = run(workload, device, step=step, out=out, **given)
@@ -140,7 +135,7 @@ def _how_known(found: ClusterOutcome, strategy: str, protocol: str, local: Calib
         return "; exchange as calibrated"
     if tried := [str(cost.workers) for cost in local.exchange if cost.strategy == protocol]:
         return f"; exchange simulated ({strategy} was calibrated with {', '.join(tried)})"
-    return f"; exchange simulated ({strategy} was not calibrated: run paceline calibrate --workers)"
+    return f"; exchange simulated ({strategy} was not calibrated: run paceline calibrate --local-workers)"
 
 
 def _time(seconds: float) -> str:

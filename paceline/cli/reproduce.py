@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 def reproduce(
     study: Annotated[str | None, typer.Argument(metavar="NAME", help="A study; without one they are listed.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes on two cores.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Directory of the study; runs/NAME-N if not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the study in this directory.")] = None,
+    out: OutOption = None,
+    resume: ResumeOption = None,
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
     """Make a published study again and report on it; it can be interrupted and resumed at any moment."""

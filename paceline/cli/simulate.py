@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.console import JsonOption, check_json, console_for, hand_over
-from paceline.cli.distributed import ClusterOptions, StrategyOptions
-from paceline.cli.option_groups import takes
+from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.cli.simulate_cluster import show_scaling
 from paceline.errors import InputError, StrategyError
 
@@ -20,47 +18,13 @@ if TYPE_CHECKING:
     from paceline.simulation.scaling import Scaling
     from paceline.simulation.time_record import TimeRecord
 
-EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:100:0.01"
-STEPS = 100
+EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:50:0.02"
 
 
-@dataclass(frozen=True)
-class SimulatedOptions(StrategyOptions):
-    """Several numbers of workers may be given."""
-
-    workers: Annotated[
-        str | None, typer.Option(help="How many workers; with --cluster several numbers, as 4,8,12.")
-    ] = None  # type: ignore[assignment]
-
-    def settings(self) -> dict[str, Any]:
-        given = super().settings()
-        if self.workers is not None:
-            numbers = self._numbers(self.workers)
-            given["workers"] = numbers if len(numbers) > 1 else numbers[0]
-        return given
-
-    def _numbers(self, text: str) -> list[int]:
-        try:
-            return [int(word) for word in text.split(",")]
-        except ValueError:
-            raise StrategyError(
-                f"--workers {text!r} should be a whole number, or several with commas between them, as 4,8,12"
-            ) from None
-
-
-@takes(strategy=SimulatedOptions, virtual=ClusterOptions)
+@takes_settings("simulate")
 def simulate(
     workload: Annotated[str, typer.Argument(help="As for train; its size is that of the messages.")],
-    steps: Annotated[int | None, typer.Option(help=f"Steps per worker on average; {STEPS} if not given.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="With --cluster: also time and money of so many.")] = None,
-    full_pass_per_worker: Annotated[
-        bool, typer.Option("--full-pass-per-worker", help="Every worker goes over all data.")
-    ] = False,
-    data: Annotated[str | None, typer.Option(help="Data source; its samples' shape is that of the network.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Every random number follows from it.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="With --cluster: also time and money of so many epochs.")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine of the catalogue, or here.")
     ] = None,
@@ -68,31 +32,25 @@ def simulate(
     overlap_backward: Annotated[
         bool, typer.Option("--overlap-backward", help="With --cluster: all-reduces begin during the backward pass.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for the record and the trace; with --cluster also the curve.")
-    ] = None,
+    out: OutOption = None,
     json: JsonOption = None,
     *,
-    strategy: SimulatedOptions,
-    virtual: ClusterOptions,
+    given: dict[str, Any],
 ) -> None:
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.api.simulate import simulate as run
     from paceline.record import dump
-    from paceline.settings import parse_pairs
     from paceline.simulation.time_record import TimeRecord
     from paceline.workload import resolve
 
     check_json(json)
-    given = {"seed": seed, **({"data": data} if data is not None else {}), **parse_pairs(settings or [])}
-    distribution = {**strategy.settings(), **virtual.settings()}
-    if full_pass_per_worker:
-        distribution["full_pass_per_worker"] = True
+    own, distribution = of_workload(given)
+    steps = distribution.get("steps")
     if epochs is not None:
         _check_epochs(epochs, steps, cluster)
     made = run(
-        resolve(workload, given), cluster=cluster, steps=steps, per_machine=per_machine,
-        overlap_backward=overlap_backward, out=out, **distribution,
+        resolve(workload, own), cluster=cluster, per_machine=per_machine, overlap_backward=overlap_backward, out=out,
+        **distribution,
     )  # fmt: skip
     console = console_for(json)
     if isinstance(made, TimeRecord):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over
-from paceline.cli.distributed import ClusterOptions, DriverOptions, StrategyOptions
-from paceline.cli.option_groups import takes
+from paceline.cli.options import OUTPUT, DataDirOption, OutOption, ResumeOption, of_workload, takes_settings
 from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
 
@@ -25,58 +24,36 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=0.2 --out runs/lenet"
 
 
-@takes(strategy=StrategyOptions, cluster=ClusterOptions, driver=DriverOptions)
+@takes_settings("train")
 def train(
     workload: Annotated[
         str | None,
         typer.Argument(help="A built-in name (see paceline models), a TOML file, or module:function."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Data source, see paceline data list; NAME:N takes N.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, nesterov, … adam, adamw, nadam.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    clip_norm: Annotated[float | None, typer.Option(help="Largest norm of the gradient; 0: no clipping.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes what suits.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32, tf32, bfloat16 or float64.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Every random number follows from it.")] = None,
-    step: Annotated[str, typer.Option(help="auto, plain, flat, compiled or graph.")] = "auto",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a workload.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory of the run; runs/NAME-N if not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the run in this directory.")] = None,
+    out: OutOption = None,
+    resume: ResumeOption = None,
     plan: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Train as this plan says; what is given here goes before it.")
+        Path | None, typer.Option(metavar="FILE", help="Train as this plan says; settings given here override it.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Measure every layer as it trains.")] = False,
+    data_dir: DataDirOption = None,
     log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
-    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 20.0,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", rich_help_panel=OUTPUT, help="Time between checkpoints.")
+    ] = 20.0,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, into a folder of DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write events for TensorBoard into a folder of DIR."),
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = None,
     *,
-    strategy: StrategyOptions,
-    cluster: ClusterOptions,
-    driver: DriverOptions,
+    given: dict[str, Any],
 ) -> None:
     """Train a network, in this process or distributed; the run is saved and can be resumed."""
-    from paceline.settings import parse_pairs
-    from paceline.workload import check_workload_keys
-
-    flags = {
-        "data": data, "batch": batch, "epochs": epochs, "optimizer": optimizer, "lr": lr,
-        "clip_norm": clip_norm, "device": device, "threads": threads, "precision": precision, "seed": seed,
-    }  # fmt: skip
-    given = {key: value for key, value in flags.items() if value is not None} | parse_pairs(settings or [])
-    check_workload_keys(given)
+    own, distribution = of_workload(given)
+    step, measure = distribution.pop("step", "auto"), distribution.pop("measure", False)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
     options["trust"] = trust
-    distribution = {**strategy.settings(), **cluster.settings(), **driver.settings()}
     if resume is not None:
         if plan is not None:
             raise WorkloadError("--plan is for new runs: a resumed one continues as it was")
@@ -84,12 +61,12 @@ def train(
             raise WorkloadError("--step and --log-placement are for new runs: a resumed one continues as it was")
         if out is not None:
             raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
-        resume_run(resume, workload, given, distribution, measure=measure, json=json, **options)
+        resume_run(resume, workload, own, distribution, measure=measure, json=json, **options)
         return
     if plan is None and workload is None:
         raise WorkloadError("name a workload to train (see paceline models), or --resume a run")
     train_run(
-        _workload(workload, plan, given), distribution, out=out, measure=measure, json=json,
+        _workload(workload, plan, own), distribution, out=out, measure=measure, json=json,
         step=step, log_placement=log_placement, **options,
     )  # fmt: skip
 
@@ -113,8 +90,9 @@ def train_run(
     out: Path | None = None,
     measure: bool = False,
     json: str | None = None,
+    console: Console | None = None,
     **options: Any,
-) -> Path:
+) -> None:
     """Trains with progress on the terminal and shows the result; without `out` the run is kept in runs/NAME-N."""
     from paceline.api.train import train
     from paceline.planning.plan import Plan
@@ -129,7 +107,7 @@ def train_run(
         directory = out
     try:
         run = partial(train, what, out=directory, **given, **distribution, **options)
-        return _shown(run, directory, measure, json)
+        _shown(run, directory, measure, json, console)
     except BaseException:
         if out is None:
             remove_if_empty(directory)
@@ -152,12 +130,14 @@ def resume_run(
     _shown(partial(resume, directory, place, **given, **distribution, **options), directory, measure, json)
 
 
-def _shown(train: Callable[..., Run], directory: Path, measure: bool, json: str | None) -> Path:
-    """Draws the progress, and prints what came of it; the path of the page."""
+def _shown(
+    train: Callable[..., Run], directory: Path, measure: bool, json: str | None, console: Console | None = None
+) -> None:
+    """Draws the progress, and prints what came of it."""
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump
 
-    console = console_for(json)
+    console = console or console_for(json)
     with TerminalWatcher(console) as watcher:
         run = train(watcher=watcher, downloads=watcher.downloads, measure=measure)
     page = directory / "summary.html"
@@ -168,7 +148,6 @@ def _shown(train: Callable[..., Run], directory: Path, measure: bool, json: str 
     for warning in run.warnings:
         console.print(f"warning: {warning}", markup=False)
     hand_over(dump(run), json)
-    return page
 
 
 def _show_measured(run: Run, directory: Path, console: Console) -> None:

@@ -66,7 +66,7 @@ class ClusterSettings:
 
     compute_time: str | float | None = setting(
         None,
-        "Time of a step: SECONDS, gamma:100:0.01, pareto:SHAPE:MEAN, lognormal:SIGMA:MEAN or recorded:FILE.",
+        "Time of a step: SECONDS, gamma:SHAPE:SCALE, pareto:SHAPE:MEAN, lognormal:SIGMA:MEAN or recorded:FILE.",
         metavar="TIME",
     )
     server_time: str | float | None = setting(None, "Time of the server per payload.", metavar="TIME")
@@ -144,13 +144,16 @@ class RunSettings:
         runs=("alone", "measure"),
         choices=STEPS,
     )
-    steps: int = setting(100, "Steps per worker, on average.", verbs=("simulate",), runs=("simulate",), least=1)
+    steps: int = setting(
+        100, "Steps per worker, on average.", verbs=("simulate",), runs=("simulate",), least=1, most=10**12
+    )
     iterations: int = setting(
         200,
         "How many iterations to run; about 1 in 20 is sampled.",
         verbs=("measure",),
         runs=("measure", "feed"),
         least=20,
+        most=10_000_000,
     )
     measure: bool = setting(False, "Measure every layer during training.", verbs=("train",), runs=("alone", "local"))
     devices: int = setting(

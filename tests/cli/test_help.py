@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -26,21 +27,55 @@ def test_help_has_an_example(paceline, verb):
 
 def test_the_list_of_verbs_is_complete(paceline):
     result = paceline("--help")
-    commands = result.out.partition("Commands:\n")[2].splitlines()
-    assert {line.split()[0] for line in commands if line.strip()} == {verb[0] for verb in VERBS}
-    commands = paceline("data", "--help").out.partition("Commands:\n")[2].splitlines()
-    assert {line.split()[0] for line in commands if line.strip()} == {v[1] for v in VERBS if v[0] == "data"}
+    assert commands_in(result.out) == {verb[0] for verb in VERBS}
+    assert commands_in(paceline("data", "--help").out) == {v[1] for v in VERBS if v[0] == "data"}
+
+
+def commands_in(text: str) -> set[str]:
+    panel = text.partition("─ Commands ─")[2].partition("╰")[0]
+    return {found[1] for line in panel.splitlines() if (found := re.match(r"│ ([a-z]+) ", line))}
+
+
+def test_options_are_grouped_in_panels(paceline):
+    text = paceline("train", "--help").out
+    panels = re.findall(r"╭─ ([A-Z][a-z ]+) ─", text)
+    expected = ["Data", "Optimizer", "Device", "Distribution", "Simulated cluster", "Faults and limits", "Output"]
+    assert {*expected} <= {*panels} and len(panels) == len({*panels})
+    distribution = text.partition("╭─ Distribution ─")[2].partition("╰")[0]
+    assert "--workers" in distribution and "--batch" not in distribution
+    for name in ("dropout", "softsync_n"):
+        assert name in text.partition("╭─ Other settings ─")[2]
+
+
+def test_out_resume_and_json_have_one_spelling(paceline):
+    for verb in VERBS:
+        text = " ".join(paceline(*verb, "--help").out.split())
+        assert "--json FILE Write the result as JSON" in text
+        for option in ("--out", "--resume"):
+            if f"{option} " in text and verb != ["report"]:
+                assert f"{option} DIR" in text, verb
+
+
+def test_the_version_is_shown(paceline):
+    result = paceline("--version")
+    assert result.code == 0 and re.fullmatch(r"paceline \d+\.\d+\.\d+\S*\n", result.out)
+
+
+def test_a_misspelt_setting_is_answered_with_the_nearest(paceline):
+    assert "did you mean dropout" in paceline("train", "mlp", "--set", "dropuot=0.1").refused()
+    assert "did you mean softsync_n" in paceline("train", "mlp", "--set", "softsync-m=1").refused()
+    assert "no setting 'push_every' for predict" in paceline("predict", "mlp", "--set", "push_every=3").refused()
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"]])
 def test_no_words_at_all_show_the_help(paceline, arguments):
     result = paceline(*arguments)
-    assert result.code == 0 and "Commands:" in result.out and result.err == ""
+    assert result.code == 0 and "─ Commands ─" in result.out and result.err == ""
 
 
 def test_the_module_is_the_program():
     done = subprocess.run([sys.executable, "-m", "paceline", "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and "Commands:" in done.stdout and done.stderr == ""
+    assert done.returncode == 0 and "─ Commands ─" in done.stdout and done.stderr == ""
 
 
 def test_the_module_ends_with_the_exit_code():

@@ -95,7 +95,7 @@ def test_a_chain_is_measured_by_its_links(paceline, tmp_path):
 
 
 def test_links(paceline, tmp_path):
-    result = paceline("measure", "--link", "--device", "cpu", "--json", str(tmp_path / "links.json"))
+    result = paceline("measure", "--links", "--device", "cpu", "--json", str(tmp_path / "links.json"))
     assert result.code == 0, result.err
     links = package.load(tmp_path / "links.json").links
     assert {"process to process, socket", "disk to host"} <= {link.link for link in links}
@@ -106,7 +106,7 @@ def test_links(paceline, tmp_path):
     ("words", "hint"),
     [
         ((), "one of the three"),
-        (("mlp", "--link"), "one of the three"),
+        (("mlp", "--links"), "one of the three"),
         (("mlp", "--iterations", "3"), "from 20 to"),
         (("--load", "nowhere"), "no record"),
         (("mlp", "--step", "graph", "--device", "cpu"), "graph"),

@@ -102,11 +102,11 @@ def test_only_the_strategies_asked_for(paceline, lab):
         (["--cluster", "nowhere.toml"], "nowhere.toml: no such file"),
         (["--cluster", ","], "--cluster ',' names no machine: give some, a cluster.toml, or catalogue for all"),
         (["--cluster", "vms.csv"], "vms.csv is no cluster.toml; SkyPilot's files have no links"),
-        (["--cluster", "here"], "of this machine is not calibrated yet: run paceline calibrate --workers first"),
+        (["--cluster", "here"], "of this machine is not calibrated yet: run paceline calibrate --local-workers first"),
         (["--batch", "99999", "--cluster", "g5.xlarge"], "has no batch of 99,999: give a smaller --batch"),
         (["--strategies", "synch"], "no strategy 'synch': did you mean sync"),
         (["--spot", "--cluster", "g5.xlarge"], "--spot: no machine of g5.xlarge has a spot price"),
-        (["--set", "btach=3"], "no key 'btach' in a workload: did you mean batch"),
+        (["--set", "btach=3"], "no setting 'btach' for plan: did you mean batch"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(paceline, arguments, line):

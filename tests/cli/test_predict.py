@@ -142,7 +142,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
     assert "3 local workers, sync: " in line
     assert line.endswith("; exchange simulated (sync was calibrated with 2)")
     other = paceline(*arguments[:-2], "downpour", "--workers", "2").out.splitlines()[-1]
-    assert other.endswith("; exchange simulated (downpour was not calibrated: run paceline calibrate --workers)")
+    assert other.endswith("; exchange simulated (downpour was not calibrated: run paceline calibrate --local-workers)")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         (["--cluster", "g2-standrd-4", "--strategy", "sync"], "did you mean g2-standard-4"),
         (["--cluster", "missing.toml", "--strategy", "sync"], "missing.toml: no such file"),
         (["--cluster", "g2-standard-4"], "name a --strategy"),
-        ([*LAB, "--workers", "two"], "--workers 'two' should be a whole number"),
+        ([*LAB, "--workers", "two"], "workers='two' should be a whole number"),
         ([*LAB, "--workers", "2,,4"], "as 4,8,12"),
         ([*LAB, "--workers", "0,2"], "workers=0 should be a whole number from 1"),
         ([*LAB, "--workers", "5000"], "5000 workers share 860 batches"),
@@ -187,9 +187,12 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         (["--strategy", "sync", "--per-machine", "2"], "--per-machine needs a --cluster"),
         (["--strategy", "sync", "--overlap-backward"], "--overlap-backward needs a --cluster"),
         (["--cluster", "vms.csv", "--strategy", "sync"], "vms.csv is no cluster.toml"),
-        (["--cluster", "here", "--strategy", "sync"], "is not calibrated yet: run paceline calibrate --workers first"),
+        (
+            ["--cluster", "here", "--strategy", "sync"],
+            "run paceline calibrate --local-workers first",
+        ),
         ([*LAB, "--overlap-backward"], "what the backward pass of dnn takes is not known"),
-        ([*LAB, "--set", "bathc=3"], "no key 'bathc' in a workload"),
+        ([*LAB, "--set", "bathc=3"], "no setting 'bathc' for simulate: did you mean batch"),
     ],
 )
 def test_a_mistake_is_one_line(paceline, options, words, tmp_path):

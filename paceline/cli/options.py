@@ -1,0 +1,125 @@
+"""Options that follow from the settings schema: those that a verb has of its own, and `--set` for all others."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from paceline.errors import InputError, nearest
+from paceline.settings import Setting, parse_pairs, read_any, settings_of
+from paceline.training.settings import SCHEMA
+from paceline.workload import Workload, is_option
+
+OUTPUT, OTHER = "Output", "Other settings"
+"""Panels of the help."""
+RUNS = {"train": {"alone", "local", "virtual"}, "simulate": {"simulate"}, "measure": {"measure"}}
+"""The kinds of run that a verb makes; the others take the settings of a workload alone."""
+OutOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Directory for everything that is written.", rich_help_panel=OUTPUT)
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Resume what is in this directory.", rich_help_panel=OUTPUT)
+]
+DataDirOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where data sets are kept.", rich_help_panel=OUTPUT)
+]
+NAMED = ("network", "kind")
+"""Settings that the command line has as an argument and as its verbs."""
+METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
+
+
+def takes_settings(verb: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command the options of its verb; it is handed what was given as one dictionary, `given`."""
+    options = {name: each for name, each in SCHEMA.items() if verb in each.verbs}
+    runs = RUNS.get(verb, set())
+    shared = {name: each for name, each in SCHEMA.items() if name not in NAMED}
+    known = options | {name: each for name, each in shared.items() if not each.runs or {*each.runs} & runs}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        hints = typing.get_type_hints(command, include_extras=True)
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
+        parameters = [p.replace(annotation=hints[p.name]) for p in own]
+        for name, each in options.items():
+            parameters.append(_parameter(name, _option(each, verb)))
+        others = ", ".join(name for name in known if name not in options)
+        pairs = typer.Option("--set", metavar="KEY=VALUE", help=f"Any of {others}.", rich_help_panel=OTHER)
+        parameters.append(_parameter("pairs", Annotated[list[str] | None, pairs]))
+
+        @functools.wraps(command)
+        def flat(**values: Any) -> Any:
+            flags = {name: values.pop(name) for name in options}
+            given = {name: value for name, value in flags.items() if value not in (None, [])}
+            given |= parse_pairs(values.pop("pairs") or ())
+            return command(**values, given=_read(given, known, verb))
+
+        flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        flat.__annotations__ = {p.name: p.annotation for p in parameters}
+        del flat.__wrapped__
+        return flat
+
+    return decorate
+
+
+def of_workload(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the workload, and the others."""
+    own = {key: value for key, value in given.items() if is_option(key) or key in settings_of(Workload)}
+    return own, {key: value for key, value in given.items() if key not in own}
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _option(each: Setting, verb: str) -> Any:
+    """Values are read by the schema, not by typer, so that all errors are alike."""
+    metavar = each.metavar or (
+        "|".join(each.choices) if len(each.choices) == 2 else METAVARS.get(each.kinds[0], "TEXT")
+    )
+    words = [each.help.rstrip(".")]
+    if len(each.choices) > 2 and not any(choice in each.help for choice in each.choices):
+        words.append(", ".join(each.choices))
+    if verb in each.several:
+        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several for several outcomes, as 4,8,12"]
+    if each.default not in (None, "", False) and each.name not in settings_of(Workload):
+        words.append(f"default {each.default}")
+    kind: Any = bool if each.kinds == (bool,) else list[str] if each.kinds == (list[str],) else str
+    option = typer.Option(
+        each.option, metavar=None if kind is bool else escape(metavar), help=escape("; ".join(words) + "."),
+        rich_help_panel=each.group, autocompletion=_completion(each.choices) if each.choices else None,
+    )  # fmt: skip
+    return Annotated[kind | None, option]
+
+
+def _completion(choices: Iterable[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+
+
+def _read(given: dict[str, Any], known: dict[str, Setting], verb: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for written, value in given.items():
+        key = written if is_option(written) else written.replace("-", "_")
+        if is_option(key):
+            found[key] = read_any(value)
+            continue
+        if key not in known:
+            raise InputError(f"no setting {written!r} for {verb}: {nearest(key, known)}")
+        if isinstance(value, str) and verb in known[key].several:
+            found[key] = _several(known[key], value)
+        else:
+            found[key] = known[key].parse(value) if isinstance(value, str) else value
+    return found
+
+
+def _several(each: Setting, text: str) -> Any:
+    try:
+        values = [each.parse(word.strip()) for word in text.split(",")]
+    except InputError as error:
+        raise InputError(f"{error}, or several with commas between them, as 4,8,12") from error
+    return values if len(values) > 1 else values[0]
