@@ -214,6 +214,10 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     >>> paceline.resolve("lenet5", {"data": "digits", "batch": "32"}).batch
     32
     """
+    if not isinstance(place, str) or not isinstance(settings, Mapping | None):
+        raise WorkloadError(
+            f"resolve takes a name and a dictionary of settings, not {place!r:.60} and {settings!r:.60}"
+        )
     given = dict(settings or {})
     if place.endswith(".toml"):
         given = {**given_by(place), **given}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.api.settings import as_optional_path
+from paceline.api.settings import as_optional_path, check_device, check_whole
 from paceline.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def calibrate(
     place = as_optional_path(out, "out")
     if place is not None and place.suffix != ".json":
         place /= CALIBRATION
+    check_device(device)
+    check_whole(seed, "seed", 0)
     found = run(device, precisions=_precisions(precision, device), quick=quick, seed=seed, watch=watch)
     if workers:
         from paceline.training.exchange_costs import measure_exchange

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.api.settings import as_optional_path, split
+from paceline.api.settings import as_optional_path, check_device, check_whole, split
 from paceline.given_workload import given_workload
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def measure(
 
     own, _ = split(settings, (), ("iterations", "step", "data_dir", "out"))
     cache = as_optional_path(data_dir, "data_dir")
+    check_whole(iterations, "iterations", 1)
     with (
         given_workload(workload, own) as resolved,
         explained(resolved),
@@ -74,4 +75,5 @@ def measure_links(device: str = "auto") -> LinkMeasurement:
     from paceline.measurement.links import measure_links as run
     from paceline.step.placement import choose_device
 
+    check_device(device)
     return run(choose_device(device)[0])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.api.settings import as_optional_path, split
+from paceline.api.settings import as_optional_path, check_number, split
 from paceline.errors import InputError
 from paceline.given_workload import given_workload
 
@@ -57,6 +57,12 @@ def plan(
     place = as_optional_path(out, "out")
     if place is not None:
         check_new(place)
+    check_number(epochs, "epochs")
+    for name, value in (("target_accuracy", target_accuracy), ("deadline", deadline), ("budget", budget)):
+        if not isinstance(value, str):
+            check_number(value, name)
+    if strategies is not None and not isinstance(strategies, str | Sequence):
+        raise InputError(f"strategies={strategies!r:.60} should be names with commas between them, or a list")
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",")]
     with given_workload(workload, own) as resolved:

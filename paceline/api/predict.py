@@ -44,12 +44,18 @@ def predict(
     >>> predicted.low_s < predicted.iteration_s < predicted.high_s
     True
     """
+    from paceline.cluster import Device
+    from paceline.cost.calibration import Calibration
     from paceline.cost.predicting import predict as run
     from paceline.record import save
 
     own, _ = split({**settings}, (), ("device", "step", "out"))
     place = as_optional_path(out, "out")
     where = str(device) if isinstance(device, Path) else device
+    if where is not None and not isinstance(where, str | Device | Calibration):
+        raise InputError(
+            f"device={device!r:.60} should be a name of the catalogue, a calibration's file, or this machine's"
+        )
     measured = _measurement(workload)
     if measured is not None:
         made = _extrapolated(measured, own, where, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from paceline.api.settings import as_optional_path, as_path
+from paceline.api.settings import as_optional_path, as_path, check_number
 
 
 def report(
@@ -28,7 +28,8 @@ def report(
     """
     from paceline.reporting.writing import write_report
 
-    places = [paths] if isinstance(paths, str | Path) else list(paths)
+    check_number(price, "price")
+    places = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
     return write_report(
         [as_path(place, "paths") for place in places], as_path(out, "out"), title=title,
         figures=as_optional_path(figures, "figures"), price=price,

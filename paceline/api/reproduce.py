@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.api.settings import as_optional_path
+from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from paceline import data
@@ -36,6 +37,8 @@ def reproduce(
     """
     from paceline.reproduction.reproducing import reproduce as make
 
+    if study is not None and not isinstance(study, str):
+        raise InputError(f"study={study!r:.60} should be a name, see paceline.studies()")
     return make(
         study, quick=quick, out=as_optional_path(out, "out"), resume=as_optional_path(resume, "resume"), jobs=jobs,
         retry=retry, cache=as_optional_path(data_dir, "data_dir"), progress=downloads, watcher=watcher,

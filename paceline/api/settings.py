@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,22 @@ def as_path(value: Any, name: str) -> Path:
 
 def as_optional_path(value: Any, name: str) -> Path | None:
     return None if value is None else as_path(value, name)
+
+
+def check_whole(value: Any, name: str, least: int) -> None:
+    """Refuses anything but a whole number of at least `least`; None stands for one that was not given."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InputError(f"{name}={value!r:.60} should be a whole number")
+    if value is not None and value < least:
+        raise InputError(f"{name}={value} should be at least {least}")
+
+
+def check_number(value: Any, name: str) -> None:
+    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+        raise InputError(f"{name}={value!r:.60} should be a number")
+
+
+def check_device(device: Any) -> None:
+    """Refuses what cannot name a device of this machine."""
+    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", device):
+        raise InputError(f"device={device!r:.60} is not one of auto, cpu, cuda, cuda:N")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.api.settings import as_optional_path, split
+from paceline.api.settings import as_optional_path, check_whole, split
 from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload
 from paceline.settings import pick
@@ -57,6 +57,8 @@ def simulate(
     place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
     chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
     virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}
+    check_whole(steps, "steps", 1)
+    check_whole(per_machine, "per-machine", 1)
     rule, counts = _strategy(strategy, workers, chosen)
     with given_workload(workload, own) as resolved, claimed(place) as directory:
         if cluster is None:

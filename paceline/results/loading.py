@@ -22,6 +22,8 @@ def load(path: str | Path) -> Any:
     >>> paceline.load("runs/loaded") == run
     True
     """
+    if not isinstance(path, str | Path):
+        raise RecordError(f"path={path!r:.60} should be the file or directory of a record")
     path = Path(path)
     if (path / EXPERIMENT).exists():
         return collect(path)

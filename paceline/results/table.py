@@ -97,6 +97,9 @@ def collect(*places: str | Path) -> ResultsTable:
     >>> sorted(row["lr"] for row in paceline.collect("runs").rows)
     [0.05, 0.1]
     """
+    for place in places:
+        if not isinstance(place, str | Path):
+            raise InputError(f"{place!r:.60} should be a directory or a file")
     records = find_records(places)
     results = all_results(records)
     if not results and not records.experiments and not records.skipped:

@@ -39,6 +39,8 @@ def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
     """
     if isinstance(name, Strategy):
         return name.with_changes(**changes)
+    if not isinstance(name, str):
+        raise StrategyError(f"strategy={name!r:.60} should be a name, module:name, or a Strategy")
     if ":" in name:
         found = user_code.find(name)
         found = found if isinstance(found, Strategy) or not callable(found) else user_code.call(name)
