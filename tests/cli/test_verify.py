@@ -133,7 +133,7 @@ def test_another_device_can_be_named_for_what_is_predicted_now(paceline, tmp_pat
     assert paceline("verify", place, "--device", "EPYC 7763").code == 0
     assert asked[0][1] == "EPYC 7763"
     record.save(a_prediction(), place / "prediction.json")
-    assert "has a saved one" in paceline("verify", place, "--device", "EPYC 7763").refused()
+    assert "has a saved prediction" in paceline("verify", place, "--device", "EPYC 7763").refused()
 
 
 # A run
