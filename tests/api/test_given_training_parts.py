@@ -1,0 +1,73 @@
+"""Data sets, losses, optimizers and metrics given as objects train alike in one process and with workers."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import paceline
+from paceline.errors import PacelineError
+from tests.step import user_objects as mine
+
+DATA = {
+    "pair of data sets": mine.pair_of_datasets,
+    "loader": DataLoader(TensorDataset(mine.X, mine.Y)),
+    "arrays": (mine.X.numpy(), mine.Y.numpy()),
+}
+SETTINGS = {"batch": 10, "epochs": 2, "lr": 0.1, "device": "cpu", "threads": 1}
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return mine.classifier()
+
+
+def parts() -> dict[str, object]:
+    """None of these can be imported by another process under a name."""
+    return {
+        "loss": lambda output, target: F.cross_entropy(output, target, label_smoothing=0.1),
+        "optimizer": functools.partial(torch.optim.SGD, momentum=0.9),
+        "schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95),
+        "metric": lambda outputs, targets: (outputs.argmax(1) == targets).float().mean(),
+    }
+
+
+@pytest.mark.parametrize("given", DATA.values(), ids=DATA)
+def test_any_data_can_be_given(given):
+    run = paceline.train(network(), data=given, **SETTINGS)
+    assert run.status == "finished" and run.classes == 3
+
+
+def test_parts_of_the_training_can_be_given_and_have_an_effect():
+    plain = paceline.train(network(), data=mine.pair_of_datasets, **SETTINGS)
+    losses = {plain.test_loss}
+    for key, value in parts().items():
+        run = paceline.train(network(), data=mine.pair_of_datasets, **SETTINGS, **{key: value})
+        if key == "metric":
+            assert run.test_loss == plain.test_loss
+            assert run.test_metric == pytest.approx(run.test_accuracy)
+        else:
+            losses.add(run.test_loss)
+    assert len(losses) == 4, "loss, optimizer and schedule each change the result"
+
+
+def test_worker_processes_are_given_the_same_objects():
+    alone = paceline.train(network(), data=mine.pair_of_datasets, **SETTINGS, **parts())
+    for driver in ("virtual", "local"):
+        run = paceline.train(
+            network(), data=mine.pair_of_datasets, strategy="sync", workers=1, driver=driver, **SETTINGS, **parts()
+        )
+        assert run.test_loss == pytest.approx(alone.test_loss, rel=1e-5), driver
+        assert run.test_metric == pytest.approx(alone.test_metric), driver
+
+
+def test_an_optimizer_made_before_is_refused_with_what_to_give():
+    model = network()
+    with pytest.raises(PacelineError, match="give the function that makes it") as raised:
+        paceline.train(network(), data=mine.pair_of_datasets, optimizer=torch.optim.SGD(model.parameters()), **SETTINGS)
+    assert "\n" not in str(raised.value)
