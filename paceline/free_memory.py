@@ -33,6 +33,6 @@ def _available() -> int:
     return UNKNOWN
 
 
-def gigabytes(size_bytes: int) -> str:
+def memory_size(size_bytes: int) -> str:
     """For messages; whole numbers of any length."""
     return f"{size_bytes / 1e9:,.1f} GB" if size_bytes < 10**15 else "over 1,000,000 GB"

@@ -16,17 +16,17 @@ LARGEST = 10**30
 DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 
-def check_text(where: str, value: object, *, may_be_empty: bool = False) -> None:
+def require_text(where: str, value: object, *, may_be_empty: bool = False) -> None:
     if not isinstance(value, str) or (not may_be_empty and not value.strip()):
         raise InputError(f"{where}={value!r:.60} should be text")
 
 
-def check_whole(where: str, value: object, least: int = 1) -> None:
+def require_whole(where: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < LARGEST:
         raise InputError(f"{where}={value!r:.60} should be a whole number of at least {least}")
 
 
-def check_number(where: str, value: object, *, zero: bool = False) -> None:
+def require_number(where: str, value: object, *, zero: bool = False) -> None:
     """A finite number above zero; with `zero`, zero is allowed."""
     wanted = "of at least 0" if zero else "above 0"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -35,9 +35,9 @@ def check_number(where: str, value: object, *, zero: bool = False) -> None:
         raise InputError(f"{where}={str(value)[:20]} should be a finite number {wanted}")
 
 
-def check_date(where: str, value: str) -> None:
+def require_date(where: str, value: str) -> None:
     """The date of a price: a year, a month or a day; may be empty."""
-    check_text(where, value, may_be_empty=True)
+    require_text(where, value, may_be_empty=True)
     if value and not DATE.fullmatch(value):
         raise InputError(f"{where}={value!r:.60} should be YYYY, YYYY-MM or YYYY-MM-DD")
 

@@ -18,7 +18,7 @@ class MachineCount:
     """The number of available machines of this kind."""
 
     def __post_init__(self) -> None:
-        checks.check_whole(f"machine {self.machine.name!r}: count", self.count)
+        checks.require_whole(f"machine {self.machine.name!r}: count", self.count)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Cluster:
     """The network between machines; by default the slowest of theirs."""
 
     def __post_init__(self) -> None:
-        checks.check_text("cluster name", self.name)
+        checks.require_text("cluster name", self.name)
         where = f"cluster {self.name!r}"
         if not self.machines:
             raise InputError(f"{where} has no machines: write at least one [[machines]]")

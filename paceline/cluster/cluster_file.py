@@ -70,7 +70,7 @@ def _machine(given: object, position: int, devices: Mapping[str, Device], links:
         where = f"machines.{table['name']}"
     checks.known_keys(where, table, (*KEYS, "count", "like"))
     count, like_name = table.pop("count", 1), table.pop("like", None)
-    checks.check_whole(f"{where}.count", count)
+    checks.require_whole(f"{where}.count", count)
     like: Machine | None = None
     if like_name is not None:
         like = checks.find_named("machine", like_name, catalogue.machine_names(), f"{where}.like")

@@ -45,20 +45,20 @@ class Device:
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.check_text("device name", self.name)
+        checks.require_text("device name", self.name)
         where = f"device {self.name!r}"
         if self.kind not in KINDS:
             raise InputError(f"{where}: kind={self.kind!r} is unknown: {nearest(str(self.kind), KINDS)}")
         for precision in PRECISIONS:
             if getattr(self.peak, precision) is not None:
-                checks.check_number(f"{where}: {precision}", getattr(self.peak, precision))
+                checks.require_number(f"{where}: {precision}", getattr(self.peak, precision))
         if self.memory_bandwidth is not None:
-            checks.check_number(f"{where}: memory_bandwidth", self.memory_bandwidth)
+            checks.require_number(f"{where}: memory_bandwidth", self.memory_bandwidth)
         for key, least in (("memory_bytes", 1), ("cores", 1), ("threads", 1), ("year", 1970)):
             if getattr(self, key) is not None:
-                checks.check_whole(f"{where}: {key}", getattr(self, key), least)
+                checks.require_whole(f"{where}: {key}", getattr(self, key), least)
         for key in ("relative", "source"):
-            checks.check_text(f"{where}: {key}", getattr(self, key), may_be_empty=True)
+            checks.require_text(f"{where}: {key}", getattr(self, key), may_be_empty=True)
 
     def peak_of(self, precision: str) -> float | None:
         """Peak FLOP/s; None if the data sheet does not give it."""

@@ -22,13 +22,13 @@ class Link:
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.check_text("link name", self.name)
+        checks.require_text("link name", self.name)
         where = f"link {self.name!r}"
-        checks.check_number(f"{where}: latency_s", self.latency_s, zero=True)
-        checks.check_number(f"{where}: bandwidth", self.bandwidth)
+        checks.require_number(f"{where}: latency_s", self.latency_s, zero=True)
+        checks.require_number(f"{where}: bandwidth", self.bandwidth)
         if not isinstance(self.shared, bool):
             raise InputError(f"{where}: shared={self.shared!r:.60} should be true or false")
-        checks.check_text(f"{where}: source", self.source, may_be_empty=True)
+        checks.require_text(f"{where}: source", self.source, may_be_empty=True)
 
     def seconds(self, size_bytes: float, messages: int = 1) -> float:
         """Time of simultaneous messages: latency + bytes / bandwidth; transfers add up on a shared link."""

@@ -26,7 +26,7 @@ class DeviceCount:
     count: int = 1
 
     def __post_init__(self) -> None:
-        checks.check_whole(f"device {self.device.name!r}: count", self.count)
+        checks.require_whole(f"device {self.device.name!r}: count", self.count)
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ class Machine:
     source: str = ""
 
     def __post_init__(self) -> None:
-        checks.check_text("machine name", self.name)
+        checks.require_text("machine name", self.name)
         where = f"machine {self.name!r}"
         if not self.devices:
             raise InputError(f'{where} has no devices: write devices = {{ "RTX 4090" = 2 }}, or a CPU\'s name')
         for key in ("vcpus", "memory_bytes"):
             if getattr(self, key) is not None:
-                checks.check_whole(f"{where}: {key}", getattr(self, key))
+                checks.require_whole(f"{where}: {key}", getattr(self, key))
         for key in ("price_per_hour", "spot_price_per_hour"):
             if getattr(self, key) is not None:
-                checks.check_number(f"{where}: {key}", getattr(self, key), zero=True)
+                checks.require_number(f"{where}: {key}", getattr(self, key), zero=True)
         for key in ("currency", "region", "source"):
-            checks.check_text(f"{where}: {key}", getattr(self, key), may_be_empty=key != "currency")
-        checks.check_date(f"{where}: price_date", self.price_date)
+            checks.require_text(f"{where}: {key}", getattr(self, key), may_be_empty=key != "currency")
+        checks.require_date(f"{where}: price_date", self.price_date)
 
     def count(self, kind: str) -> int:
         """The number of devices of a kind."""

@@ -45,7 +45,7 @@ def machine_from_table(
     hours = _hours(table.get("per", "hour"), where)
     for key in ("price", "spot_price"):
         if key in table:
-            checks.check_number(f"{where}.{key}", table[key], zero=True)
+            checks.require_number(f"{where}.{key}", table[key], zero=True)
             given[f"{key}_per_hour"] = table[key] / hours
     if like is not None:
         return dataclasses.replace(like, **given)
@@ -62,7 +62,7 @@ def device_counts(value: object, where: str, devices: Mapping[str, Device]) -> t
         raise InputError(f'{where}={value!r:.60} should be a name, or names and counts: {{ "RTX 4090" = 2 }}')
     counts = []
     for name, count in value.items():
-        checks.check_whole(f"{where}.{name}", count)
+        checks.require_whole(f"{where}.{name}", count)
         counts.append(DeviceCount(checks.find_named("device", name, devices, where), count))
     return tuple(counts)
 

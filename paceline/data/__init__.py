@@ -47,13 +47,13 @@ def load(
     """
     from paceline.data import own
     from paceline.data.cache import cache_folder
-    from paceline.data.entries import MODULES, module_of
+    from paceline.data.entries import MODULES, dataset_module
     from paceline.data.source import parse
     from paceline.errors import DataError, nearest
 
     asked = parse(source)
     if asked.name in MODULES:
-        dataset: Dataset = module_of(asked.name).load(asked, cache_folder(cache), progress)
+        dataset: Dataset = dataset_module(asked.name).load(asked, cache_folder(cache), progress)
     elif asked.argument:
         dataset = own.load(asked, find, tuple(MODULES))
     else:

@@ -37,7 +37,7 @@ class Entry:
     size_bytes: int | None = None
 
 
-def module_of(name: str) -> Any:
+def dataset_module(name: str) -> Any:
     return importlib.import_module(MODULES[name])
 
 

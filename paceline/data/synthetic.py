@@ -16,7 +16,7 @@ from paceline.data.dataset import Arrays, Dataset
 from paceline.data.normalise import Normalise
 from paceline.data.source import Source, without_count
 from paceline.errors import DataError
-from paceline.free_memory import free_memory_bytes, gigabytes
+from paceline.free_memory import free_memory_bytes, memory_size
 
 _DEFAULT_CLASSES = 10
 DEFAULT_TRAINING = 1024
@@ -57,7 +57,7 @@ def _check_size(source: Source, shape: tuple[int, ...], classes: int, samples: i
     size_bytes = samples * (prod(shape) + 24) + 61 * classes
     if size_bytes > (free := free_memory_bytes()):
         raise DataError(
-            f"data {source.text!r} takes {gigabytes(size_bytes)} of memory, {gigabytes(free)} are free: "
+            f"data {source.text!r} takes {memory_size(size_bytes)} of memory, {memory_size(free)} are free: "
             "use fewer samples, a smaller shape or fewer classes"
         )
 

@@ -16,7 +16,7 @@ from paceline.data.dataset import Arrays, Dataset
 from paceline.data.source import Source, without_count
 from paceline.data.text import inputs_and_targets
 from paceline.errors import DataError
-from paceline.free_memory import free_memory_bytes, gigabytes
+from paceline.free_memory import free_memory_bytes, memory_size
 
 DEFAULT_VOCABULARY = 256
 DEFAULT_TRAINING = 1024
@@ -33,7 +33,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     size_bytes = 3 * 4 * (training + testing) * (length + 1) + 61 * vocabulary
     if size_bytes > (free := free_memory_bytes()):
         raise DataError(
-            f"data {source.text!r} takes {gigabytes(size_bytes)} of memory, {gigabytes(free)} are free: "
+            f"data {source.text!r} takes {memory_size(size_bytes)} of memory, {memory_size(free)} are free: "
             "use fewer or shorter sequences"
         )
     return Dataset(

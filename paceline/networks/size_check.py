@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from paceline.errors import NetworkError
-from paceline.free_memory import free_memory_bytes, gigabytes
+from paceline.free_memory import free_memory_bytes, memory_size
 
 COPIES = 2
 """Parameters and gradients; optimizer state is not counted, because not every optimizer has any."""
@@ -32,8 +32,8 @@ class RefuseLarge(TorchFunctionMode):
             needed = 4 * COPIES * self.numbers
             if needed > self.free_bytes:
                 raise NetworkError(
-                    f"{self.network} is too large: training it needs at least {gigabytes(needed)} of memory, "
-                    f"{gigabytes(self.free_bytes)} are free; use smaller layers"
+                    f"{self.network} is too large: training it needs at least {memory_size(needed)} of memory, "
+                    f"{memory_size(self.free_bytes)} are free; use smaller layers"
                 )
         return func(*args, **kwargs)
 

@@ -7,7 +7,7 @@ exact check of shared memory, later.
 from __future__ import annotations
 
 from paceline.errors import StrategyError
-from paceline.free_memory import free_memory_bytes, gigabytes
+from paceline.free_memory import free_memory_bytes, memory_size
 
 WORKER_BYTES = {"local": 30 << 20, "virtual": 4096}
 """By driver, whatever the network: a process with PyTorch, or about 7 kB of Python objects."""
@@ -19,6 +19,6 @@ def check_workers(workers: int, driver: str) -> None:
     if needed > free:
         simulated = " simulated" if driver == "virtual" else ""
         raise StrategyError(
-            f"{workers:,}{simulated} workers need at least {gigabytes(needed)} of memory, {gigabytes(free)} are free: "
+            f"{workers:,}{simulated} workers need at least {memory_size(needed)} of memory, {memory_size(free)} are free: "
             "use fewer workers"
         )
