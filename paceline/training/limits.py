@@ -19,6 +19,6 @@ def check_workers(workers: int, driver: str) -> None:
     if needed > free:
         simulated = " simulated" if driver == "virtual" else ""
         raise StrategyError(
-            f"{workers:,}{simulated} workers need at least {memory_size(needed)} of memory, {memory_size(free)} are free: "
-            "use fewer workers"
+            f"{workers:,}{simulated} workers need at least {memory_size(needed)} of memory, {memory_size(free)} are "
+            "free: use fewer workers"
         )
