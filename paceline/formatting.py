@@ -48,10 +48,6 @@ def rate(per_second: float, of: str = "samples") -> str:
     return f"{number(round(per_second) if per_second >= 100 else per_second)} {of}/s"
 
 
-def gigabytes(size_bytes: float) -> str:
-    return f"{size_bytes / 1e9:.3g} GB"
-
-
 def _three(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 

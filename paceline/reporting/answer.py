@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from paceline.formatting import (
     count,
     duration,
-    gigabytes,
     largest,
     listed,
     median_of,
@@ -232,7 +231,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
         (signed_percent(m.overhead), "overhead of measuring"),
-        (gigabytes(m.peak_memory_bytes), "peak memory"),
+        (f"{m.peak_memory_bytes / 1e9:.3g} GB", "peak memory"),
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from paceline.cost.two_parameter import PUBLISHED, SampleCounts, TwoParameters, solve
 from paceline.experiment.experiment import Experiment
 from paceline.formatting import listed, median_of, percent
-from paceline.reporting.sections.batch_model import fit_batch_models
+from paceline.reporting.sections.batch_model import FittedSeries, fit_batch_models
 from paceline.reproduction.sources import LIANG
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
@@ -28,7 +28,6 @@ QUICK = "This is the quick version: 3 epochs of 6,000 images instead of 20 of 50
 WHOLE = SampleCounts(50_000, 10_000, 2)
 """SampleCounts of a pass in the publication, with two devices."""
 TOWERS = 2
-BATCHES = (100, 2000)
 WHAT = {
     "time": ("time", "s per pass"), "t_g": ("t_g, per batch", "ms"), "t_s": ("t_s, per sample", "µs"),
     "communication_s": ("communication", "s per pass of communication"),
@@ -71,7 +70,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for name, one in fitted.items()
         if one.is_fitted
     }
-    said = [one for name in PUBLISHED if name in fitted for one in _overhead(name, models.get(name))]
+    said = [one for name in PUBLISHED if name in fitted for one in _overhead(name, fitted[name])]
     said += [(sentence, "learned-by-batch") for sentence in _accuracies(found)]
     return Conclusions(
         findings=[Finding(sentence, figure) for sentence, figure in said],
@@ -137,20 +136,19 @@ def _value(model: TwoParameters, what: str, batch: int) -> float:
     return 1e3 * model.batch_s if what == "t_g" else 1e6 * model.sample_s
 
 
-def _overhead(network: str, model: TwoParameters | None) -> list[tuple[str, str]]:
+def _overhead(network: str, found: FittedSeries) -> list[tuple[str, str]]:
     """The share of communication, and the figure that shows it; as published, too."""
     printed = PUBLISHED[network].communication_share
     theirs = listed(f"{percent(share)} at {batch}" for batch, share in printed.items())
-    if model is None:
+    if not found.is_fitted:
         said = (
             f"There is no estimate of the overhead per batch of {network} with two processes: the model does not fit."
         )
         return [(said, "batch-model-times")]
-    (small, small_share), (large, large_share) = ((b, percent(model.communication_share(b))) for b in BATCHES)
     return [
         (
-            f"With two processes, overhead per batch is {small_share} of the epoch time of {network} at batch size "
-            f"{small}, {large_share} at {large}.",
+            f"With two processes, overhead per batch is {percent(found.share(0))} of the epoch time of {network} at "
+            f"batch size {found.observed[0][0]:g}, {percent(found.share(-1))} at {found.observed[-1][0]:g}.",
             "batch-model-shares",
         ),
         (f"On two GPUs, Liang reports {theirs} for {network}.", "batch-model-shares"),

@@ -58,7 +58,7 @@ def test_a_plan_is_shown_kept_and_handed_over(paceline, lab, tmp_path):
     assert kept.pick.candidate.machine in marked
     assert "paceline train --plan plans/one/plan.json" in result.out
     page = (tmp_path / "plans/one/summary.html").read_text(encoding="utf-8").replace("\u00a0", " ")
-    assert "What is planned" in page and str(kept.pick) in page
+    assert ">Plan</h2>" in page and str(kept.pick) in page
 
 
 def test_json_alone_is_on_standard_output(paceline, lab):

@@ -14,7 +14,7 @@ def test_a_run_becomes_a_page(paceline, trained, tmp_path):
     assert result.code == 0 and result.err == ""
     assert result.out.startswith("1 run\nreport: page.html (0.")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "mlp classifies" in page and page.endswith("</html>")
+    assert "mlp reached " in page and page.endswith("</html>")
 
 
 def test_records_of_every_kind_become_one_page(paceline, tmp_path):
@@ -26,7 +26,7 @@ def test_records_of_every_kind_become_one_page(paceline, tmp_path):
     assert result.json["counts"] == {"runs": 2, "simulations": 1, "measurements": 1}
     assert "2 runs, 1 simulation, 1 measurement" in result.err, "what is meant for people goes elsewhere"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "All of it" in page and "What it costs" in page
+    assert "All of it" in page and ">Cost</h2>" in page
     assert result.json["size_bytes"] == (tmp_path / "report.html").stat().st_size
 
 

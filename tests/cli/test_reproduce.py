@@ -75,9 +75,9 @@ def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, 
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     assert lines[0] == "8 runs, in study" and lines[-1].startswith("report: study/report.html (")
-    assert any(line.startswith("Fetching ahead saves") for line in lines)
+    assert any(line.startswith("Prefetching ") for line in lines)
     page = (tmp_path / "study" / "report.html").read_text()
-    assert "About this study" in page and "This is the quick version" in page and "PCIe 4.0 x16, published" in page
+    assert "About this experiment" in page and "This is the quick version" in page and "PCIe 4.0 x16, published" in page
 
     again = paceline("reproduce", "--resume", "study", "--json", "-")
     assert again.code == 0 and "8 runs, 8 of them there already, in study" in again.err
@@ -95,7 +95,7 @@ def test_only_studies_are_gone_on_with(paceline, tmp_path):
     (tmp_path / "mine.toml").write_text('[workload]\nnetwork = "dnn"\ndata = "digits:100"\nepochs = 1\n')
     assert paceline("compare", "mine.toml", "--out", "mine").code == 0
     line = paceline("reproduce", "--resume", "mine").refused()
-    assert line == "--resume mine holds mine, which is none of the studies: use paceline compare"
+    assert line == "--resume mine holds mine, which is not a study: use paceline compare"
 
 
 @pytest.mark.slow

@@ -138,11 +138,11 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
     assert [row[1] for row in listing.table.rows] == [1, 2, 1, 2, 3, 4]
     fastest = max((o for m in made.machines for o in m.outcomes), key=lambda o: o.samples_per_s)
     assert f"fastest with {fastest.workers} workers on g2-standard-48" in section.sentences[0]
-    assert {view.name for view in figure.views} >= {"epoch", "samples a second", "efficiency", "money an epoch"}
+    assert {view.name for view in figure.views} >= {"epoch", "throughput", "efficiency", "cost per epoch"}
     assert any("8 workers need 3 × g2-standard-48" in point for point in section.points)
     assert section.sentences[0] in (tmp_path / "s.html").read_text()
     nothing = replace(made, machines=tuple(replace(m, outcomes=()) for m in made.machines))
-    assert "no number of workers fits" in cluster_sentence(nothing) and clusters([("", nothing)])[0].blocks == ()
+    assert "No simulated number of workers fits" in cluster_sentence(nothing) and clusters([("", nothing)])[0].blocks == ()
 
 
 def test_epochs_or_steps_are_paid_for_as_a_whole(paceline):
