@@ -14,6 +14,12 @@ import torch
 from tests.command_line import paceline, trained, trained_copy  # noqa: F401
 
 
+@pytest.fixture(autouse=True)
+def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs beside the tests, commands say nothing about it."""
+    monkeypatch.setattr("paceline.busy_machine.busy_now", lambda: "")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Sums depend on the number of threads, so no test inherits the number that another one chose."""

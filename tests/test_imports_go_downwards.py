@@ -49,6 +49,7 @@ GROUND = {
     "free_memory": set(),
     "formatting": set(),
     "trust": {"held_objects", "errors"},
+    "busy_machine": set(),
     "errors": set(),
 }
 OUTSIDE = ("__init__", "__main__")

@@ -125,6 +125,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def entry() -> None:
+    if sys.platform != "linux":
+        complain(f"Paceline needs Linux, and this is {sys.platform}")
+        sys.exit(1)
     try:
         code = main()
     except KeyboardInterrupt:  # once more, while the first was being answered

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from math import isnan
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, check_place, console_for, hand_over
+from paceline.cli.console import JsonOption, check_json, check_place, console_for, hand_over, warn_if_busy
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline calibrate && paceline predict alexnet --batch 64"
 
+REPORT_EVERY_S = 10.0
 _SHOWN = (
     ("matmul", "matrix products"),
     ("convolution", "convolutions"),
@@ -63,7 +67,7 @@ def calibrate(
         task = bar.add_task("", total=1.0)
         found = run(
             device, precision=precision or (), workers=workers, quick=quick, seed=seed, out=out,
-            watch=lambda done: bar.update(task, completed=done),
+            watch=_watch(lambda done: bar.update(task, completed=done), console.is_terminal),
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
@@ -73,8 +77,22 @@ def calibrate(
         f"{percent(found.probe_spread, 1)}",
         markup=False,
     )
+    warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}", markup=False)
     hand_over(dump(found), json)
+
+
+def _watch(draw: Callable[[float], None], drawn: bool) -> Callable[[float], None]:
+    """Without a terminal, a line on standard error now and then: minutes without one look like a hang."""
+    said = [monotonic()]
+
+    def watch(done: float) -> None:
+        draw(done)
+        if not drawn and monotonic() - said[0] > REPORT_EVERY_S:
+            said[0] = monotonic()
+            print(f"calibrating: {done:.0%}", file=sys.stderr, flush=True)
+
+    return watch
 
 
 def _table(found: Calibration) -> Table:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline import busy_machine
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
@@ -61,9 +62,11 @@ def _execute(file: Path | None, console: Console, json: str | None, **options: A
     from paceline.api.compare import directory_of
     from paceline.cli.experiment_progress import ExperimentProgress
 
+    busy = busy_machine.busy_now()
     with ExperimentProgress(console) as watcher:
         found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
     _show(found, console)
+    warn_if_busy(busy)
     place = directory_of(found)
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
     console.print(f"page: {place / 'report.html'}", markup=False)

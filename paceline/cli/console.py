@@ -79,6 +79,12 @@ def hand_over(value: Any, json_file: str | None) -> None:
         write_atomically(Path(json_file), text)
 
 
+def warn_if_busy(busy: str) -> None:
+    """One line on standard error where times are shown that other work has made longer."""
+    if busy:
+        print(f"warning: {busy}", file=sys.stderr)
+
+
 def complain(message: str) -> None:
     """One line on standard error."""
     print("paceline: " + " ".join(message.split()), file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, check_json, console_for, hand_over, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
@@ -54,6 +54,7 @@ def measure(
         options = {"iterations": RunSettings.iterations, "data_dir": data_dir, "out": out, **others}
         found = _measure(resolve(workload, own), options, console)
     show(found, console)
+    warn_if_busy(found.conditions.get("busy", ""))
     if out is not None:
         console.print(f"page, tables, trace and plots: {out}", markup=False)
     hand_over(dump(found), json)

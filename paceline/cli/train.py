@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over, warn_if_busy
 from paceline.cli.options import OUTPUT, DataDirOption, OutOption, ResumeOption, of_workload, takes_settings
 from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
@@ -142,6 +142,7 @@ def _shown(
         run = train(watcher=watcher, downloads=watcher.downloads, measure=measure)
     page = directory / "summary.html"
     console.print(closing_table(run))
+    warn_if_busy(run.conditions.busy)
     console.print(f"run: {directory}   summary: {page}", markup=False)
     if measure:
         _show_measured(run, directory, console)

@@ -11,6 +11,7 @@ from statistics import median, quantiles
 
 import torch
 
+from paceline import busy_machine
 from paceline.cost.calibration import Calibration, StepOverheads, TrialSet, overheads_key
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.iteration import Drift, update_alone_s
@@ -51,6 +52,7 @@ def calibrate(
     place, _ = choose_device(device)
     threads = [0] if place.type == "cuda" else sorted({1, available_cores()})
     rounds = [(precision, count) for precision in precisions for count in threads]
+    busy = busy_machine.busy_now()
     before = torch.get_num_threads()
     sets, spreads = [], []
     try:
@@ -76,6 +78,7 @@ def calibrate(
     return replace(
         made, step_overheads=step_overheads, links=links,
         conditions={
+            **({"busy": busy} if busy else {}),
             "torch": torch.__version__, "python": platform.python_version(), "quick": str(quick).lower(),
             "trials": str(sum(len(each.trials) for each in made.sets)), "residual": f"{_residual(made):.4f}",
         },

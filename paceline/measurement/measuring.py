@@ -10,6 +10,7 @@ from time import perf_counter
 
 import torch
 
+from paceline import busy_machine
 from paceline.errors import InputError, PacelineError
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.measured_step import MeasuredStep
@@ -42,6 +43,7 @@ def measure(
     check_supported()
     if not 20 <= iterations <= MOST_ITERATIONS:
         raise InputError(f"iterations={iterations:,} should be from 20 to {MOST_ITERATIONS:,}")
+    busy = busy_machine.busy_now()
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
     taken, choice = make_step(parts, step)
@@ -51,7 +53,7 @@ def measure(
     measured.plan(iterations)
     try:
         _run(measured, iterations, watch)
-        measurement = measurement_of(measured, choice)
+        measurement = measurement_of(measured, choice, {"busy": busy} if busy else None)
     finally:
         measured.close()
     if taken.kind == "compiled":

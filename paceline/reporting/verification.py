@@ -176,6 +176,10 @@ def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
     measured = found.measurement or next(iter(found.workers), None)
     batch = found.run.workload.batch if found.run is not None else measured.batch if measured is not None else 0
     step = found.run.step.kind if found.run is not None else measured.step if measured is not None else ""
+    busy = found.run.conditions.busy if found.run is not None else ""
+    busy = busy or (measured.conditions.get("busy", "") if measured is not None else "")
+    if busy:
+        yield f"when it was measured, {busy}"
     if batch != prediction.batch:
         yield f"predicted for batch {prediction.batch}, but the run used {batch}"
     if step != prediction.step:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from paceline import busy_machine
 from paceline.step.placement import available_cores, device_name
 from paceline.training.run import Conditions
 
@@ -22,6 +23,7 @@ def current_conditions(device: torch.device, precision: str) -> Conditions:
         torch=torch.__version__,
         paceline=own_version(),
         platform=f"{platform.system()} {platform.machine()}",
+        busy=busy_machine.busy_now(),
     )
 
 

@@ -66,6 +66,8 @@ class Conditions:
     torch: str
     paceline: str
     platform: str
+    busy: str = ""
+    """What other work kept the machine busy when the run began; empty if none did."""
 
 
 @dataclass(frozen=True)

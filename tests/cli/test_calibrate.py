@@ -111,3 +111,25 @@ def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments,
     monkeypatch.setattr(room, "sample_shape", lambda *given: pytest.fail("it went to work"))
     Path("a-file").touch()
     assert expected in paceline("calibrate", *arguments).refused()
+
+
+def test_without_a_terminal_progress_is_said_now_and_then(capsys, monkeypatch):
+    from paceline.cli import calibrate
+
+    monkeypatch.setattr(calibrate, "monotonic", iter((0.0, 5.0, 11.0, 11.0, 12.0)).__next__)
+    drawn: list[float] = []
+    watch = calibrate._watch(drawn.append, False)
+    for done in (0.1, 0.2, 0.3):
+        watch(done)
+    assert capsys.readouterr().err == "calibrating: 20%\n" and drawn == [0.1, 0.2, 0.3]
+
+
+def test_other_systems_are_refused_in_one_line(capsys, monkeypatch):
+    import sys
+
+    from paceline.cli import entry
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit) as ended:
+        entry()
+    assert ended.value.code == 1 and capsys.readouterr().err == "paceline: Paceline needs Linux, and this is darwin\n"

@@ -29,10 +29,7 @@ network = "10 Gb/s Ethernet"
 name = "box"
 count = 2
 price = 1.5
-
-[[machines.devices]]
-device = "L4"
-count = 2
+devices = { "L4" = 2 }
 
 [[machines]]
 like = "g2-standard-8"

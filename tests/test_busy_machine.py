@@ -1,0 +1,54 @@
+"""A machine with other work to do is noticed, said in one line, and kept in the record."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from paceline import busy_machine
+
+IDLE = "cpu  100 0 100 800 0 0 0 0 0 0\n"
+
+
+def stat(monkeypatch, tmp_path, load: float, user: int, idle: int, stolen: int) -> str:
+    """What is said if these ticks pass while it looks."""
+    file = tmp_path / "stat"
+    file.write_text(IDLE)
+    later = f"cpu  {100 + user} 0 100 {800 + idle} 0 0 0 {stolen} 0 0\n"
+    monkeypatch.setattr(busy_machine, "_STAT", file)
+    monkeypatch.setattr(busy_machine.time, "sleep", lambda seconds: file.write_text(later))
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    return REAL()
+
+
+REAL = busy_machine.busy_now
+
+
+def test_an_idle_machine_is_not_mentioned(monkeypatch, tmp_path):
+    assert stat(monkeypatch, tmp_path, 0.2, user=10, idle=0, stolen=0) == "", "without load nothing is looked at"
+    assert stat(monkeypatch, tmp_path, 3.0, user=1, idle=9, stolen=0) == "", "load that is over by now"
+
+
+def test_other_work_and_steal_are_said(monkeypatch, tmp_path):
+    said = stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0)
+    assert said.startswith("this machine is busy (load 5.3 on 2 cores, 80% of the CPU in use by others)")
+    assert "20% stolen" in stat(monkeypatch, tmp_path, 2.0, user=0, idle=8, stolen=2)
+
+
+@pytest.mark.parametrize("words", [["train", "mlp", "--epochs", "1"], ["measure", "mlp", "--iterations", "20"]])
+def test_commands_say_it_and_records_keep_it(paceline, monkeypatch, tmp_path, words):
+    monkeypatch.setattr(busy_machine, "busy_now", lambda: "this machine is busy (load 9 on 2 cores)")
+    result = paceline(*words, "--json", "result.json")
+    assert result.code == 0 and result.err == "warning: this machine is busy (load 9 on 2 cores)\n"
+    assert json.loads((tmp_path / "result.json").read_text())["conditions"]["busy"].startswith("this machine is busy")
+
+
+def test_a_verification_says_that_the_machine_was_busy_when_it_was_measured(paceline, monkeypatch):
+    monkeypatch.setattr(busy_machine, "busy_now", lambda: "this machine is busy (load 9 on 2 cores)")
+    assert paceline("measure", "mlp", "--iterations", "20", "--out", "out").code == 0
+    monkeypatch.setattr(busy_machine, "busy_now", lambda: "")
+    shown = paceline("verify", "out", "--device", "Xeon Platinum 8480+", "--json", "-").json
+    assert "when it was measured, this machine is busy (load 9 on 2 cores)" in shown["notes"]
