@@ -92,7 +92,7 @@ def test_ones_own_prediction_is_kept_and_verified(tmp_path):
 
 def test_the_command_line_keeps_and_verifies_it_too(paceline, tmp_path):
     kept = paceline("predict", "mlp", "--data", "digits", "--device", "H200", "--out", "mine")
-    assert kept.code == 0 and "kept in mine/prediction.json" in kept.out, kept.err
+    assert kept.code == 0 and "saved to mine/prediction.json" in kept.out, kept.err
     assert paceline("measure", "mlp", "--data", "digits", "--iterations", "20", "--out", "measured").code == 0
     told = paceline("verify", "measured", "--prediction", "mine", "--json", "-")
     assert told.code == 0 and told.json["prediction"]["device"].startswith("H200"), told.err
