@@ -30,6 +30,7 @@ name = "box"
 count = 2
 price = 1.5
 devices = { "L4" = 2 }
+host_device = "PCIe 4.0 x16"
 
 [[machines]]
 like = "g2-standard-8"
