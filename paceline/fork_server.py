@@ -33,8 +33,10 @@ _FORKED = 1 << 40
 """In place of an exit status: the process was started."""
 _MOST_DESCRIPTORS = 250
 START_TIMEOUT_S = 120.0
-IF_LOADED = ("sklearn.datasets", "pydoc_data.topics", "PIL.Image")
-"""Imported before a fork if the starting process has them: what its data needed, its children's will too."""
+IF_LOADED = ("sklearn.datasets", "pydoc_data.topics", "PIL.Image", "torch._dynamo")
+"""Imported before a fork if the starting process has them: what its data or optimizer needed, its children's will too.
+
+An optimizer of torch.optim imports torch._dynamo with its first step, which takes seconds in every new process."""
 
 
 class Ended(NamedTuple):

@@ -1,4 +1,4 @@
-"""How long something takes in virtual seconds: a distribution in words, or any function of (worker, number)."""
+"""Durations in virtual seconds: a distribution given as text, or any function of (worker, number)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from paceline.errors import StrategyError, nearest
 
 Duration = Callable[[int, int], float]
-"""From a worker and the number of things it did before to seconds."""
+"""Maps a worker and how many durations it had before to seconds."""
 
 SHAPES = {
     "constant": ("SECONDS",),
@@ -26,7 +26,7 @@ DRAWN_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class DurationDistribution:
-    """How durations are spread: `gamma:100:0.01` and the like, checked."""
+    """A distribution of durations, such as `gamma:100:0.01`."""
 
     name: str
     numbers: tuple[float, ...] = ()
@@ -105,7 +105,7 @@ def _recorded(place: str, option: str) -> tuple[float, ...]:
 
 
 class DurationSampler:
-    """Durations of many workers. Each has random numbers of its own, so one's do not depend on another's."""
+    """Durations of many workers. Each has its own random numbers, independent of the others'."""
 
     def __init__(
         self, given: DurationDistribution | Duration | None, seed: int, purpose: int, speeds: tuple[float, ...] = ()

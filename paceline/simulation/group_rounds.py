@@ -11,11 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class RoundTimes:
-    """Of a group, in seconds since it began; arrays have one entry per member."""
+    """One round of a group, in seconds since it began; arrays have one entry per member."""
 
     begins_s: Any
     ends_s: Any
-    """When each has computed."""
+    """When each member has computed."""
     exchanges_s: float
     """When the exchange begins, of those that have computed by then."""
 
@@ -24,8 +24,8 @@ class GroupRounds:
     """How long a group's next round takes, as a `Duration` of the virtual driver whose workers are groups.
 
     A member takes `steps` steps per round, each `mean_s` with a deviation of `variation` times that. A round does not
-    wait for `backup_workers` of them: who is late ends what it has, for nothing, and begins the next round late.
-    `watch` is told of every round of a group.
+    wait for `backup_workers` of them: a late one finishes its step in vain and begins the next round late.
+    `watch` is called with every round of a group.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class GroupRounds:
         self.exchange_s, self.backup_workers, self.seed = exchange_s, backup_workers, seed
         self.rounds = 0
         self.seconds = 0.0
-        """Of all rounds, exchanges included."""
+        """Total duration of all rounds, exchanges included."""
         self.computing_s = 0.0
-        """Of all members of all rounds."""
+        """Total computing time of all members."""
         self.straggling_s = 0.0
-        """How long members waited for slower ones."""
+        """Total time that members waited for slower ones."""
         self._generators: dict[int, np.random.Generator] = {}
         self._late_s: dict[int, Any] = {}
 

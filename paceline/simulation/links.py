@@ -19,7 +19,7 @@ class MessageSizes(NamedTuple):
 
 
 def message_sizes(strategy: Strategy, model_bytes: int) -> MessageSizes:
-    """Of a model of so many bytes in float32, with the payloads that a strategy exchanges."""
+    """Message sizes of a model of `model_bytes` in float32, with the payloads of a strategy."""
     parameters = model_bytes // FLOAT_BYTES
     numbers = strategy.make_exchange.payload_size(parameters) if parameters else parameters
     return MessageSizes(model_bytes, model_bytes if numbers == parameters else FLOAT_BYTES * numbers)

@@ -1,4 +1,4 @@
-"""Workers of one machine whose exchange was calibrated: what was measured takes the place of what is simulated.
+"""Uses the calibrated exchange of workers on one machine in place of the simulated one.
 
 A simulation knows cores, copies and queues; waking processes and sharing caches it does not. `paceline calibrate
 --workers` trained such workers, so that a step of theirs is known; how its rest divides stays as simulated.
@@ -17,7 +17,7 @@ from paceline.strategy.strategy import Strategy
 
 
 def calibrated_exchange(known: Sequence[ExchangeCost], strategy: Strategy, placement: Placement) -> ExchangeCost | None:
-    """What was measured with just this strategy, whatever it is called, so many workers and so many cores."""
+    """The cost that was measured with this strategy, under any name, and the same numbers of workers and cores."""
     if placement.on_gpu or not placement.together or not exchanges_by_server(strategy, placement):
         return None
     wanted = protocol_of(strategy), placement.workers, placement.cores
@@ -25,7 +25,7 @@ def calibrated_exchange(known: Sequence[ExchangeCost], strategy: Strategy, place
 
 
 def as_calibrated(found: StepTime, cost: ExchangeCost, prediction: Prediction) -> StepTime:
-    """The same step lasting as long as it did; what is not computing keeps its proportions."""
+    """The step with its calibrated duration; parts other than computing keep their proportions."""
     step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cost.cores)
     computing_s = min(step_s, cost.oversubscribed_s(prediction.iteration_s, cost.cores))
     rest_s, simulated_s = step_s - computing_s, found.step_s - found.computing_s

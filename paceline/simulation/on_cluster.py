@@ -20,30 +20,30 @@ from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 
 MOST_VARIATION = 0.05
-"""Of a step, however unsure its prediction is: that is mostly about all steps alike."""
+"""Largest deviation of a single step; a prediction's uncertainty mostly affects all steps alike."""
 DEVIATIONS_OF_90_PERCENT = 1.645
 """Deviations from the mean that 90 % of values stay within."""
 TASK_S = 60e-6
-"""Of a worker, for each exchange with the server of its own machine, besides copying."""
+"""A worker's overhead per exchange with a server on its machine, besides copying."""
 HANDLING_S = 130e-6
-"""Of that server for each payload, besides computing the update. Both were measured on two cores of an AMD EPYC."""
+"""That server's overhead per payload, besides the update. Both were measured on two cores of an AMD EPYC."""
 
 
 @dataclass(frozen=True)
 class ClusterOutcome:
-    """What so many workers make of a workload. Shares are of the workers' time, the server's of its own."""
+    """The outcome with a number of workers. Shares are of the workers' time, the server's of its own."""
 
     workers: int
     machines: int
-    """The server's own included, where it has one."""
+    """Including the server's own, if it has one."""
     step_s: float
-    """From one step of a worker to its next, waiting and communicating included."""
+    """Seconds from one step of a worker to its next, waiting and communicating included."""
     epoch_s: float
     """0 if the number of samples is not known."""
     samples_per_s: float
-    """Of all workers; those whose gradient is dropped do not count."""
+    """Over all workers; steps whose gradient is dropped do not count."""
     efficiency: float
-    """Of samples per second, over that of one worker by itself times their number."""
+    """Samples/s over the number of workers times the samples/s of one worker alone."""
     waiting_share: float
     communication_share: float
     staleness_mean: float
@@ -52,9 +52,9 @@ class ClusterOutcome:
     """None if the price or the number of samples is not known."""
     currency: str
     bound: str
-    """What most of a worker's time goes to: compute, network, server or straggling."""
+    """The bottleneck: compute, network, server or straggling."""
     calibrated: bool = False
-    """Whether such workers were tried on such a machine, so that their step is known and not only simulated."""
+    """Whether such workers were calibrated on such a machine, so that their step is measured, not only simulated."""
 
 
 def simulate_on(
@@ -74,8 +74,8 @@ def simulate_on(
     """Simulates some steps of every worker and scales them to an epoch.
 
     `server_s` is what the server takes for a payload, if that was measured, and `contention` by what share a step takes
-    longer when all cores of its machine are busy. Of workers that were calibrated (`prediction.exchange`) neither is
-    asked for: their step lasts as long as it did. With `overlap_backward` an all-reduce begins during the backward
+    longer when all cores of its machine are busy. For calibrated workers (`prediction.exchange`) neither is used: their
+    step has its measured duration. With `overlap_backward` an all-reduce begins during the backward
     pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
     """
     _check(prediction, workers_per_machine, steps, server_s, contention)
@@ -135,7 +135,7 @@ def _step_model(
     seed: int,
     overlap_backward: bool,
 ) -> StepModel:
-    """What a worker computes, and what its machine's others leave of it."""
+    """A worker's step, slowed down by the other workers of its machine."""
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
     served = exchanges_by_server(strategy, placement)
     compute_s, beside_s = prediction.iteration_s, 0.0
@@ -165,14 +165,14 @@ def _step_model(
 
 
 def _backward_share(prediction: Prediction) -> float:
-    """Of an iteration."""
+    """The backward pass as a share of an iteration."""
     if "backward" not in prediction.parts_s:
         raise InputError(f"what the backward pass of {prediction.name} takes is not known: nothing can hide behind it")
     return prediction.parts_s["backward"] / prediction.iteration_s
 
 
 def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
-    """About what a step takes if there are cores for all."""
+    """The approximate duration of a step if there are cores for all."""
     messages, every = message_sizes(strategy, size_bytes), strategy.push_every
     network = placement.exchange(*messages)
     link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
@@ -194,14 +194,14 @@ def leaves_updates(strategy: Strategy) -> bool:
 
 
 def payloads_of(strategy: Strategy, placement: Placement) -> int:
-    """Of workers in an update of the server."""
+    """How many workers' payloads an update of the server has."""
     if strategy.groups is None:
         return strategy.payloads_per_update(placement.workers)
     return placement.workers // strategy.groups if placement.together and not placement.on_gpu else 1
 
 
 def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:
-    """Of a worker; where all wait for each other, the last of them is a whole one."""
+    """Steps of a worker per epoch; where all wait for each other, the last one counts in full."""
     if strategy.full_pass_per_worker:
         return batches
     return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers

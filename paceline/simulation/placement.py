@@ -1,4 +1,4 @@
-"""Where simulated workers are: on how many machines, how many share one, and which links their messages take."""
+"""The placement of simulated workers: on how many machines, how many on each, and the links between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.simulation.server_work import copy_rate
 from paceline.simulation.virtual_cluster import Network
 
 WAKE_S = 60e-6
-"""From a process to another one of the same machine that sleeps."""
+"""Time to wake a sleeping process of the same machine."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Placement:
 
     @property
     def machines(self) -> int:
-        """Those with workers."""
+        """Machines that have workers."""
         return -(-self.workers // self.per_machine)
 
     @property
@@ -39,12 +39,12 @@ class Placement:
 
     @property
     def on_one(self) -> int:
-        """How many workers a machine has at most."""
+        """The largest number of workers on one machine."""
         return min(self.workers, self.per_machine)
 
     @property
     def cores(self) -> int | None:
-        """Of a machine; None where they are not known."""
+        """Cores of a machine; None if unknown."""
         processors = [each for each in self.machine.devices if each.device.kind == "cpu"]
         known = [self.machine.vcpus] if self.machine.vcpus else []
         if processors and all(each.device.cores for each in processors):
@@ -78,11 +78,11 @@ class Placement:
         return Link(link.name, link.latency_s, link.bandwidth / self.on_one, source=link.source)
 
     def all_reduce_s(self, size_bytes: int, members: int) -> float:
-        """Of a group: inside its machines, then between them."""
+        """Seconds of a group's all-reduce: inside its machines, then between them."""
         return self._collective_s(nested_all_reduce_s, size_bytes, members)
 
     def all_gather_s(self, size_bytes: int, members: int) -> float:
-        """Of a group whose members each get the payloads of all others."""
+        """Seconds until every member of a group has the payloads of all others."""
         return self._collective_s(nested_all_gather_s, size_bytes, members)
 
     def _collective_s(
@@ -113,7 +113,7 @@ class Placement:
 
 
 def runs_on_gpu(prediction: Prediction, machine: Machine) -> bool:
-    """By the device's name; where the machine has none of that name, a prediction for a CPU counts its threads."""
+    """Decided by the device's name; if the machine has no such device, by whether the prediction counts CPU threads."""
     for each in machine.devices:
         if plain(each.device.name) == plain(prediction.device):
             return each.device.kind == "gpu"

@@ -33,10 +33,10 @@ class MachineScaling:
     """Between machines; nothing where one is enough for all."""
     price_date: str
     prediction: Prediction
-    """Of a step of one worker by itself."""
+    """The step of one worker alone."""
     outcomes: tuple[ClusterOutcome, ...]
     left_out: tuple[str, ...] = ()
-    """Why there is no outcome for some numbers of workers."""
+    """Reasons why some numbers of workers have no outcome."""
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,19 @@ def _kinds(cluster: Cluster | Machine) -> list[tuple[Machine, int | None, Link |
 
 
 def worker_device(machine: Machine) -> tuple[Device, int]:
-    """What a worker computes on, and how many of it there are: a GPU where there is one."""
+    """The device of a worker, a GPU if there is one, and how many the machine has."""
     kind = "gpu" if machine.count("gpu") else "cpu"
     return next((each.device, each.count) for each in machine.devices if each.device.kind == kind)
 
 
 def threads_of_each(machine: Machine, workers: int, devices: int) -> int:
-    """Of a machine's workers, where they are more than its processors: all together have no more than it has cores."""
+    """Threads per worker where a machine has more workers than processors: together no more than it has cores."""
     cores = Placement(machine, workers, workers, on_gpu=False).cores
     return max(1, cores // workers) if cores is not None and workers > devices else sys.maxsize
 
 
 def _with_threads(predict: Predict, workload: Workload, device: Device, threads: int) -> Prediction:
-    """With so many threads; 0: as the workload says, or as suits it."""
+    """Predicts with this many threads; 0: as the workload says."""
     return predict(replace(workload, threads=threads) if threads else workload, device)
 
 

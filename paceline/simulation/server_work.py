@@ -1,4 +1,4 @@
-"""What the server computes for a payload, in seconds: how often an update goes over the parameters.
+"""Estimates the server's time per payload from how often an update goes over the parameters.
 
 It goes through them in pieces that stay in the cache, so a correction costs arithmetic but little traffic to memory:
 
@@ -16,7 +16,7 @@ from paceline.cluster.machine import Machine
 from paceline.strategy.strategy import Strategy
 
 CALL_S = 14e-6
-"""Of calling the operations of an update."""
+"""Overhead of calling the operations of an update."""
 CACHE_RATE = 60e9
 """Bytes per second that a core reads and writes in its cache."""
 CACHE_BYTES = 4 << 20
@@ -37,7 +37,7 @@ DECODING = 3
 def server_seconds(
     strategy: Strategy, size_bytes: int, machine: Machine, optimizer: str = "", payloads: int = 1
 ) -> float:
-    """Of the server for each payload, where an update has so many; `optimizer` is the workload's."""
+    """The server's seconds per payload when an update has this many payloads; `optimizer` is the workload's."""
     exchange, correction = strategy.make_exchange, strategy.make_correction
     name = strategy.server_optimizer.partition(":")[0] or (APPLIED if exchange.local_optimizer else optimizer)
     states = OPTIMIZER_STATES.get(name, USUAL_STATES)

@@ -17,11 +17,11 @@ from paceline.workload import Workload
 class TimeRecord(NotebookRecord):
     workload: Workload
     cluster: dict[str, str]
-    """What was simulated, in the words of the command line."""
+    """The simulated cluster, as options of the command line."""
     message_bytes: int
     """The parameters that a worker fetches; 0 where the network is not limited."""
     seconds: float
-    """Virtual ones."""
+    """Virtual seconds."""
     steps: int
     steps_per_s: float
     updates_per_s: float
@@ -33,7 +33,7 @@ class TimeRecord(NotebookRecord):
     staleness: dict[str, int] = field(metadata=BY_NUMBER)
     """How many payloads had which staleness."""
     wall_s: float
-    """How long simulating it took."""
+    """Duration of the simulation itself."""
     distribution: Distribution
     trace: Trace = field(default_factory=Trace)
     push_bytes: int = 0

@@ -50,7 +50,7 @@ def check_steps(steps: int, workers: int) -> None:
 
 
 def message_bytes(workload: Workload, cache: Path | None = None) -> int:
-    """What a worker exchanges: parameters and buffers of floating point numbers."""
+    """The size of what a worker fetches: parameters and buffers of floating point numbers."""
     network = build_network(workload, load_data(workload, cache))
     tensors = chain((p for p in network.parameters() if p.requires_grad), network.buffers())
     return sum(t.numel() * t.element_size() for t in tensors if t.is_floating_point())

@@ -1,4 +1,4 @@
-"""The cluster that is simulated: how fast its workers, its network and its server are, and what befalls them."""
+"""The simulated cluster: how fast its workers, its network and its server are, and which workers fail or join."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.testing.faults import Fault, check_faults
 CHANGES = ("dies", "joins", "leaves")
 
 ALWAYS = -1
-"""In place of a life: an event that does not become void with a worker's death."""
+"""In place of an incarnation: the event stays valid after a worker's death."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Network:
 
     latency_s: float = 0.0
     bandwidth: float = math.inf
-    """Bytes a second."""
+    """Bytes/s."""
     shared: bool = True
     """Whether all messages in one direction pass one after another through the server's link. Memory that is copied
     by each worker for itself is not shared."""
@@ -31,7 +31,7 @@ class Network:
         if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
             raise StrategyError(f"latency={self.latency_s:g} should be at least 0 seconds")
         if not self.bandwidth > 0:
-            raise StrategyError(f"bandwidth={self.bandwidth:g} should be above 0 bytes a second")
+            raise StrategyError(f"bandwidth={self.bandwidth:g} should be above 0 bytes/s")
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ def parse_change(text: str) -> Change:
 
 @dataclass(frozen=True)
 class VirtualCluster:
-    """With nothing said, a step takes one second, messages and updates take none, and nobody dies."""
+    """By default a step takes one second, messages and updates take no time, and no worker dies."""
 
     compute: DurationDistribution | Duration = DurationDistribution("constant", (1.0,))  # noqa: RUF009
-    """A step."""
+    """Duration of a step."""
     server: DurationDistribution | Duration | None = None
     """Work of the server for each payload in an update."""
     network: Network | None = None
     speeds: tuple[float, ...] = ()
-    """Of worker 0, 1, …, and again from the first; 0.5 takes twice as long."""
+    """Relative speeds of worker 0, 1, …, repeated for more workers; 0.5 takes twice as long."""
     changes: tuple[Change, ...] = ()
     mean_life_s: float | None = None
-    """Workers die at random, after so long in the mean."""
+    """Mean time until a worker dies at random."""
     restart_s: float = 0.0
-    """From a worker's death to its next life."""
+    """Seconds from a worker's death to its restart."""
 
     def __post_init__(self) -> None:
         if any(not (math.isfinite(speed) and speed > 0) for speed in self.speeds):
@@ -90,7 +90,7 @@ class VirtualCluster:
             raise StrategyError(f"restart={self.restart_s:g} should be at least 0 seconds")
 
     def check(self, workers: int, faults: tuple[Fault, ...] = ()) -> None:
-        """Whether everything befalls somebody: the first so many workers, and those that join."""
+        """Checks that every change and fault is of a worker that exists or joins."""
         joins: dict[int, float] = {}
         for change in self.changes:
             if change.what == "joins":

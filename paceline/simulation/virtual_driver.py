@@ -45,7 +45,7 @@ class VirtualDriver:
         updated: Callable[[int], None] | None = None,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        """`epoch_done` and `updated` are told of every epoch and update, `watch` is called now and then."""
+        """`epoch_done` and `updated` are called for every epoch and update, `watch` now and then."""
         self.coordinator, self.cluster, self.times, self.gradients = coordinator, cluster, times, gradients
         self.engine = Engine(coordinator, self, self, on_bad_gradient)
         self.epoch_done, self.updated, self.watch = epoch_done, updated, watch
@@ -56,24 +56,23 @@ class VirtualDriver:
         self._overlap = coordinator.strategy.overlap and self.links is not None and self.links.shared
         self._fetch_last = coordinator.strategy.make_exchange.fetch_last
         self._heap: list[tuple[float, int, Callable[[int, Any], None], int, int, Any]] = []
-        self._number = 0
-        self._server_free_s = 0.0
+        self._number, self._server_free_s = 0, 0.0
         self._incarnations: dict[int, int] = {}
-        """Of the workers that are alive."""
+        """The incarnations of the workers that are alive."""
         self._tasks: dict[int, list[Compute]] = {}
-        """What a worker was given and has not computed yet."""
+        """Tasks that a worker was given and has not computed yet."""
         self._pulled: dict[int, int] = {}
         self._rounds: dict[int, tuple[int, int, Any]] = {}
-        """Of each group: its round, and the version and parameters that the round's first fetch found."""
+        """For each group its round, and the version and parameters of the round's first fetch."""
         self._hanging: set[int] = set()
-        """Workers that will do nothing any more, which nobody knows yet."""
+        """Workers that hang, which is not noticed yet."""
         self.slower_s: dict[int, float] = {}
-        """By how much a step of a worker takes longer than it should."""
+        """Seconds by which a worker's step is slowed down."""
         self._faults = FaultSchedule(self, cluster, faults, seed)
         self._over = False
 
     def run(self, workers: int) -> None:
-        """Until every batch of every epoch is done."""
+        """Runs until every batch of every epoch is done."""
         # Millions of small objects and no cycles among them: looking for some would take half of the time.
         pauses = self.gradients is None and gc.isenabled()
         if pauses:
@@ -160,15 +159,19 @@ class VirtualDriver:
     # A task
 
     def _continue(self, worker: int, where: tuple[Compute, int]) -> None:
-        """From a position of a task to its next fetch, or to its end."""
+        """Computes from a position of a task to its next fetch, or to its end."""
         task, position = where
-        if position in task.fetches:
-            if self.links is not None:
-                asked_s = self.links.asked(worker, self.now_s)
-                self.at(asked_s, self._send, worker, self._incarnations[worker], (task, position, self.now_s))
-                return
+        if position not in task.fetches or not self._ask(worker, task, position):
+            self._compute(worker, task, position)
+
+    def _ask(self, worker: int, task: Compute, position: int) -> bool:
+        """A worker fetches the parameters; whether that takes time, so that `_received` continues."""
+        if self.links is None:
             self._note_fetch(task, position)
-        self._compute(worker, task, position)
+            return False
+        asked_s = self.links.asked(worker, self.now_s)
+        self.at(asked_s, self._send, worker, self._incarnations[worker], (task, position, self.now_s))
+        return True
 
     def _compute(self, worker: int, task: Compute, position: int) -> None:
         seconds, end, steps = self.compute.next(worker), position + 1, len(task.batches)
@@ -224,13 +227,8 @@ class VirtualDriver:
     def _computed(self, worker: int, where: tuple[Compute, int]) -> None:
         """All steps are done; some exchanges fetch once more before they push."""
         task, position = where
-        if self._fetch_last:
-            if self.links is not None:
-                asked_s = self.links.asked(worker, self.now_s)
-                self.at(asked_s, self._send, worker, self._incarnations[worker], (task, position, self.now_s))
-                return
-            self._note_fetch(task, position)
-        self._push(worker, task)
+        if not (self._fetch_last and self._ask(worker, task, position)):
+            self._push(worker, task)
 
     def _push(self, worker: int, task: Compute) -> None:
         """The payload goes to the server; a worker that overlaps continues with its next task meanwhile."""
@@ -280,7 +278,7 @@ class VirtualDriver:
         return incarnation
 
     def freeze(self, worker: int) -> int | None:
-        """What a worker is doing comes to nothing, but nobody knows yet; the incarnation that hangs."""
+        """A worker hangs, which is not noticed yet; the incarnation that hangs."""
         if worker not in self._incarnations or worker in self._hanging:
             return None
         self._hanging.add(worker)
@@ -288,7 +286,7 @@ class VirtualDriver:
         return self._incarnations[worker]
 
     def remove(self, worker: int, what: str, *, for_good: bool) -> bool:
-        """A worker is gone; whether it had been there."""
+        """A worker is gone; whether it was alive."""
         there = self._incarnations.pop(worker, None) is not None
         if there:
             self._hanging.discard(worker)

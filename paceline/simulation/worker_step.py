@@ -1,4 +1,4 @@
-"""What a worker's step takes on a cluster once everything is under way: computing, communicating, waiting for whom.
+"""The duration of a worker's step on a cluster in the steady state: computing, communicating, waiting.
 
 Synchronous groups exchange by an all-reduce; what lies between groups, or between workers that are groups of one, is
 played by the virtual driver.
@@ -20,7 +20,7 @@ from paceline.strategy.strategy import Strategy
 
 MOST_DRAWN = 4_000_000
 BUSY = 0.95
-"""From there on, something is busy all the time."""
+"""From this utilisation on, a resource counts as busy all the time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class StepTime:
     computing_s: float
     communicating_s: float
     waiting_s: dict[str, float] = field(default_factory=dict)
-    """By what is waited for: the server, the network, or straggling members of one's own group."""
+    """By cause: the server, the network, or straggling members of the worker's group."""
     staleness: float = 0.0
     server_share: float = 0.0
     applied: float = 1.0
@@ -52,18 +52,18 @@ class StepTime:
 
 @dataclass(frozen=True)
 class StepModel:
-    """What is simulated."""
+    """The simulated worker, its strategy and its surroundings."""
 
     strategy: Strategy
     placement: Placement
     compute_s: float
-    """Of a step, beside the others of its machine."""
+    """Seconds of a step while the other workers of its machine compute, too."""
     variation: float
-    """Its deviation, as a share of it."""
+    """The standard deviation of a step, as a share of it."""
     message_bytes: int
     """The model's parameters; what is pushed is as large as the strategy's exchange makes it."""
     server_s: float
-    """For each payload."""
+    """The server's seconds per payload."""
     steps: int = 200
     seed: int = 0
     hidden_behind_s: float | None = None
@@ -136,13 +136,13 @@ class StepModel:
         )
 
     def spread(self) -> DurationDistribution:
-        """Of a worker's step."""
+        """The distribution of a step's duration."""
         if not self.variation:
             return DurationDistribution("constant", (self.compute_s,))
         return DurationDistribution("gamma", (self.variation**-2, self.compute_s * self.variation**2))
 
     def of_groups(self) -> Strategy:
-        """What groups do among each other, each of them as one worker."""
+        """The strategy among groups, each of them as one worker."""
         return replace(self.strategy, groups=None, fetch_every=1, push_every=1, backup_workers=0)
 
     def rounds(self, watch: Callable[[int, RoundTimes], None] | None = None) -> GroupRounds:
@@ -168,7 +168,7 @@ class StepModel:
         return self.placement.exchange(*self.messages)
 
     def _all_reduce_s(self, members: int) -> float:
-        """What a group adds to its slowest member's step."""
+        """The time that a group's exchange adds to its slowest member's step."""
         exchange = self.strategy.make_exchange
         if self.hidden_behind_s is None or not exchange.sums_gradients or self.strategy.push_every != 1:
             return group_exchange_s(self.strategy, self.placement, self.message_bytes, members)
@@ -187,7 +187,7 @@ class StepModel:
         return play_steady(strategy, workers, steps, cluster, message_bytes=self.message_bytes, seed=self.seed)
 
     def _causes(self, found: Steady, senders: int, waiting_s: float) -> dict[str, float]:
-        """Whom a worker waits for, besides its own messages: the server while it is busy, or who is slower."""
+        """The causes of waiting, besides the worker's own messages: a busy server, or slower workers."""
         strategy = self.strategy
         serving_s = min(waiting_s, found.server_share * found.round_s)
         together = strategy.groups is not None and acts_alone(strategy, self.placement)
@@ -214,7 +214,7 @@ def fetches_per_step(strategy: Strategy) -> float:
 
 
 def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int, members: int) -> float:
-    """What a group needs until every member has the mean of all payloads.
+    """The time until every member of a group has the mean of all payloads.
 
     Payloads that are vectors are added up by an all-reduce. Encoded ones are gathered by every member, or decoded first
     and then added up, whichever is faster.

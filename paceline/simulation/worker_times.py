@@ -1,4 +1,4 @@
-"""How simulated time was spent: who computed, communicated and waited for how long, and a bounded trace."""
+"""How simulated time was spent: each worker's computing, communicating and waiting, and a bounded trace."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ FAULTS = 200
 
 @dataclass(slots=True)
 class WorkerTime:
-    """Of one worker."""
+    """The time of one worker."""
 
     starts: int = 0
     since_s: float = 0.0
-    """When its present incarnation began."""
+    """The start of its present incarnation."""
     alive_s: float = 0.0
-    """Of the incarnations that are over."""
+    """Seconds that earlier incarnations were alive."""
     computing_s: float = 0.0
     communicating_s: float = 0.0
     batches: int = 0
     busy_until_s: float = 0.0
-    """What it is computing now is charged up to there."""
+    """The end of the computation that is charged already."""
     span: int | None = None
-    """The place in the trace of what it computed last."""
+    """The index in the trace of its last computation."""
 
 
 class WorkerTimes:

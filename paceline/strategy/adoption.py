@@ -1,4 +1,4 @@
-"""What a new coordinator takes over from one that died: tasks that workers have, or whose payloads are ready."""
+"""A new coordinator takes over the tasks of one that died: those workers have, or whose payloads are ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.strategy.rounds import Rounds
 
 
 def adopt(rounds: Rounds, tasks: Collection[Compute], alive: Collection[int]) -> None:
-    """Of rounds under way, the parts that nobody has are added."""
+    """Registers the tasks; parts of their rounds that no worker has are added."""
     for worker in alive:
         rounds.enter(worker)
     for task in sorted(tasks):  # of each worker in the order of its tasks

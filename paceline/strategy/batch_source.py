@@ -36,7 +36,7 @@ class BatchSource:
         self._requested: deque[Key] = deque()
 
     def position(self, number: int) -> tuple[int, int]:
-        """Whose pass a batch belongs to, and where in it it stands."""
+        """The worker whose pass a batch belongs to, and its position in that pass."""
         return divmod(number, self.order.batches) if self.full_pass_per_worker else (0, number)
 
     def indices(self, epoch: int, number: int) -> Tensor:

@@ -48,16 +48,16 @@ class Batches:
         return None
 
     def open_until(self, epoch: int) -> None:
-        """Somebody has batches of `epoch` already, so it and those before it are open or done."""
+        """A worker has batches of `epoch` already, so it and those before it are open or done."""
         while self.opened <= epoch:
             self._open(self.opened)
 
     def remaining(self, epoch: int) -> int:
-        """How many batches of an epoch nobody has yet."""
+        """How many batches of an epoch are not given out yet."""
         return len(self.shared[epoch]) + sum(len(own) for (number, _), own in self.own.items() if number == epoch)
 
     def owner(self, batch: int) -> int:
-        """With a full pass per worker: whose batch it is."""
+        """With a full pass per worker: the worker whose batch it is."""
         return batch // self.each
 
     def take(self, worker: int, epoch: int, most: int) -> tuple[int, ...]:
@@ -67,19 +67,19 @@ class Batches:
         return (source.popleft(),) if most == 1 else tuple(source.popleft() for _ in range(min(most, len(source))))
 
     def take_these(self, epoch: int, batches: tuple[int, ...]) -> None:
-        """Somebody has them already."""
+        """Takes batches that a worker has already."""
         for source in (self.shared[epoch], *(own for (number, _), own in self.own.items() if number == epoch)):
             for batch in batches:
                 if batch in source:
                     source.remove(batch)
 
     def orphan(self, worker: int) -> None:
-        """A worker will not come back: what it had before itself goes to the others."""
+        """A worker will not come back: its remaining batches go to the others."""
         for epoch in self.done:
             self.shared[epoch].extend(self.own.pop((epoch, worker), ()))
 
     def put_back(self, epoch: int, batches: tuple[int, ...]) -> None:
-        """What a worker did not finish is next."""
+        """Batches that a worker did not finish are given out next."""
         self.shared[epoch].extendleft(reversed(batches))
 
     def close(self, epoch: int, batches: tuple[int, ...]) -> bool:

@@ -19,13 +19,9 @@ from paceline.strategy.rounds import Rounds
 from paceline.strategy.strategy import Strategy
 
 
-def _batches_of(arrival: Arrival) -> tuple[int, ...]:
-    return arrival[0].batches
-
-
 @dataclass(frozen=True)
 class Position:
-    """Where a coordinator stands, to continue from there: plain values only. What was given out counts as not done."""
+    """Where a coordinator stands, to continue from there: plain values only. Tasks under way count as not done."""
 
     version: int
     opened: int
@@ -240,13 +236,13 @@ class Coordinator:
                 self._drop_late(one, out)
             group.rounds.popleft()
             if one.arrived:
-                self._commit(group, sorted(one.arrived, key=_batches_of), out)
+                self._commit(group, one.arrived, out)
             else:  # all of it was refused or given back
                 self.rounds.advance_clock(group)
 
     def _commit(self, group: Group, arrived: list[Arrival], out: list[Instruction]) -> None:
         if len(arrived) > 1:
-            arrived.sort(key=_batches_of)
+            arrived.sort(key=lambda arrival: arrival[0].batches)
         self._collected.append((group, arrived))
         group.applying += 1
         self.rounds.advance_clock(group)
@@ -290,7 +286,7 @@ class Coordinator:
                 self.epochs_done += 1
 
     def _settled(self, out: list[Instruction]) -> list[Instruction]:
-        """Who waited may continue; and when nobody has anything left to push, an update waits no longer for more."""
+        """Waiting workers may continue; once no payload is outstanding, an update waits for no more of them."""
         rounds = self.rounds
         if rounds.wake:
             rounds.wake_waiting(out)

@@ -1,4 +1,4 @@
-"""What is done to a late payload before the server's optimizer gets it: a function on flat tensors and its state."""
+"""Corrects a late payload before the server's optimizer gets it: a function on flat tensors and its state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Late(NamedTuple):
     staleness: int
     """Updates between the worker's fetch and this update."""
     worker: int
-    """Whose payload it is; of a synchronous group, its first worker's."""
+    """The worker of the payload; the first one of a synchronous group."""
     step: int
     """The number of the worker's task."""
     rate: float

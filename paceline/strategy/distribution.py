@@ -11,7 +11,7 @@ from paceline.strategy.strategy import Strategy
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """What one worker (of a group, one tower) did. Loss and accuracy are those of its steps as they were taken."""
+    """The work of one worker. Loss and accuracy are those of its steps as they were taken."""
 
     worker: int
     batches: int = 0
@@ -22,11 +22,11 @@ class WorkerRecord:
     communicating_s: float = 0.0
     """Fetching and pushing, where it did not overlap with computing."""
     waiting_s: float = 0.0
-    """For others, for the server, for something to do."""
+    """Waiting for other workers, for the server or for a task."""
     starts: int = 1
     """How often it was started."""
     accuracies: tuple[float, ...] = ()
-    """Of its steps, epoch by epoch."""
+    """The accuracy of its steps in each epoch."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Distribution:
     steps: int = 0
     updates: int = 0
     server_s: float = 0.0
-    """The server was busy with updates for so long."""
+    """Time that the server spent on updates."""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     by_worker: tuple[WorkerRecord, ...] = ()
     faults: tuple[FaultRecord, ...] = ()
@@ -64,7 +64,7 @@ class Distribution:
     collective: str = "shared memory"
     """How a group's payloads are averaged: from shared memory, or by its members with nccl or gloo."""
     commits: str = "server"
-    """Who makes updates: the server, or the workers by themselves; and why."""
+    """Whether the server or the workers make updates, and why."""
 
     @property
     def steps_per_s(self) -> float:
@@ -76,7 +76,7 @@ class Distribution:
 
     @property
     def waiting_share(self) -> float:
-        """Of the time of all workers, how much they waited."""
+        """The share of all workers' time that was spent waiting."""
         waiting = sum(w.waiting_s for w in self.by_worker)
         all_s = waiting + sum(w.computing_s + w.communicating_s for w in self.by_worker)
         return waiting / all_s if all_s > 0 else math.nan

@@ -27,7 +27,7 @@ class TaskRecord:
     batches: tuple[int, ...]
     fetches: tuple[int, ...]
     versions: tuple[int, ...]
-    """What each fetch brought; an exchange that fetches before its push has one more, at the end."""
+    """The version that each fetch returned; an exchange that fetches before its push has one more, at the end."""
 
     @property
     def task(self) -> Compute:

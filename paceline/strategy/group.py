@@ -52,12 +52,12 @@ class Round:
     epoch: int
     parts: int = 0
     todo: deque[tuple[int, ...]] = field(default_factory=deque)
-    """Parts that nobody has: batches."""
+    """Parts that no worker has: batches."""
     open: set[tuple[int, int]] = field(default_factory=set)
     """Tasks (worker, sequence) that the round waits for."""
     arrived: list[Arrival] = field(default_factory=list)
     pushed: set[int] = field(default_factory=set)
-    """Whose payloads these are."""
+    """The workers that pushed them."""
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class Group:
 
     number: int
     workers: list[int] = field(default_factory=list)
-    """Who is alive or will be again, in order: a round has a part for each."""
+    """Workers that are alive or will be again, in order: a round has a part for each."""
     members: list[int] = field(default_factory=list)
-    """Those of them that are alive."""
+    """The workers that are alive."""
     clock: int = 0
     """Rounds committed."""
     planned: int = 0

@@ -1,4 +1,4 @@
-"""What lies where in the flat vector that workers and server exchange: the phases' parameters, then the buffers."""
+"""The layout of the flat vector that workers and server exchange: the phases' parameters, then the buffers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Layout:
     buffers: int
     """Numbers at the end that are no parameters: running means and variances of batch norm."""
     batches: int
-    """Of one pass over the data; what the schedule of the rate counts in."""
+    """Batches in one pass over the data; the rate's schedule counts in these."""
     epochs: int
     dtype: str
 

@@ -18,7 +18,7 @@ from paceline.workload import OPTIMIZERS
 
 
 class ServerOptimizer(Protocol):
-    """Of one phase. State is kept by whoever calls it, so that it can be committed together with the parameters."""
+    """The optimizer of one phase. The caller keeps its state, to commit it together with the parameters."""
 
     @property
     def elementwise(self) -> bool:
@@ -27,7 +27,7 @@ class ServerOptimizer(Protocol):
 
     @property
     def rule(self) -> Rule:
-        """Whose rate, schedule and clipping it follows."""
+        """The rule that gives its rate, schedule and clipping."""
         ...
 
     def initial_state(self) -> dict[str, Tensor]:

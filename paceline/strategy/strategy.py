@@ -94,10 +94,6 @@ class Strategy:
         return find_correction(self.correction)
 
     @property
-    def fetches_each_step(self) -> bool:
-        return self.fetch_every == 1
-
-    @property
     def one_batch_per_task(self) -> bool:
         """Whether a task is one fetch, one step and one push."""
         return self.fetch_every == 1 and self.push_every == 1

@@ -33,7 +33,7 @@ class Checkpoint:
     next_step: int
     updates: int
     samples: tuple[int, int]
-    """For training and testing; data that have grown or shrunk would be visited in another order."""
+    """Numbers of training and test samples; data that have grown or shrunk would be visited in another order."""
     parameters: dict[str, Tensor]
     optimizer: dict[str, Any]
     score: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What this machine is, for the record of a measurement or a run."""
+"""Describes this machine for the record of a measurement or a run."""
 
 from __future__ import annotations
 

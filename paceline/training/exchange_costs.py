@@ -1,4 +1,4 @@
-"""Finds what a local server's exchange costs on this machine's cores, by training three small networks with it."""
+"""Measures what exchanging with a local server costs on this machine, by training three small networks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Setting = tuple[Strategy, int]
 
 @dataclass(frozen=True)
 class StepTimes:
-    """What a step of a network takes one process alone, and each of several workers together."""
+    """The time of a network's step in one process alone, and in each of several workers."""
 
     parameter_bytes: int
     alone_s: float
@@ -41,12 +41,12 @@ def measure_exchange(
     rounds: int = 2,
     watch: Callable[[float], None] | None = None,
 ) -> tuple[ExchangeCost, ...]:
-    """What exchanging costs with each of the strategies and counts; `watch` is told the share that is done."""
+    """The cost of exchanging for each strategy and number of workers; `watch` is called with the share done."""
     return exchange_costs(measure_steps(reference_networks(), strategies, workers, rounds=rounds, watch=watch))
 
 
 def reference_networks() -> list[Workload]:
-    """Those that tell what exchanging costs."""
+    """The networks whose training shows what exchanging costs."""
     return [
         Workload("dnn", DATA, options={"hidden": list(hidden)}, dropout=0.0, epochs=EPOCHS, threads=1, device="cpu")
         for hidden in SIZES
@@ -61,7 +61,7 @@ def measure_steps(
     rounds: int,
     watch: Callable[[float], None] | None = None,
 ) -> list[StepTimes]:
-    """`rounds` times everything in turn, so that a slow moment of the machine meets all alike; medians.
+    """Medians of `rounds` interleaved rounds, so that a slow moment of the machine affects all alike.
 
     One process alone is timed before each strategy: its memory may happen to lie badly, and then a run is slower.
     """
@@ -91,7 +91,7 @@ def measure_steps(
 
 
 def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
-    """From what the reference networks took."""
+    """Fits the costs to the times of the reference networks."""
     cores, costs = available_cores(), []
     for strategy, workers in references[0].together_s:
         crowd = oversubscription(workers, cores)
@@ -101,5 +101,5 @@ def exchange_costs(references: Sequence[StepTimes]) -> tuple[ExchangeCost, ...]:
 
 
 def _step_s(run: Run, workers: int = 1) -> float:
-    """Of one worker, from the epochs after the first."""
+    """Seconds per step of one worker, from the epochs after the first."""
     return median(run.workload.batch * workers / epoch.samples_per_s for epoch in run.epochs[1:])

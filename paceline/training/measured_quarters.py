@@ -14,7 +14,7 @@ class Quarters:
     done: int = 0
     training_s: float = 0.0
     reached_s: dict[float, float] = field(default_factory=dict)
-    """By share; those that were not reached are missing."""
+    """Seconds of training by share; shares that were not reached are missing."""
 
     def add(self, count: int, seconds: float) -> None:
         """`count` more iterations, equally long."""

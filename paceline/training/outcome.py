@@ -1,4 +1,4 @@
-"""What is wrong with the result of a run, and the likely reason: it never learned, or it stopped learning.
+"""Warns of a run that never learned or stopped learning, with the likely reason.
 
 A run is judged when it is over (finished or diverged), by these rules:
 
@@ -24,7 +24,7 @@ from paceline.training.run import Epoch, Run
 FEWEST_UPDATES = 10
 FAIR_UPDATES = 100
 FAIR_SAMPLES = 100
-"""Of each class, repetitions counted."""
+"""Samples of each class, repetitions counted."""
 SOME_STALENESS, HIGH_STALENESS = 1.0, 8.0
 """Mean staleness, in updates: from the first on it may be a reason, from the second on it is the likely one. Sixteen
 asynchronous workers with uncorrected gradients diverge where eight learn, see docs/explanation/strategies.md."""

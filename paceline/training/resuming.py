@@ -1,4 +1,4 @@
-"""What of a run may differ when it goes on; all else would make it another run."""
+"""Checks what may differ when a run is resumed; any other change would make it another run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from paceline.workload import Workload, with_settings
 CHANGEABLE = ("epochs", "device", "threads")
 
 VIRTUAL = "virtual"
-"""The step of a checkpoint from a simulated cluster: parameters to look at, but nothing to go on with."""
+"""The step of a checkpoint from a simulated cluster: it has parameters, but cannot be resumed."""
 
 
 def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Path) -> Workload:
     """The checkpoint's workload with `changes`, or an error when it could not be the same run."""
     if checkpoint.step_kind == VIRTUAL:
-        raise CheckpointError(f"{place} is of a virtual run, which does not go on: its seed repeats it, start it again")
+        raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")
     saved = checkpoint.workload
     asked = with_settings(saved, changes)
     for field in dataclasses.fields(Workload):
@@ -35,7 +35,7 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
 
 
 def resumed_step(checkpoint: Checkpoint, workload: Workload) -> str:
-    """A graph cannot go on without its GPU, but the flat step can take over its state."""
+    """A graph cannot continue without its GPU, but the flat step can take over its state."""
     if checkpoint.step_kind == "graph" and choose_device(workload.device)[0].type != "cuda":
         return "flat"
     return checkpoint.step_kind

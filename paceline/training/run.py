@@ -46,7 +46,7 @@ class ValidationPoint:
     epoch: float
     """Passes over the data so far; whole at the end of an epoch."""
     seconds: float
-    """Of training by then, on the driver's clock."""
+    """Seconds of training by then, on the driver's clock."""
     updates: int
     train_loss: float = math.nan
     test_loss: float = math.nan
@@ -55,7 +55,7 @@ class ValidationPoint:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the figures were measured on."""
+    """The machine that the figures were measured on."""
 
     device: str
     device_name: str
@@ -85,7 +85,7 @@ class Run(NotebookRecord):
     warnings: tuple[str, ...] = ()
     """What is wrong with the result, and the likely reason; see `paceline.training.outcome`."""
     wall_s: float = 0.0
-    """All time spent on it, validation and checkpoints too, over all resumptions."""
+    """Total time, with validation and checkpoints, over all resumptions."""
     train_s: float = 0.0
     samples_per_s: float = math.nan
     """Training samples/s after the warm-up, without validation and checkpoints."""
@@ -98,12 +98,12 @@ class Run(NotebookRecord):
     test_metric: float = math.nan
     """The workload's own metric, if it has one."""
     classes: int = 0
-    """Of the data; 0 where nothing is classified."""
+    """Classes of the data; 0 where nothing is classified."""
     chance_accuracy: float = 0.0
     """Test accuracy of always answering the most frequent class; 0 where nothing is classified."""
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
-    """Operations of one step by device, when asked for."""
+    """Operations of one step by device, if requested."""
     distribution: Distribution | None = None
     """Workers, waiting, staleness and faults, when there was more than one process."""
     trace: Trace = field(default_factory=Trace)

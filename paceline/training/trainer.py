@@ -86,7 +86,7 @@ def resume(
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What only this driver is told."""
+    """Options of this driver alone."""
 
     step: str = "auto"
     log_placement: bool = False
@@ -129,7 +129,7 @@ class Trainer:
             self._measure_rest()
 
     def _measure_rest(self) -> None:
-        """What is left of the run is measured; without a clock nothing changes."""
+        """Measures what is left of the run; without a clock nothing changes."""
         if self.clock is not None:
             left = self.workload.epochs * self.parts.updates_per_epoch - self.updates
             self.taken = self.clock.watch(self.taken, self.step, left)

@@ -103,7 +103,7 @@ class VirtualTraining:
         self.shown_s = self.epoch_began_s = perf_counter()
         self.train_s, self.samples = 0.0, 0
         self.shares_s: list[float] = []
-        """Of the epochs that have ended together and are still to be reported."""
+        """Training seconds of the epochs that ended together and are still to be reported."""
 
     def run(self, run: TrainingRun) -> None:
         self.run_ = run
@@ -116,7 +116,7 @@ class VirtualTraining:
             self.run_ = None  # no reference cycle keeps the run's memory
 
     def _watch(self) -> None:
-        """Now and then: shows the progress and checks whether to stop."""
+        """Shows the progress and checks whether to stop."""
         now_s, run = perf_counter(), self.run_
         if now_s - self.shown_s < SHOW_EVERY_S or run is None:
             return

@@ -1,4 +1,4 @@
-"""What a run reports while it trains; what the command line draws its progress from."""
+"""What a run reports while it trains; the command line draws its progress from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.training.run import Epoch, Run
 
 @dataclass(frozen=True)
 class WorkersProgress:
-    """How several workers are doing together."""
+    """The progress of several workers."""
 
     alive: int
     workers: int
@@ -32,23 +32,20 @@ class Progress:
 
 
 class Watcher(Protocol):
-    def begun(self, run: Run, notes: list[str]) -> None: ...
+    """What is not overridden is ignored."""
 
-    def advanced(self, progress: Progress) -> None: ...
+    def begun(self, run: Run, notes: list[str]) -> None:
+        return
+
+    def advanced(self, progress: Progress) -> None:
+        return
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         """`run` is the record so far, with this epoch."""
 
 
-class Silent:
-    def begun(self, run: Run, notes: list[str]) -> None:
-        pass
-
-    def advanced(self, progress: Progress) -> None:
-        pass
-
-    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
-        pass
+class Silent(Watcher):
+    """Watches nothing."""
 
 
 class Several:

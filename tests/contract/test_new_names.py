@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import tests.contract.users_parts as parts
-from paceline.record import load
+from paceline.cluster import find_device
+from paceline.planning import planning
+from paceline.record import load, save
+from tests.planning.invented import InventedPredictions
 
 
 @pytest.fixture
@@ -40,3 +43,23 @@ def test_simulate(paceline, module):
     result = paceline("simulate", *TRAINING[:3], "--strategy", f"{module}:halving", "--workers", "3")
     assert result.code == 0, result.err
     assert "halving" in result.out
+
+
+def test_plan(paceline, module, monkeypatch):
+    invented = InventedPredictions(samples=1437, parameter_bytes=200_000, flops=2e8)
+    monkeypatch.setattr(planning, "usual_predict", lambda workload: invented)
+    how = ("--cluster", "g5.xlarge,g6.xlarge", "--strategies", f"sync,{module}:halving")
+    found = paceline("plan", "mlp", *how, "--json", "-").json
+    strategies = {one["candidate"]["strategy"]["name"]: one["candidate"]["strategy"] for one in found["simulated"]}
+    assert strategies.keys() == {"sync", "halving"} and strategies["halving"]["exchange"] == "my_parts:Halves"
+
+
+def test_verify(paceline, module, tmp_path):
+    how = ("--strategy", f"{module}:halving", "--workers", "2", "--epochs", "2", "--out", "run")
+    assert paceline("train", *TRAINING[:3], *how).code == 0
+    prediction = InventedPredictions(samples=1437)(load(tmp_path / "run").workload, find_device("Ryzen 9 7950X"))
+    save(prediction, tmp_path / "run" / "prediction.json")
+    found = paceline("verify", "run", "--json", "-")
+    assert found.code == 0, found.err
+    step = next(row for row in found.json["rows"] if row["name"] == "a worker's step")
+    assert step["measured_s"] > 0 and step["predicted_s"] > prediction.iteration_s / 2

@@ -1,6 +1,6 @@
-"""What has become of every batch, in shared memory: a word each, written before the update that it belongs to.
+"""The status of every batch in shared memory: a word each, written before the update that it belongs to.
 
-A word holds the epoch, what became of the batch and the version that was made of it. A word of a version that was
+A word holds the epoch, whether the batch was applied, dropped or refused, and the version. A word of a version that was
 never published does not count, so a server that dies in the middle of an update leaves nothing half done.
 """
 
@@ -26,7 +26,7 @@ def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, 
 
 
 def closed(status: npt.NDArray[Any], epoch: int, version: int) -> npt.NDArray[Any]:
-    """Of each batch of an epoch whether it needs no more doing, as of `version`."""
+    """For each batch of an epoch whether it is closed, as of `version`."""
     row = status[epoch % 2]
     found: npt.NDArray[Any] = (row >> _EPOCH_SHIFT) == epoch + 1
     found &= (row & ((1 << _VERSION_BITS) - 1)) <= version

@@ -1,4 +1,4 @@
-"""A process of the run as it finds itself: its memory, its doorbells, the user's modules, and how it reports errors."""
+"""The start of a server or worker process: its memory, its doorbells, the user's modules, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bells(NamedTuple):
 
 
 def run(text: str, descriptors: list[int]) -> None:
-    """The server or a worker, until the launcher ends it. The first descriptor is the shared memory."""
+    """Runs the server or a worker until the launcher ends it. The first descriptor is the shared memory."""
     settings = ProcessSettings.of(text)
     memory = SharedMemory(settings.sizes, descriptors[0])
     bells = Bells(descriptors[1], descriptors[2], tuple(descriptors[3:]))
@@ -55,7 +55,7 @@ def run(text: str, descriptors: list[int]) -> None:
 
 
 def failure(message: str, process: Forked) -> PacelineError:
-    """What a process ended with, to be raised by the launcher."""
+    """The error that a process ended with, to be raised by the launcher."""
     code = process.ended.code if process.ended is not None else 1
     if code == DIVERGED:
         return Diverged(message)

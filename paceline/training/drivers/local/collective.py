@@ -1,4 +1,4 @@
-"""Who averages the payloads of a synchronous group: an update, from shared memory, or the members among themselves."""
+"""How a synchronous group averages its payloads: in the update, from shared memory, or with torch.distributed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_collective(asked: str, strategy: Strategy, workers: int, *, record_eve
 def choose_collective(
     asked: str, strategy: Strategy, workers: int, devices: list[str], *, record_events: bool = False
 ) -> str:
-    """What it comes to with these devices, one for each worker: shared, nccl or gloo."""
+    """The collective for these devices, one for each worker: shared, nccl or gloo."""
     check_collective(asked, strategy, workers, record_events=record_events)
     if asked == "auto":
         possible = not (_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
@@ -64,7 +64,7 @@ def is_available(backend: str) -> bool:
 
 
 def _obstacle(strategy: Strategy, workers: int) -> str:
-    """Why members could not average among themselves, if they could not."""
+    """Why members cannot average with torch.distributed; empty if they can."""
     if strategy.groups is None:
         return f"{strategy.name} has none, only workers by themselves"
     if strategy.backup_workers:

@@ -1,4 +1,4 @@
-"""What workers did by themselves, in its order: updates they made and payloads they refused. The server reads it later.
+"""A log of what workers did by themselves, which the server reads: updates they made and payloads they refused.
 
 A row is written under the writer lock. It also holds how many batches of each open epoch are closed by then, which is
 where in the rate's schedule the next update stands.
@@ -71,7 +71,7 @@ def read_event(memory: SharedMemory, number: int) -> LogEvent:
 
 
 def recount(memory: SharedMemory) -> None:
-    """The counts of the newest row, from the status of every batch: when a server starts."""
+    """When a server starts: sets the counts of the newest row from the status of every batch."""
     version, words = memory.control[ControlField.VERSION], memory.log
     row = _row(memory, memory.control[ControlField.EVENTS])
     for which in (0, 1):

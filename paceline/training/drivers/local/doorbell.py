@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 def fence() -> None:
-    """What was written before is seen by others before anything after it is read: taking a lock does that."""
+    """A memory fence: earlier writes are visible before later reads. Taking a lock is one."""
     _lock.acquire()
     _lock.release()
 
@@ -40,7 +40,7 @@ class Doorbell:
         self.asleep[self.own] = 0
 
     def wait(self, timeout_s: float) -> bool:
-        """Until it is notified, or for so long: whether it was."""
+        """Sleeps until notified or for `timeout_s`; whether it was notified."""
         notified = self._poll.poll(timeout_s * 1000)
         self.asleep[self.own] = 0
         if notified:

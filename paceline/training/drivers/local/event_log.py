@@ -5,6 +5,10 @@ Its end is kept with each version, so a death neither loses nor repeats an updat
 
 from __future__ import annotations
 
+import io
+import marshal
+from typing import Any
+
 from paceline.errors import PacelineError
 from paceline.strategy.event_record import ContributionRecord, EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
@@ -13,71 +17,47 @@ from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlFiel
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.workload import Workload
 
-_TASK, _UPDATE = 1, 2
-
 
 class EventLog:
-    """For the holder of the writer lock. Words: what it is, how many follow, and then these."""
+    """For the holder of the writer lock: one tuple after another, of a task or of an update."""
 
     def __init__(self, memory: SharedMemory) -> None:
-        self.memory = memory
+        self.memory, self.room = memory, memory.events.cast("B")
 
     def task(self, task: Compute, incarnation: int, end: int) -> int:
         """A task is done, whatever becomes of its payload; the new end."""
         place = self.memory.place(task.sequence)
         line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
         fetches = self.memory.slots[line + PayloadField.FETCHES]
-        versions = self.memory.fetched_versions[task.worker, place, :fetches].tolist()
-        return self._add(
-            end, _TASK, task.worker, task.sequence, incarnation, task.epoch, len(task.batches), len(task.fetches),
-            *task.batches, *task.fetches, *versions,
-        )  # fmt: skip
+        versions = tuple(self.memory.fetched_versions[task.worker, place, :fetches].tolist())
+        found = TaskRecord(task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions)
+        return self._add(end, tuple(vars(found).values()))
 
     def update(self, order: Apply, end: int) -> int:
-        words: list[int] = [order.update, order.epoch, order.closed]
-        for group, tasks, staleness in order.contributions:
-            words += (group, staleness, len(tasks), *(number for task in tasks for number in task[:2]))
-        return self._add(end, _UPDATE, *words)
+        found = UpdateRecord.of(order)
+        contributions = tuple(tuple(vars(one).values()) for one in found.contributions)
+        return self._add(end, (found.update, found.epoch, found.closed, contributions))
 
-    def _add(self, end: int, kind: int, *words: int) -> int:
-        last = end + 2 + len(words)
-        if last > len(self.memory.events):
+    def _add(self, end: int, entry: tuple[Any, ...]) -> int:
+        data = marshal.dumps(entry)
+        if end + len(data) > len(self.room):
             raise PacelineError("more happened than there is room to record: train without --record-events")
-        self.memory.events[end:last] = (kind, len(words), *words)
-        return last
+        self.room[end : end + len(data)] = data
+        return end + len(data)
 
 
 def events_of(memory: SharedMemory, workload: Workload, strategy: Strategy) -> EventRecord:
     """The launcher's side."""
-    words = memory.events[: int(memory.headers[memory.control[ControlField.VERSION] % 2, -1])].tolist()
+    end = int(memory.headers[memory.control[ControlField.VERSION] % 2, -1])
+    log = io.BytesIO(memory.events.cast("B")[:end])
     tasks: dict[tuple[int, int], TaskRecord] = {}
-    updates, start = [], 0
-    while start < len(words):
-        kind, count = words[start : start + 2]
-        found = words[start + 2 : start + 2 + count]
-        start += 2 + count
-        if kind == _TASK:
-            task = _task(found)
-            tasks[task.worker, task.sequence] = task  # a server's successor notes some once more
+    updates = []
+    while log.tell() < end:
+        entry = marshal.load(log)
+        if len(entry) == 4:
+            update, epoch, closed, contributions = entry
+            made = tuple(ContributionRecord(*one) for one in contributions)
+            updates.append(UpdateRecord(update, epoch, closed, made))
         else:
-            updates.append(_update(found))
+            tasks[entry[:2]] = TaskRecord(*entry)  # a server's successor logs some once more
     return EventRecord(workload, strategy, memory.sizes.workers, tuple(tasks.values()), tuple(updates))
-
-
-def _task(words: list[int]) -> TaskRecord:
-    worker, sequence, incarnation, epoch, batches, fetches = words[:6]
-    rest = words[6:]
-    parts = rest[:batches], rest[batches : batches + fetches], rest[batches + fetches :]
-    return TaskRecord(worker, sequence, incarnation, epoch, *(tuple(part) for part in parts))
-
-
-def _update(words: list[int]) -> UpdateRecord:
-    update, epoch, closed = words[:3]
-    contributions, start = [], 3
-    while start < len(words):
-        group, staleness, count = words[start : start + 3]
-        numbers = words[start + 3 : start + 3 + 2 * count]
-        payloads = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        contributions.append(ContributionRecord(group, payloads, staleness))
-        start += 3 + 2 * count
-    return UpdateRecord(update, epoch, closed, tuple(contributions))

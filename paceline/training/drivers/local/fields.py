@@ -12,16 +12,16 @@ LINE = 8
 
 
 class ControlField:
-    """Of the whole run."""
+    """Words of the whole run."""
 
     VERSION = 0
     """The newest whole parameters, in buffer VERSION % 2. Writing this word is what commits an update."""
     WRITING = LINE
     """The version being written; above VERSION when its writer died before it was whole."""
     EVENTS = LINE + 1
-    """How many rows of the commit log were written, all in all."""
+    """How many rows of the commit log were written in total."""
     COMMITTING_GROUP = LINE + 2
-    """The group whose round is being committed, and 1; 0: none is."""
+    """The group whose round is being committed, + 1; 0: none is."""
     SERVER_READY = 2 * LINE
     """The server's incarnation that serves; written by the server, as are those below."""
     SERVER_BEAT = 2 * LINE + 1
@@ -29,15 +29,15 @@ class ControlField:
     FINISHED = 2 * LINE + 2
     EPOCHS_DONE = 2 * LINE + 3
     RETURNED = 2 * LINE + 4
-    """Batches given out again, all in all."""
+    """Batches given out again, in total."""
     REFUSALS = 2 * LINE + 5
-    """Refused payloads, all in all; the first of them are listed."""
+    """Refused payloads in total; the first of them are listed."""
     UPDATE_NS = 3 * LINE
     """Time spent in making updates; written by the holder of the writer lock."""
     EPOCH_KEPT = 3 * LINE + 1
     """Epochs whose parameters were kept by the worker that finished them."""
     EPOCH_VERSION = 3 * LINE + 2
-    """Of an even and of an odd epoch: the version that its parameters are."""
+    """Two words, for even and odd epochs: the version of the epoch's parameters."""
     EPOCHS_TAKEN = 4 * LINE
     """Epochs whose parameters the launcher has copied; written by the launcher."""
 
@@ -46,7 +46,7 @@ CONTROL_WORDS = 5 * LINE
 
 
 class SlotField:
-    """Of one worker. Incarnations count its processes from 1."""
+    """Words of one worker. Incarnations count its processes from 1."""
 
     INCARNATION = 0
     """The process that has the slot; written by the launcher."""
@@ -56,7 +56,7 @@ class SlotField:
     """The last task given; written by the server."""
     STEPS_SINCE_FETCH = LINE + 1
     RELEASED = LINE + 2
-    """Of payload 0, then of payload 1: the sequence that need not be kept any longer."""
+    """Two words, for payload 0 and 1: the sequence that need not be kept any longer."""
     JOINED = 2 * LINE
     """The incarnation that is ready for tasks; written by the worker, as are those below."""
     BEAT = 2 * LINE + 1
@@ -75,7 +75,7 @@ class SlotField:
 
 
 class PayloadField:
-    """Of one payload, within its line."""
+    """Words of one payload, within its line."""
 
     READY = 0
     """The sequence of the task whose payload is whole."""
@@ -91,7 +91,7 @@ SLOT_WORDS = 5 * LINE
 
 
 class TaskField:
-    """Of one entry of a mailbox; batches and fetches follow."""
+    """Words of one entry of a mailbox; batches and fetches follow."""
 
     INCARNATION = 0
     SEQUENCE = 1
@@ -108,7 +108,7 @@ TASK_WORDS = 7
 
 
 class EventField:
-    """Of one row of the commit log."""
+    """Words of one row of the commit log."""
 
     KIND = 0
     WORKER = 1
@@ -119,7 +119,7 @@ class EventField:
     COUNT = 5
     """How many rows belong together, in the first of them."""
     EPOCHS = 6
-    """Of an even and of an odd epoch: its number and 1."""
+    """Two words, for the open even and odd epoch: its number + 1."""
     CLOSED = 8
     """How many of their batches are closed after the event."""
 
@@ -128,16 +128,16 @@ EVENT_WORDS = 10
 
 
 class GroupField:
-    """Of one group, a line each; written by the holder of the writer lock."""
+    """Words of one group, a line each; written by the holder of the writer lock."""
 
     ROUND = 0
     """Rounds committed: the number of the round under way."""
     COMMITTING_EVENT = 1
-    """Rows of the commit log, all in all, with which the round that is being committed is."""
+    """The number of rows in the commit log once the round that is being committed counts."""
     COMMITTING_ROUND = 2
     """Rounds committed then."""
     PLANNED = 3
     """Rounds that tasks were given for; written by the server."""
     SNAPSHOT_ROUND = 4
-    """The round that the group's snapshot of the parameters is for, and 1."""
+    """The round that the group's snapshot of the parameters is for, + 1."""
     SNAPSHOT_VERSION = 5

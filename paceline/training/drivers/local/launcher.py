@@ -28,7 +28,7 @@ from paceline.training.watcher import Watcher
 from paceline.workload import Workload
 
 MOST_WORKERS = 240
-"""Of one machine: each has an open file by which every other process wakes it."""
+"""Each worker has an open file by which every other process wakes it."""
 
 
 def run(

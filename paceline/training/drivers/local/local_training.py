@@ -9,17 +9,14 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError
 from paceline.held_objects import is_held, save_held
-from paceline.record import from_json, to_json
+from paceline.record import to_json
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
-from paceline.strategy.coordinator import Position
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.learner import Learner
@@ -34,7 +31,7 @@ from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.event_log import events_of
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.hang_limits import HangLimits
-from paceline.training.drivers.local.position import position_of, put_position
+from paceline.training.drivers.local.position import put_state, saved_state
 from paceline.training.drivers.local.preparation import launcher_parts, share_machine, sizes_of, why_server_commits
 from paceline.training.drivers.local.run_progress import RunProgress
 from paceline.training.drivers.local.settings import ProcessSettings
@@ -58,7 +55,7 @@ SHOW_EVERY_S = 0.2
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """What only this driver is told."""
+    """Options of this driver alone."""
 
     hang_limits: HangLimits = dataclasses.field(default_factory=HangLimits)
     measure: Path | None = None
@@ -126,8 +123,6 @@ class LocalTraining:
         self.bell = Doorbell(self.memory, workers + 1, self.bells.launcher)
         self.shown_s = 0.0
         self.validation: ValidationThread | None = None
-        self.scored: tuple[int, int, Score] | None = None
-        """An epoch whose validation is done, while its losses are still being written."""
 
     def _make_bells(self, opened: ExitStack) -> Bells:
         made = []
@@ -160,7 +155,7 @@ class LocalTraining:
                     self._sleep()
                     self._poll(run)
             self.progress.end()
-            self._finish_validations(run, wait=True)
+            self._report(run, wait=True)
             if self.local.measure is not None:
                 wait_for_clocks(self.local.measure, self.options.workers)
         finally:
@@ -178,8 +173,9 @@ class LocalTraining:
             self.supervisor.check()
         run.check_stop()
         self.progress.update()
-        self._report_epochs(run)
-        self._validate_between(run)
+        self._report(run)
+        if run.validation_is_due(self.updates, self.progress.train_s):
+            self._validate_now()
         if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.recorder.now()
             run.progressed(self.progress.progress())
@@ -190,32 +186,28 @@ class LocalTraining:
         self.learner.show(parameters)
         return self.evaluator.score()
 
-    def _report_epochs(self, run: TrainingRun, wait: bool = False) -> None:
+    def _validate_now(self) -> None:
         assert self.validation is not None
-        if self.scored is None:
-            self.scored = self.validation.finished_epoch(wait)
-        if self.scored is not None and (wait or self.progress.is_scored(self.scored[0])):
-            epoch, updates, test = self.scored
-            self.scored = None
-            done = self.progress.epoch(epoch, test)
-            if run.validates(epoch):
-                run.validated(epoch + 1, self.progress.seconds_at_end_of(epoch), updates, test, done.loss)
-            run.finished_epoch(done, updates)
+        with WriterLock(self.memory, self._help).reading() as version:
+            parameters = self.memory.parameters[version % 2].clone()
+        self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
 
-    def _validate_between(self, run: TrainingRun) -> None:
+    def _report(self, run: TrainingRun, wait: bool = False) -> None:
+        """Reports the validations that are done, in their order; with `wait` all that are under way."""
         assert self.validation is not None
-        if run.validation_is_due(self.updates, self.progress.train_s):
-            with WriterLock(self.memory, self._help).reading() as version:
-                parameters = self.memory.parameters[version % 2].clone()
-            self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
-        self._finish_validations(run)
-
-    def _finish_validations(self, run: TrainingRun, wait: bool = False) -> None:
-        assert self.validation is not None
-        between = self.validation.between
-        while between and (wait or between[0][3].done()):
-            passes, seconds, updates, future = between.popleft()
-            run.validated(passes, seconds, updates, future.result())
+        while (one := self.validation.first_done(wait)) is not None:
+            if one.epoch is not None and not (wait or self.progress.is_scored(one.epoch)):
+                return  # its losses are still being written
+            self.validation.queue.popleft()
+            test = one.future.result()
+            if one.epoch is None:
+                run.validated(one.passes, one.seconds, one.version, test)
+                continue
+            done = self.progress.epoch(one.epoch, test)
+            if run.validates(one.epoch):
+                seconds = self.progress.seconds_at_end_of(one.epoch)
+                run.validated(one.epoch + 1, seconds, one.version, test, done.loss)
+            run.finished_epoch(done, one.version)
 
     # What is kept
 
@@ -244,26 +236,14 @@ class LocalTraining:
         """While the processes continue: what is saved is one version of everything."""
         memory = self.memory
         with WriterLock(memory, self._help):
-            version = memory.control[ControlField.VERSION]
-            now, groups = version % 2, memory.sizes.groups
-            current = memory.headers[now, groups : 2 * groups].tolist()
-            done = memory.control[ControlField.EPOCHS_DONE]
-            parameters = memory.parameters[now].clone()
-            state: dict[str, Any] = {
-                "state": {name: tensor.clone() for name, tensor in memory.states[now].items()},
-                "corrections": [
-                    {name: tensor.clone() for name, tensor in kept[current[group]].items()}
-                    for group, kept in enumerate(memory.corrections)
-                ],
-                "position": to_json(position_of(memory)),
-            }
+            version, done = self.updates, memory.control[ControlField.EPOCHS_DONE]
+            parameters = memory.parameters[version % 2].clone()
+            state = saved_state(memory)
         by_worker = [self.progress.worker_score(number) for number in range(self.options.workers)]
         state |= {
             "strategy": to_json(self.options.strategy),
             "workers": self.options.workers,
             "server_threads": self.options.settings.server_threads,
-            "update_ns": memory.control[ControlField.UPDATE_NS],
-            "refusals": memory.control[ControlField.REFUSALS],
             "worker_scores": [dataclasses.asdict(score) for score in by_worker],
         }
         named = named_parameters(self.network, parameters, self.learner.local)
@@ -271,28 +251,13 @@ class LocalTraining:
 
     def report_epochs(self, run: TrainingRun, count: int) -> None:
         while len(run.run.epochs) < count:
-            self._report_epochs(run, wait=True)
+            self._report(run, wait=True)
 
     def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
-        memory, saved = self.memory, checkpoint.optimizer
-        position: Position = from_json(Position, saved["position"], "position")
-        if position.opened > memory.sizes.epochs:
-            raise CheckpointError(
-                f"{place} is in epoch {position.opened} already: --epochs {memory.sizes.epochs} is less"
-            )
-        now = position.version % 2
-        memory.parameters[now].copy_(flat_parameters(self.network, checkpoint.parameters, self.learner.local))
-        if saved["state"].keys() != memory.states[now].keys():
-            raise KeyError("the server's optimizer is another one")
-        for name, tensor in memory.states[now].items():
-            tensor.copy_(saved["state"][name])
-        for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
-            for name, tensor in kept[0].items():
-                tensor.copy_(was[name])
-        put_position(memory, position)
-        memory.control[ControlField.UPDATE_NS] = saved["update_ns"]
+        saved = checkpoint.optimizer
+        put_state(self.memory, saved, flat_parameters(self.network, checkpoint.parameters, self.learner.local))
         by_worker = [Score(**score) for score in saved["worker_scores"]]
-        self.progress.continue_from(before, Score(**checkpoint.score), by_worker, int(saved["refusals"]))
+        self.progress.continue_from(before, Score(**checkpoint.score), by_worker)
 
     def events(self) -> EventRecord | None:
         return events_of(self.memory, self.learner.parts.workload, self.options.strategy)

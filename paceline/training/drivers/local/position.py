@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from paceline.errors import CheckpointError
+from paceline.record import from_json, to_json
 from paceline.strategy.coordinator import Position
 from paceline.strategy.ledger import LedgerSummary
 from paceline.training.drivers.local import batch_status
@@ -77,7 +82,7 @@ def put_position(memory: SharedMemory, position: Position) -> None:
 
 
 def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
-    """What became of batches by epoch. Which of an epoch's were dropped or refused is not kept, only how many."""
+    """The batches' status by epoch. Which of an epoch's were dropped or refused is not kept, only how many."""
     ledger, applied = position.ledger, position.ledger.applied_by_epoch
     dropped, refused = ledger.dropped, ledger.refused
     for epoch in range(position.opened):
@@ -95,3 +100,38 @@ def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
             (batch_status.REFUSED, batches[len(batches) - r :]),
         ):
             batch_status.mark(memory, epoch, part, kind, position.version)
+
+
+def saved_state(memory: SharedMemory) -> dict[str, Any]:
+    """For a checkpoint, from the holder of the writer lock: plain positions and tensors of one version."""
+    version, groups = memory.control[ControlField.VERSION], memory.sizes.groups
+    current = memory.headers[version % 2, groups : 2 * groups].tolist()
+    return {
+        "state": {name: tensor.clone() for name, tensor in memory.states[version % 2].items()},
+        "corrections": [
+            {name: tensor.clone() for name, tensor in kept[current[group]].items()}
+            for group, kept in enumerate(memory.corrections)
+        ],
+        "position": to_json(position_of(memory)),
+        "update_ns": memory.control[ControlField.UPDATE_NS],
+        "refusals": memory.control[ControlField.REFUSALS],
+    }
+
+
+def put_state(memory: SharedMemory, saved: dict[str, Any], parameters: Tensor) -> None:
+    """The reverse, into new memory."""
+    position: Position = from_json(Position, saved["position"], "position")
+    if position.opened > memory.sizes.epochs:
+        raise CheckpointError(f"the run is in epoch {position.opened} already: --epochs {memory.sizes.epochs} is less")
+    now = position.version % 2
+    memory.parameters[now].copy_(parameters)
+    if saved["state"].keys() != memory.states[now].keys():
+        raise KeyError("the server's optimizer is another one")
+    for name, tensor in memory.states[now].items():
+        tensor.copy_(saved["state"][name])
+    for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
+        for name, tensor in kept[0].items():
+            tensor.copy_(was[name])
+    put_position(memory, position)
+    memory.control[ControlField.UPDATE_NS] = saved["update_ns"]
+    memory.control[ControlField.REFUSALS] = int(saved["refusals"])

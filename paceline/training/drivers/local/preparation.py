@@ -31,7 +31,7 @@ MOST_AHEAD, SUPPLIES_PER_EPOCH = 32, 8
 
 @dataclass(frozen=True)
 class MachineShare:
-    """What of the machine each worker gets."""
+    """Each worker's share of the machine."""
 
     devices: list[str]
     threads: int

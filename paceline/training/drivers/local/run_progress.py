@@ -12,9 +12,9 @@ from paceline.strategy.strategy import Strategy
 from paceline.training.drivers.local import batch_status
 from paceline.training.drivers.local.fields import ControlField, SlotField
 from paceline.training.drivers.local.position import ledger_of
-from paceline.training.drivers.local.shared_memory import EPOCHS_SCORED, REFUSALS_KEPT, SharedMemory
+from paceline.training.drivers.local.shared_memory import REFUSALS_KEPT, SharedMemory
 from paceline.training.drivers.local.supervisor import Supervisor
-from paceline.training.drivers.local.worker_score import score_of
+from paceline.training.drivers.local.worker_score import accuracies_of, score_of, total_of
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, WorkersProgress
 from paceline.workload import Workload
@@ -31,10 +31,10 @@ class RunProgress:
         """`described` says how the run is distributed; what it counts is added to it."""
         self.memory, self.supervisor, self.workload, self.clock = memory, supervisor, workload, clock
         self.before = described
-        """Of this run before it was resumed."""
+        """The counts of this run before it was resumed."""
         strategy: Strategy = described.strategy
         self.samples = samples * (memory.sizes.workers if strategy.full_pass_per_worker else 1)
-        """Of an epoch."""
+        """Samples per epoch."""
         self.train_before_s = 0.0
         self.began_s: float | None = None
         self.ended_s: float | None = None
@@ -43,25 +43,23 @@ class RunProgress:
         self.first_epoch, self.closed_before = 0, 0
         self.recorded = 0
         """Epochs that have become part of the record."""
-        self.score_before: dict[int, Score] = {}
-        self.scores = [Score() for _ in range(memory.sizes.workers)]
-        """Of each worker's finished epochs, and of what it did before the run was resumed."""
-        self.accuracies: list[list[float]] = [[] for _ in self.scores]
-        """Of each worker in each epoch that was recorded since."""
+        self.score_before = Score()
+        """The first epoch's score before the run was resumed in the middle of it."""
+        self.by_worker_before = [Score()] * memory.sizes.workers
+        """Each worker's score before the run was resumed."""
         self.refusals = 0
         self._rate_s, self._rate_version, self._rate = 0.0, 0, 0.0
 
-    def continue_from(self, run: Run, score: Score, by_worker: list[Score], refusals: int) -> None:
-        """What was counted before the run was resumed: of the epoch under way, and of each worker in all."""
+    def continue_from(self, run: Run, score: Score, by_worker: list[Score]) -> None:
+        """Adds what was counted before the run was resumed: in the epoch under way, and by each worker in total."""
         self.train_before_s = run.train_s
         if run.distribution is not None:
             self.before = replace(
                 run.distribution, commits=self.before.commits, server_threads=self.before.server_threads
             )
         self.first_epoch = self.recorded = self.memory.control[ControlField.EPOCHS_DONE]
-        self.score_before[self.first_epoch] = score
-        self.scores = by_worker
-        self.refusals = self.memory.control[ControlField.REFUSALS] = refusals
+        self.score_before, self.by_worker_before = score, by_worker
+        self.refusals = self.memory.control[ControlField.REFUSALS]
 
     def begin(self) -> None:
         self.began_s = self._rate_s = self.clock()
@@ -111,17 +109,15 @@ class RunProgress:
         self.refusals = max(self.refusals, count)
 
     def _note_epochs(self, now_s: float) -> None:
-        """Those that have ended since the last time."""
+        """Notes the epochs that have ended since the last call."""
         ended = self.memory.control[ControlField.EPOCHS_DONE] - self.first_epoch - len(self.epoch_ends_s)
         since_s = self.epoch_ends_s[-1] if self.epoch_ends_s else self.began_s or now_s
         self.epoch_ends_s += [since_s + (now_s - since_s) * number / ended for number in range(1, ended + 1)]
 
     def score(self, epoch: int) -> Score:
         """Losses and accuracy of an epoch's steps, as far as workers have written them."""
-        total = self.score_before.get(epoch, Score())
-        for rows in self.memory.scores:
-            total += score_of(rows, epoch)
-        return total
+        before = self.score_before if epoch == self.first_epoch else Score()
+        return sum((score_of(rows, epoch) for rows in self.memory.scores), before)
 
     def is_scored(self, epoch: int) -> bool:
         """Whether the workers have written all of an epoch's scores, or had the time to."""
@@ -131,16 +127,11 @@ class RunProgress:
 
     def epoch(self, epoch: int, test: Score) -> Epoch:
         self.update()
-        score = self.score(epoch)
-        by_worker = [score_of(rows, epoch) for rows in self.memory.scores]
-        self.scores = [total + mine for total, mine in zip(self.scores, by_worker, strict=True)]
-        for accuracies, mine in zip(self.accuracies, by_worker, strict=True):
-            accuracies.append(mine.accuracy)
         self.recorded = epoch + 1
         index = epoch - self.first_epoch
         start_s = self.epoch_ends_s[index - 1] if index else self.began_s or self.epoch_ends_s[0]
         wall_s = max(self.epoch_ends_s[index] - start_s, 1e-9)
-        return Epoch.of(epoch, score, test, wall_s, self.samples / wall_s)
+        return Epoch.of(epoch, self.score(epoch), test, wall_s, self.samples / wall_s)
 
     def seconds_at_end_of(self, epoch: int) -> float:
         """Seconds of training by the end of an epoch."""
@@ -177,10 +168,10 @@ class RunProgress:
 
     def worker_score(self, number: int) -> Score:
         """Losses and accuracy of all that a worker did, as far as it has written them."""
-        score = self.scores[number]
-        for epoch in range(self.recorded, self.recorded + EPOCHS_SCORED):
-            score += score_of(self.memory.scores[number], epoch)
-        return score
+        rows = self.memory.scores[number]
+        score = self.by_worker_before[number] + total_of(rows, self.first_epoch, self.recorded)
+        open_until = min(self.memory.control[ControlField.EPOCHS_DONE] + 2, len(rows))
+        return sum((score_of(rows, epoch) for epoch in range(self.recorded, open_until)), score)
 
     def _worker(self, number: int) -> WorkerRecord:
         slot = self.memory.slot(number)
@@ -190,6 +181,7 @@ class RunProgress:
         alive_s = 0.0
         if self.began_s is not None:
             alive_s = self.supervisor.alive_s(number, self.began_s, self.ended_s or self.clock())
+        accuracies = accuracies_of(self.memory.scores[number], self.first_epoch, self.recorded)
         return WorkerRecord(
             worker=number,
             batches=before.batches + slot[SlotField.STEPS],
@@ -200,5 +192,5 @@ class RunProgress:
             communicating_s=before.communicating_s + communicating_s,
             waiting_s=before.waiting_s + waiting_s,
             starts=before.starts + self.supervisor.workers[number].incarnation,
-            accuracies=(*before.accuracies, *self.accuracies[number]),
+            accuracies=(*before.accuracies, *accuracies),
         )

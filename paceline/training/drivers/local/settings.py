@@ -1,4 +1,4 @@
-"""What a server or a worker process is started with: one JSON text."""
+"""The settings of a server or worker process, passed as one JSON text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProcessSettings:
     workers: int
     threads: int
     number: int
-    """Of the worker; for the server the number of workers."""
+    """The worker's number; the server has the number of workers."""
     incarnation: int
     device: str
     cache: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 import os
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -28,13 +27,10 @@ STALENESS_BINS = 256
 """A payload older than that counts as this old."""
 REFUSALS_KEPT = 64
 SPANS_KEPT = 256
-"""Of each process."""
+"""Spans of each process."""
 MESSAGE_BYTES = 2048
-EPOCHS_SCORED = 6
-"""The launcher may still have to read an epoch's scores when workers are four further."""
-SCORES = 7
-"""Write count, epoch, loss sum, samples, correct, correct among the top ones, classified."""
-_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
+SCORES = 6
+"""Write count, loss sum, samples, correct, correct among the top ones, classified."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +51,16 @@ class Sizes:
     workers: int
     groups: int
     numbers: int
-    """Of the vector of parameters and buffers."""
+    """Length of the vector of parameters and buffers."""
     payload: int
-    """Numbers of a payload."""
+    """Length of a payload."""
     dtype: str
     state: tuple[StateTensor, ...]
-    """Of the server's optimizer."""
+    """State of the server's optimizer."""
     corrections: tuple[StateTensor, ...]
-    """What the correction keeps for each group."""
+    """State of the correction, for each group."""
     batches: int
-    """Of an epoch."""
+    """Per epoch."""
     epochs: int
     longest: int
     """Batches of a task at most."""
@@ -134,63 +130,45 @@ class SharedMemory:
         self.slots = self._words(room, SLOT_WORDS * s.workers)
         self.groups = self._words(room, LINE * s.groups)
         self.mailboxes = self._words(room, s.workers * s.ahead * s.task_words)
-        self.fetched_versions = self._integers(room, s.workers, 2, s.longest + 1)
-        """What each payload's fetches found."""
+        self.fetched_versions = self._array(room, "int64", s.workers, 2, s.longest + 1)
+        """The versions that each payload's fetches returned."""
         self.log = self._words(room, s.log_rows * EVENT_WORDS)
-        self.headers = self._integers(room, 2, s.header_words)
-        self.batch_status = self._integers(room, 2, s.batches)
+        self.headers = self._array(room, "int64", 2, s.header_words)
+        self.batch_status = self._array(room, "int64", 2, s.batches)
         self.batch_words = [memoryview(row) for row in self.batch_status]
         """The same, faster to write a word at a time."""
-        self.totals = self._integers(room, s.epochs, 3)
-        self.refusals = self._integers(room, REFUSALS_KEPT, 4)
-        self.scores = self._floats(room, s.workers, EPOCHS_SCORED, SCORES)
-        self.messages = self._integers(room, s.workers + 1, MESSAGE_BYTES // 8)
-        self.events = self._integers(room, s.events)
-        self.spans = self._integers(room, s.workers + 1, SPANS_KEPT, 3)
-        self.parameters = self._twice(lambda: self._vector(room, s.numbers))
-        self.states = self._twice(lambda: self._tensors(room, s.state))
-        groups = range(s.groups if s.corrections else 0)
-        self.corrections = [self._twice(lambda: self._tensors(room, s.corrections)) for _ in groups]
-        self.epoch_parameters = self._twice(lambda: self._vector(room, s.numbers))
-        self.snapshots = [self._vector(room, s.numbers) for _ in range(s.groups if s.snapshots else 0)]
-        self.payloads = [self._twice(lambda: self._vector(room, s.payload)) for _ in range(s.workers)]
-        self.fetched = [self._twice(lambda: self._vector(room, s.numbers)) for _ in range(s.workers * s.fetched)]
+        self.totals = self._array(room, "int64", s.epochs, 3)
+        self.refusals = self._array(room, "int64", REFUSALS_KEPT, 4)
+        self.scores = self._array(room, "float64", s.workers, s.epochs, SCORES)
+        self.messages = self._array(room, "int64", s.workers + 1, MESSAGE_BYTES // 8)
+        self.events = self._words(room, s.events)
+        self.spans = self._array(room, "int64", s.workers + 1, SPANS_KEPT, 3)
+        self.parameters = self._two_vectors(room, s.numbers)
+        self.states = self._two_states(room, s.state)
+        groups, workers = range(s.groups), range(s.workers)
+        self.corrections = [self._two_states(room, s.corrections) for _ in groups if s.corrections]
+        self.epoch_parameters = self._two_vectors(room, s.numbers)
+        self.snapshots = [torch.from_numpy(self._array(room, s.dtype, s.numbers)) for _ in groups if s.snapshots]
+        self.payloads = [self._two_vectors(room, s.payload) for _ in workers]
+        self.fetched = [self._two_vectors(room, s.numbers) for _ in workers if s.fetched]
         return room.end
 
-    @staticmethod
-    def _twice(make: Callable[[], Any]) -> list[Any]:
-        return [make(), make()]
-
-    def _vector(self, room: _Allocator, count: int) -> Tensor:
-        return self._tensor(room, (count,), self.sizes.dtype)
-
-    def _tensors(self, room: _Allocator, described: tuple[StateTensor, ...]) -> dict[str, Tensor]:
-        return {t.name: self._tensor(room, t.shape, t.dtype) for t in described}
-
-    def _words(self, room: _Allocator, count: int) -> memoryview:
-        start = room.take(8 * count)
-        return memoryview(b"") if self._bytes is None else memoryview(self._bytes)[start : start + 8 * count].cast("q")
-
-    def _array(self, room: _Allocator, kind: type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        start, count = room.take(8 * prod(shape)), prod(shape)
-        if self._bytes is None:
-            return np.empty(0, kind)
+    def _array(self, room: _Allocator, kind: str, *shape: int) -> npt.NDArray[Any]:
+        count = prod(shape)
+        start = room.take(np.dtype(kind).itemsize * count)
+        if self._bytes is None or not count:
+            return np.empty(shape if self._bytes is not None else 0, kind)
         return np.frombuffer(self._bytes, kind, count, start).reshape(shape)
 
-    def _integers(self, room: _Allocator, *shape: int) -> npt.NDArray[Any]:
-        return self._array(room, np.int64, shape)
+    def _words(self, room: _Allocator, count: int) -> memoryview:
+        """As a memoryview, whose words are read and written faster than those of an array."""
+        return memoryview(self._array(room, "int64", count))  # type: ignore[arg-type]
 
-    def _floats(self, room: _Allocator, *shape: int) -> npt.NDArray[Any]:
-        return self._array(room, np.float64, shape)
+    def _two_vectors(self, room: _Allocator, count: int) -> list[Tensor]:
+        return [torch.from_numpy(self._array(room, self.sizes.dtype, count)) for _ in range(2)]
 
-    def _tensor(self, room: _Allocator, shape: tuple[int, ...], dtype: str) -> Tensor:
-        kind, count = _DTYPES[dtype], prod(shape)
-        start = room.take(kind.itemsize * count)
-        if self._bytes is None:
-            return torch.empty(0)
-        if not count:
-            return torch.empty(shape, dtype=kind)
-        return torch.frombuffer(self._bytes, dtype=kind, count=count, offset=start).reshape(shape)
+    def _two_states(self, room: _Allocator, described: tuple[StateTensor, ...]) -> list[dict[str, Tensor]]:
+        return [{t.name: torch.from_numpy(self._array(room, t.dtype, *t.shape)) for t in described} for _ in range(2)]
 
     def place(self, sequence: int) -> int:
         """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""

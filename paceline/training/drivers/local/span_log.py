@@ -5,8 +5,8 @@ from __future__ import annotations
 from paceline.trace import Span
 from paceline.training.drivers.local.shared_memory import SPANS_KEPT, SharedMemory
 
-COMPUTE, FETCH, WAIT, UPDATE, AVERAGE = range(5)
-WHATS = ("compute", "fetch", "wait", "update", "average")
+COMPUTE, FETCH, WAIT, UPDATE = range(4)
+WHATS = ("compute", "fetch", "wait", "update")
 
 
 class SpanLog:

@@ -21,23 +21,25 @@ from paceline.training.drivers.local.shared_memory import SharedMemory
 
 FAULTS_KEPT = 1000
 MOST_FAILURES = 5
-"""So many in a row without a task or an update in between are not bad luck."""
+"""Consecutive failures without a task or an update in between after which the run fails."""
 CHECK_HANGS_EVERY_S = 0.25
 
 
 class _Supervised:
     """One process through its incarnations."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+        """The worker's; None: it is the server."""
         self.process: Forked | None = None
         self.incarnation = 0
         self.consecutive_failures = 0
         self.silence = Silence(0, 0.0)
         self.alive_s: list[tuple[float, float]] = []
-        """From when to when it took part, of the incarnations that are over."""
+        """Start and end of each earlier incarnation's participation."""
         self.since_s: float | None = None
-        """Since when the present one takes part."""
-        self.progress_at_start = 0
+        """When the present incarnation joined."""
+        self.version_at_start = 0
 
 
 class Supervisor:
@@ -51,8 +53,8 @@ class Supervisor:
         self.recovered: list[FaultRecord] = []
         self.recovered_count = 0
         self.to_inject = sorted((f for f in faults if f.what in ("kill", "hang")), key=lambda f: f.at)
-        self.workers = [_Supervised() for _ in range(settings.workers)]
-        self.server = _Supervised()
+        self.workers = [_Supervised(number) for number in range(settings.workers)]
+        self.server = _Supervised(None)
         self._checked_s = 0.0
         self.generations = [0] * memory.sizes.groups
         """How often each group was started again, where it averages with torch.distributed."""
@@ -63,9 +65,7 @@ class Supervisor:
             self._start_worker(number)
 
     def _start_server(self) -> None:
-        control, server = self.memory.control, self.server
-        self._start(server, replace(self.settings, number=self.settings.workers, threads=1, device="cpu"))
-        server.progress_at_start = control[ControlField.VERSION]
+        self._start(self.server, replace(self.settings, number=self.settings.workers, threads=1, device="cpu"))
 
     def _start_worker(self, number: int) -> None:
         slot, worker = self.memory.slot(number), self.workers[number]
@@ -85,88 +85,98 @@ class Supervisor:
         text = replace(settings, incarnation=one.incarnation).text()
         one.process = process_server().fork("paceline.training.drivers.local.child:run", text, descriptors)
         one.silence = Silence(one.process.process_id, time.monotonic())
+        one.version_at_start = self.memory.control[ControlField.VERSION]
 
     # How they are doing
 
-    def has_joined(self, number: int) -> bool:
-        return self.memory.slot(number)[SlotField.JOINED] == self.workers[number].incarnation
-
-    @property
-    def server_is_ready(self) -> bool:
-        return self.memory.control[ControlField.SERVER_READY] == self.server.incarnation
+    def has_joined(self, one: _Supervised) -> bool:
+        """Whether the present incarnation works, and is not being started."""
+        if one.number is None:
+            return self.memory.control[ControlField.SERVER_READY] == one.incarnation
+        return self.memory.slot(one.number)[SlotField.JOINED] == one.incarnation
 
     @property
     def alive(self) -> int:
         """Workers that take part at the moment."""
-        return sum(self.has_joined(number) for number in range(len(self.workers)))
+        return sum(map(self.has_joined, self.workers))
 
     @property
     def complete(self) -> bool:
-        """Whether everyone has begun."""
-        return self.server_is_ready and self.alive == len(self.workers)
+        """Whether the server and all workers have started."""
+        return self.has_joined(self.server) and self.alive == len(self.workers)
 
     def alive_s(self, number: int, start_s: float, end_s: float) -> float:
-        """For how long between two moments a worker took part: not while it was dead, or being started."""
+        """How long a worker took part between two moments, not counting when it was dead or starting."""
         worker = self.workers[number]
         lives = [*worker.alive_s, *([(worker.since_s, end_s)] if worker.since_s is not None else [])]
         return sum(max(0.0, min(last_s, end_s) - max(first_s, start_s)) for first_s, last_s in lives)
 
     def check(self) -> None:
-        """Replaces who died or hangs; raises when that is no use."""
+        """Replaces processes that died or hang; raises when that does not help."""
         now_s = time.monotonic()
         look_for_hangs = now_s - self._checked_s >= CHECK_HANGS_EVERY_S
         if look_for_hangs:
             self._checked_s = now_s
-        self._check_server(now_s, look_for_hangs)
-        for number in range(len(self.workers)):
-            self._check_worker(number, now_s, look_for_hangs)
+        for one in (self.server, *self.workers):
+            assert one.process is not None
+            if (ended := one.process.poll()) is not None:
+                self._ended(one, "died", ended.how)
+                continue
+            if one.since_s is None and self.has_joined(one):
+                one.since_s = now_s
+            verdict = self._verdict(one, now_s) if look_for_hangs else None
+            if verdict is not None:
+                one.process.kill()
+                self._ended(one, "hung", verdict)
         self._inject()
 
-    def _check_server(self, now_s: float, look_for_hangs: bool) -> None:
-        server = self.server
-        assert server.process is not None
-        if (ended := server.process.poll()) is not None:
-            self._server_ended(ended.how)
-        elif look_for_hangs:
-            server.silence.seen(self.memory.control[ControlField.SERVER_BEAT] / 1e9, 0)
-            verdict = server.silence.verdict(now_s, self.limits, working=self.server_is_ready)
-            if verdict is not None:
-                server.process.kill()
-                self._server_ended(verdict, "server hung")
+    def _verdict(self, one: _Supervised, now_s: float) -> str | None:
+        """Why a process counts as hung, if it does."""
+        working = self.has_joined(one)
+        if one.number is None:
+            one.silence.seen(self.memory.control[ControlField.SERVER_BEAT] / 1e9, 0)
+        else:
+            slot = self.memory.slot(one.number)
+            one.silence.seen(slot[SlotField.BEAT] / 1e9, slot[SlotField.STEPS])
+            working = working and slot[SlotField.TASKS] > 0
+        return one.silence.verdict(now_s, self.limits, working=working)
 
-    def _check_worker(self, number: int, now_s: float, look_for_hangs: bool) -> None:
-        worker, slot = self.workers[number], self.memory.slot(number)
-        assert worker.process is not None
-        if (ended := worker.process.poll()) is not None:
-            self._worker_ended(number, ended.how)
-            return
-        joined = self.has_joined(number)
-        if joined and worker.since_s is None:
-            worker.since_s = now_s
-        if look_for_hangs:
-            worker.silence.seen(slot[SlotField.BEAT] / 1e9, slot[SlotField.STEPS])
-            working = joined and slot[SlotField.TASKS] > 0
-            verdict = worker.silence.verdict(now_s, self.limits, working=working)
-            if verdict is not None:
-                worker.process.kill()
-                self._worker_ended(number, verdict, "hung")
-
-    def _worker_ended(self, number: int, how: str, what: str = "died") -> None:
-        worker, slot = self.workers[number], self.memory.slot(number)
-        assert worker.process is not None
-        reported = self.memory.reported(number)
+    def _ended(self, one: _Supervised, what: str, how: str) -> None:
+        assert one.process is not None
+        number, is_server = one.number, one.number is None
+        name = "the server" if is_server else f"worker {number}"
+        reported = self.memory.reported(self.settings.workers if number is None else number)
         if reported:
-            raise failure(f"worker {number}: {reported}", worker.process)
-        worker.consecutive_failures = 0 if slot[SlotField.TASKS] else worker.consecutive_failures + 1
-        if worker.consecutive_failures >= MOST_FAILURES:
-            raise PacelineError(f"worker {number} {how}, {MOST_FAILURES} times in a row without finishing a task")
-        self.note(what, number, how)
+            raise failure(reported if is_server else f"{name}: {reported}", one.process)
+        if number is None:
+            progressed = self.memory.control[ControlField.VERSION] > one.version_at_start
+        else:
+            progressed = self.memory.slot(number)[SlotField.TASKS] > 0
+        one.consecutive_failures = 0 if progressed else one.consecutive_failures + 1
+        if one.consecutive_failures >= MOST_FAILURES:
+            without = "an update" if is_server else "finishing a task"
+            raise PacelineError(f"{name} {how}, {MOST_FAILURES} times in a row without {without}")
+        self.note(f"server {what}" if is_server else what, number, how)
+        if number is None:
+            self._start_server()
+        else:
+            self._replace_worker(number)
+
+    def _replace_worker(self, number: int) -> None:
         self._mark_dead(number)
-        if self.settings.collective != "shared":
-            self.generations[self.settings.strategy.group_of(number, self.settings.workers)] += 1
+        if self.settings.collective == "shared":
+            self._start_worker(number)
+            return
+        group = self.settings.strategy.group_of(number, self.settings.workers)
+        self.generations[group] += 1
         self._start_worker(number)
-        if self.settings.collective != "shared":
-            self._restart_group(number)
+        for other, worker in enumerate(self.workers):  # torch.distributed cannot continue without a member
+            same = self.settings.strategy.group_of(other, self.settings.workers) == group
+            if same and other != number and worker.process is not None:
+                worker.process.kill()
+                self._mark_dead(other)
+                self.note("restarted", other, f"with worker {number} of its group")
+                self._start_worker(other)
 
     def _mark_dead(self, number: int) -> None:
         worker, slot = self.workers[number], self.memory.slot(number)
@@ -176,49 +186,24 @@ class Supervisor:
         slot[SlotField.DEAD] = worker.incarnation
         self.server_bell.notify()
 
-    def _restart_group(self, number: int) -> None:
-        """torch.distributed cannot continue without a member: the whole group starts again."""
-        mine = self.settings.strategy.group_of(number, self.settings.workers)
-        for other, worker in enumerate(self.workers):
-            same = self.settings.strategy.group_of(other, self.settings.workers) == mine
-            if same and other != number and worker.process is not None:
-                worker.process.kill()
-                self._mark_dead(other)
-                self.note("restarted", other, f"with worker {number} of its group")
-                self._start_worker(other)
-
-    def _server_ended(self, how: str, what: str = "server died") -> None:
-        server = self.server
-        assert server.process is not None
-        reported = self.memory.reported(self.settings.workers)
-        if reported:
-            raise failure(reported, server.process)
-        stuck = self.memory.control[ControlField.VERSION] == server.progress_at_start
-        server.consecutive_failures = server.consecutive_failures + 1 if stuck else 0
-        if server.consecutive_failures >= MOST_FAILURES:
-            raise PacelineError(f"the server {how}, {MOST_FAILURES} times in a row without an update")
-        self.note(what, None, how)
-        self._start_server()
-
     def note(self, what: str, worker: int | None, note: str, step: int | None = None) -> None:
         self.recovered_count += 1
         if len(self.recovered) < FAULTS_KEPT:
             self.recovered.append(FaultRecord(time.monotonic() - self.began_s, what, worker, step, note))
 
     def _inject(self) -> None:
-        """Faults that were asked for and are due. Who is being started is left alone until it works."""
+        """Injects the faults that are due; a process that is being started is left alone until it works."""
         version = self.memory.control[ControlField.VERSION]
         for fault in [fault for fault in self.to_inject if fault.at <= version]:
             one = self.server if fault.worker is None else self.workers[fault.worker]
-            works = self.server_is_ready if fault.worker is None else self.has_joined(fault.worker)
-            if one.process is not None and works and one.process.poll() is None:
+            if one.process is not None and self.has_joined(one) and one.process.poll() is None:
                 self.to_inject.remove(fault)
                 one.process.signal(signal.SIGKILL if fault.what == "kill" else signal.SIGSTOP)
                 if fault.what == "kill":
                     one.process.wait()  # so that the next fault finds who replaces it
 
     def stop(self) -> None:
-        """Ends all of them, and waits until they are gone."""
+        """Ends all processes and waits until they are gone."""
         processes = [one.process for one in (*self.workers, self.server) if one.process is not None]
         for process in processes:
             with contextlib.suppress(OSError):

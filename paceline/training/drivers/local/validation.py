@@ -1,10 +1,11 @@
-"""Validates in a thread of the launcher, while the processes of the run continue: finished epochs, and in between."""
+"""Validates in a thread of the launcher while the processes of the run continue: finished epochs, and in between."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -14,29 +15,34 @@ from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 
+class Validation(NamedTuple):
+    version: int
+    """The version of the parameters that are validated."""
+    future: Future[Score]
+    epoch: int | None = None
+    """The epoch that ended with it; None: it is in between."""
+    passes: float = 0.0
+    seconds: float = 0.0
+
+
 class ValidationThread:
     def __init__(
         self, memory: SharedMemory, validate: Callable[[Tensor], Score], wanted: Callable[[int], bool], server: Doorbell
     ) -> None:
-        """`validate` scores parameters; `wanted` says of an epoch whether it is validated at all."""
+        """`validate` scores parameters; `wanted` says whether an epoch is validated at all."""
         self.memory, self.validate, self.wanted, self.server = memory, validate, wanted, server
         self._thread = ThreadPoolExecutor(1, "paceline-validate")
-        self._epochs: deque[tuple[int, int, Future[Score]]] = deque()
-        """Epochs that are done, with the version of their parameters."""
-        self.between: deque[tuple[float, float, int, Future[Score]]] = deque()
-        """Passes, seconds and updates of validations between the ends of epochs."""
+        self.queue: deque[Validation] = deque()
 
-    def finished_epoch(self, wait: bool = False) -> tuple[int, int, Score] | None:
-        """The next epoch whose validation is done, if there is one, and the version of its parameters."""
+    def first_done(self, wait: bool = False) -> Validation | None:
+        """The first validation in the queue if it is done; with `wait` it will be when its result is asked for."""
         self._take_epochs()
-        if not self._epochs or not (wait or self._epochs[0][2].done()):
-            return None
-        epoch, version, future = self._epochs.popleft()
-        return epoch, version, future.result()
+        return self.queue[0] if self.queue and (wait or self.queue[0].future.done()) else None
 
-    def add(self, passes: float, seconds: float, updates: int, parameters: Tensor) -> None:
+    def add(self, passes: float, seconds: float, version: int, parameters: Tensor) -> None:
         """A validation of these parameters, which nobody changes."""
-        self.between.append((passes, seconds, updates, self._thread.submit(self.validate, parameters)))
+        future = self._thread.submit(self.validate, parameters)
+        self.queue.append(Validation(version, future, None, passes, seconds))
 
     def _take_epochs(self) -> None:
         control = self.memory.control
@@ -48,7 +54,7 @@ class ValidationThread:
             else:
                 future = Future()
                 future.set_result(Score())
-            self._epochs.append((epoch, control[ControlField.EPOCH_VERSION + epoch % 2], future))
+            self.queue.append(Validation(control[ControlField.EPOCH_VERSION + epoch % 2], future, epoch))
             epoch += 1
             control[ControlField.EPOCHS_TAKEN] = epoch
             self.server.notify()

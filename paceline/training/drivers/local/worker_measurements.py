@@ -1,4 +1,4 @@
-"""What the clocks of a run's workers have written, as the launcher finds it."""
+"""Reads what the clocks of a run's workers have written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file_of(directory: Path, worker: int) -> Path:
 
 
 def wait_for_clocks(directory: Path, workers: int) -> None:
-    """At the end all workers wait for tasks, and have a moment to write."""
+    """Gives the workers, which all wait for tasks at the end, a moment to write."""
     done = time.time()
     while time.time() < done + LONGEST_WAIT_S:
         files = [file_of(directory, worker) for worker in range(workers)]
@@ -29,6 +29,6 @@ def wait_for_clocks(directory: Path, workers: int) -> None:
 
 
 def worker_measurements(directory: Path, workers: int) -> dict[int, Measurement]:
-    """By worker; one whose tasks were too few to look into has none."""
+    """By worker; one with too few tasks to sample has none."""
     files = {worker: file_of(directory, worker) for worker in range(workers)}
     return {worker: record.load(file) for worker, file in files.items() if file.exists()}

@@ -1,4 +1,4 @@
-"""Who may write a new version of the parameters, and who is reading one.
+"""Locks for writing a new version of the parameters and for reading one.
 
 Both are locks that the kernel keeps for a process and takes from it when it ends, however that is, so that no dead
 process can hold one. One byte of the shared memory's file stands for the writers, another for the readers. A version is
@@ -18,7 +18,7 @@ from paceline.training.drivers.local.fields import LINE, ControlField, GroupFiel
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 SPIN_NS = 200_000
-"""An update of a small network, by whoever holds the lock."""
+"""About the time that an update of a small network takes."""
 PAUSE_S = 50e-6
 _WRITERS, _READERS = 0, 1
 
@@ -50,7 +50,7 @@ class WriterLock:
             self._release(_READERS)
 
     def wait_for_readers(self) -> None:
-        """Until nobody reads any version but the newest: who begins now reads that one."""
+        """Waits until nobody reads an older version; readers that begin now read the newest."""
         self._acquire(fcntl.LOCK_EX, _READERS)
         self._release(_READERS)
 
