@@ -147,7 +147,7 @@ def _step_model(
         optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placement)
         server_s = beside_s + server_seconds(strategy, size_bytes, placement.machine, optimizer, payloads)
     busy_cores: float = placement.on_one * threads
-    if served and placement.together:  # the server needs a core now and then, and who waits for it needs none
+    if served and placement.together:  # the server needs a core at times, and a worker that waits for it needs none
         cycle_s = _cycle_s(strategy, placement, compute_s, size_bytes, server_s)
         busy_cores = placement.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
     slower = placement.slowdown(busy_cores, threads, contention)

@@ -73,7 +73,7 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
 
 
 def _of_round(one: RoundTimes, first: int, start_s: float, end_s: float) -> Iterator[Span]:
-    """Each member computes, waits for the slowest, and exchanges; who is too late for that only computes."""
+    """Each member computes, waits for the slowest, and exchanges; a member that is too late only computes."""
     exchanges_s = start_s + one.exchanges_s
     for member in range(min(len(one.ends_s), max(0, MOST_WORKERS - first))):
         who, ready_s = f"worker {first + member}", start_s + float(one.ends_s[member])

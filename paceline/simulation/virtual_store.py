@@ -1,7 +1,7 @@
 """The parameters of a simulated run: one learner for all workers, the update, and versions shared by who fetched them.
 
 Every update makes a new tensor that nobody overwrites; workers that fetched the same version hold the same one, and
-it is gone when the last of them lets go.
+it is freed with the last of them.
 """
 
 from __future__ import annotations

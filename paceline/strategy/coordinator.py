@@ -1,7 +1,7 @@
 """Runs a strategy: turns what happened into what to do next.
 
-It knows no clock, process, socket or tensor. It is told that a worker joined or died, that a payload is ready or was
-refused, that an update was applied; it answers with instructions, to be carried out in their order. The same object
+It knows no clock, process, socket or tensor. Events come in (a worker joined or died, a payload is ready or was
+refused, an update was applied) and instructions go out, to be carried out in their order. The same object
 drives a simulated cluster and real processes.
 """
 

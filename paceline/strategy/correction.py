@@ -18,7 +18,7 @@ State = Mapping[str, Tensor]
 
 
 class Late(NamedTuple):
-    """What a correction is told about a payload, besides its gradient. Vectors have one entry per parameter."""
+    """A payload as a correction sees it, besides its gradient. Vectors have one entry per parameter."""
 
     parameters: Tensor
     """As they are now, before the update."""

@@ -115,7 +115,7 @@ class Rounds:
             return
         group = member.group
         group.workers.remove(worker)
-        if not group.workers:  # nobody is left to do what is missing
+        if not group.workers:  # no worker is left to do what is missing
             for one in group.rounds:
                 while one.todo:
                     self.batches.put_back(one.epoch, one.todo.pop())
@@ -224,7 +224,7 @@ class Rounds:
         one.parts += len(parts)
 
     def _hand_out(self, group: Group, one: Round, out: list[Instruction]) -> None:
-        """Parts of the round that nobody has go to who has nothing to do before it."""
+        """Gives parts of the round that no worker has to workers that have nothing to do before it."""
         for worker in group.members:
             if not one.todo:
                 return

@@ -41,7 +41,7 @@ class StalenessBound:
         return freed
 
     def skip_to(self, clock: int, groups: Iterable[Group]) -> bool:
-        """Moves these groups to `clock` if they are behind: nobody waits for them; whether another may have waited."""
+        """Moves groups that are behind to `clock`, so that none waits for them; whether one may have waited."""
         freed = False
         for group in groups:
             if group.clock < clock:

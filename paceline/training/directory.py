@@ -55,7 +55,7 @@ class RunDirectory:
             return cls(path, DirectoryLock(path), [])
         except Locked as error:
             who = f" ({error.owner})" if error.owner else ""
-            raise OutputError(f"--resume {path}: the run is still going on{who}; wait for it, or stop it") from None
+            raise OutputError(f"--resume {path}: the run is still running{who}; wait for it, or stop it") from None
         except OSError as error:
             raise OutputError(f"--resume {path} cannot be written: {error.strerror}") from error
 
@@ -111,7 +111,7 @@ def check_new(path: Path) -> None:
     if taken and not path.is_dir():
         raise OutputError(f"--out {path} is a file: choose a directory")
     if taken:
-        raise OutputError(f"--out {path} is not empty: choose another, or go on with --resume {path}")
+        raise OutputError(f"--out {path} is not empty: choose another, or continue with --resume {path}")
 
 
 def next_directory(name: str, parent: Path = Path("runs")) -> Path:

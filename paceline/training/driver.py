@@ -1,4 +1,4 @@
-"""What a run is told, and what a driver does for it: one process, processes of this machine, or a simulated cluster."""
+"""The options of a run, and what its driver does: one process, processes of this machine, or a simulated cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures a run while it trains: its steps are the same, and a sample of them is looked into by the layer clock."""
+"""Measures a run while it trains: its steps are the same, and the layer clock samples some of them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def run(
 ) -> Run:
     """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
 
-    `progress` is told of downloads, `watcher` of the training; `clock` measures its layers. With a
+    `progress` follows downloads, `watcher` the training; `clock` measures its layers. With a
     `checkpoint_every_s` of None there is no checkpoint.
     """
     given = DriverSettings(**settings)

@@ -204,7 +204,7 @@ def test_a_class_folder_without_images(paceline, tmp_path):
 
 def test_a_directory_that_is_not_empty(paceline, trained):
     line = paceline("train", "mlp", "--out", trained).refused()
-    assert line == f"--out {trained} is not empty: choose another, or go on with --resume {trained}"
+    assert line == f"--out {trained} is not empty: choose another, or continue with --resume {trained}"
 
 
 def test_a_file_where_the_directory_should_be(paceline, tmp_path):

@@ -1,4 +1,4 @@
-"""How a process sleeps until another has something for it. Nobody is woken who is awake."""
+"""A process sleeps until another notifies it; one that is awake is not notified."""
 
 from __future__ import annotations
 

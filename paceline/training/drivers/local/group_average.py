@@ -26,8 +26,6 @@ _NEVER = timedelta(days=30)
 
 
 class GroupAverage:
-    FAILED = -2
-
     def __init__(self, settings: ProcessSettings, learner: Learner, beat: Callable[[], None]) -> None:
         self.learner, self.beat, self.members = learner, beat, settings.group_members
         self.collective = settings.collective

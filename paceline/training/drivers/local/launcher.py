@@ -16,8 +16,7 @@ from paceline.training.checkpoint import Checkpoint, load_checkpoint
 from paceline.training.directory import resumable_directory
 from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, MakeDriver, RunOptions
 from paceline.training.drivers.local.collective import check_collective
-from paceline.training.drivers.local.hang_limits import HangLimits
-from paceline.training.drivers.local.local_training import KIND, LocalOptions, LocalTraining
+from paceline.training.drivers.local.local_training import KIND, LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
 from paceline.training.resuming import resumed_workload
@@ -43,7 +42,6 @@ def run(
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     faults: tuple[Fault, ...] = (),
     measure: Path | None = None,
-    hang_limits: HangLimits | None = None,
     **settings: Any,
 ) -> Run:
     """Trains `workload` with `workers` processes and a server, and returns the record.
@@ -53,15 +51,13 @@ def run(
     `collective` says how a synchronous group averages: from shared memory, or among its members with nccl or gloo;
     auto is nccl where every worker has a GPU of its own.
     """
-    given = DriverSettings(**settings)
     options = DistributedOptions(
         strategy=find_strategy(strategy), workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s,
-        faults=faults, settings=given,
+        faults=faults, settings=DriverSettings(**settings),
     )  # fmt: skip
-    local = LocalOptions(hang_limits or HangLimits.of(given), measure)
     _check(options)
     process_server()  # it imports PyTorch while the data are loaded
-    make = functools.partial(LocalTraining, local, options)
+    make = functools.partial(LocalTraining, measure, options)
     return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
 
 
@@ -74,7 +70,6 @@ def resume(
     watcher: Watcher | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     faults: tuple[Fault, ...] = (),
-    hang_limits: HangLimits | None = None,
     **settings: Any,
 ) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
@@ -89,10 +84,9 @@ def resume(
             strategy=strategy, workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s, faults=faults,
             settings=given,
         )  # fmt: skip
-        local = LocalOptions(hang_limits or HangLimits.of(given))
         _check(options)
         process_server()
-        return workload, options, functools.partial(LocalTraining, local, options)
+        return workload, options, functools.partial(LocalTraining, None, options)
 
     return resume_from(directory, plan, progress=progress, watcher=watcher)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -30,7 +30,6 @@ from paceline.training.drivers.local.collective import UNTESTED, choose_collecti
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.event_log import events_of
 from paceline.training.drivers.local.fields import ControlField
-from paceline.training.drivers.local.hang_limits import HangLimits
 from paceline.training.drivers.local.position import put_state, saved_state
 from paceline.training.drivers.local.preparation import launcher_parts, share_machine, sizes_of, why_server_commits
 from paceline.training.drivers.local.run_progress import RunProgress
@@ -53,22 +52,19 @@ POLL_INTERVAL_S = 0.05
 SHOW_EVERY_S = 0.2
 
 
-@dataclass(frozen=True)
-class LocalOptions:
-    """Options of this driver alone."""
-
-    hang_limits: HangLimits = dataclasses.field(default_factory=HangLimits)
-    measure: Path | None = None
-    """Where every worker writes where its time goes, layer by layer."""
-
-
 class LocalTraining:
     resumable = True
 
     def __init__(
-        self, local: LocalOptions, options: DistributedOptions, workload: Workload, dataset: Dataset, recorder: Recorder
+        self,
+        measure: Path | None,
+        options: DistributedOptions,
+        workload: Workload,
+        dataset: Dataset,
+        recorder: Recorder,
     ) -> None:
-        self.options, self.local, self.recorder, self.dataset = options, local, recorder, dataset
+        """Every worker writes into the folder `measure` where its time goes, layer by layer."""
+        self.options, self.measure, self.recorder, self.dataset = options, measure, recorder, dataset
         with ExitStack() as opened:  # closed again when something fails half way
             self._prepare(workload, dataset, opened)
             self._opened = opened.pop_all()
@@ -108,13 +104,11 @@ class LocalTraining:
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=options.settings.on_bad_gradient, faults=options.faults,
-            measure=str(self.local.measure.resolve()) if self.local.measure is not None else "",
+            measure="" if self.measure is None else str(self.measure.resolve()),
             collective=collective, rendezvous=_rendezvous(opened) if collective != "shared" else "",
             server_threads=options.settings.server_threads, objects=_saved_objects(workload, opened),
         )  # fmt: skip
-        self.supervisor = Supervisor(
-            self.memory, settings, self.bells, share.devices, self.local.hang_limits, options.faults
-        )
+        self.supervisor = Supervisor(self.memory, settings, self.bells, share.devices, options.settings, options.faults)
         described = Distribution(
             strategy, workers, "local", server_threads=options.settings.server_threads, commits=self.commits,
             collective="shared memory" if collective == "shared" else collective,
@@ -156,8 +150,8 @@ class LocalTraining:
                     self._poll(run)
             self.progress.end()
             self._report(run, wait=True)
-            if self.local.measure is not None:
-                wait_for_clocks(self.local.measure, self.options.workers)
+            if self.measure is not None:
+                wait_for_clocks(self.measure, self.options.workers)
         finally:
             self.supervisor.stop()
 

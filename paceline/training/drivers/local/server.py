@@ -59,7 +59,7 @@ class Server:
         self.control[ControlField.SERVER_BEAT] = time.monotonic_ns()
 
     def work(self) -> None:
-        """Until the launcher ends us."""
+        """Serves until the launcher ends this process."""
         self.beat()
         if self.workers_commit and hasattr(os, "SCHED_BATCH"):  # it need not interrupt a worker at once to bring tasks
             with contextlib.suppress(OSError):

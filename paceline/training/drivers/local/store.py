@@ -34,7 +34,7 @@ class SharedStore:
         self.committed = -1
         """The version that was committed here last."""
         self.payload: Tensor | None = None
-        """The payload of a worker that commits alone: nobody else looks at it, so it need not be shared."""
+        """The payload of a worker that commits alone: no other process reads it, so it need not be shared."""
         self.local: Tensor | None = None
         """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
         self._prepared: Tensor | None = None

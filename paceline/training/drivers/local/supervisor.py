@@ -14,10 +14,11 @@ from paceline.testing.faults import Fault
 from paceline.training.drivers.local.child import Bells, failure
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.fields import ControlField, SlotField
-from paceline.training.drivers.local.hang_limits import HangLimits, Silence
+from paceline.training.drivers.local.hang_detection import Silence
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
+from paceline.training.settings import DriverSettings
 
 FAULTS_KEPT = 1000
 MOST_FAILURES = 5
@@ -44,7 +45,7 @@ class _Supervised:
 
 class Supervisor:
     def __init__(
-        self, memory: SharedMemory, settings: ProcessSettings, bells: Bells, devices: list[str], limits: HangLimits,
+        self, memory: SharedMemory, settings: ProcessSettings, bells: Bells, devices: list[str], limits: DriverSettings,
         faults: tuple[Fault, ...],
     ) -> None:  # fmt: skip
         self.memory, self.settings, self.bells, self.devices, self.limits = memory, settings, bells, devices, limits

@@ -109,7 +109,7 @@ class Worker:
     # The loop
 
     def work(self) -> None:
-        """Until the launcher ends us."""
+        """Works until the launcher ends this process."""
         words = self.words
         done = words[SlotField.GIVEN]
         version = self.memory.control[ControlField.VERSION]
@@ -240,7 +240,6 @@ class Worker:
         averaged = 0
         if self.average is not None:
             averaged = self.average.push(task, out, self.payloads[self.place], result.samples, finite)
-            finite = finite and averaged != self.average.FAILED
         words[line + PayloadField.SAMPLES] = result.samples
         words[line + PayloadField.PULLED] = result.pulled
         words[line + PayloadField.FETCHES] = self.fetches

@@ -36,7 +36,7 @@ CUDA = ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
 
 
 def trained(place: Path, strategy: Strategy | str, collective: str, workers: int = 2, **changes) -> tuple[Run, Tensor]:
-    options = {key: changes.pop(key) for key in ("faults", "hang_limits", "on_bad_gradient") if key in changes}
+    options = {key: changes.pop(key) for key in ("faults", "stopped_timeout", "on_bad_gradient") if key in changes}
     made = own(changes.pop("own"), **changes) if "own" in changes else workload(**changes)
     run = launcher.run(made, strategy, workers=workers, collective=collective, out=place, **options)
     return run, parameters(place)

@@ -18,12 +18,12 @@ from paceline.training import trainer
 from paceline.training.drivers.local import launcher
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.fields import ControlField, SlotField
-from paceline.training.drivers.local.hang_limits import HangLimits
 from paceline.training.drivers.local.preparation import sizes_of
 from paceline.training.drivers.local.run_progress import RunProgress
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.supervisor import Supervisor
 from paceline.training.evaluate import evaluate
+from paceline.training.settings import DriverSettings
 from tests.strategy.flat_vectors import layout
 from tests.training.drivers.local.small import BATCHES, SAMPLES, assert_nothing_is_left, own, parameters, workload
 
@@ -140,7 +140,7 @@ def memory():
 def supervisor(memory):
     bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(4)]
     settings = SimpleNamespace(workers=2, collective="shared", strategy=find_strategy("downpour"))
-    yield Supervisor(memory, settings, Bells(bells[0], bells[1], tuple(bells[2:])), ["cpu"] * 2, HangLimits(), ())
+    yield Supervisor(memory, settings, Bells(bells[0], bells[1], tuple(bells[2:])), ["cpu"] * 2, DriverSettings(), ())
     for bell in bells:
         os.close(bell)
 
