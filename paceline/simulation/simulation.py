@@ -15,7 +15,6 @@ from paceline.simulation.virtual_store import VirtualStore
 from paceline.simulation.worker_times import SPANS, WorkerTimes
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.engine import check_policy
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
@@ -56,7 +55,6 @@ class Simulator:
     ) -> None:
         strategy.check(workers, batches)
         cluster.check(workers, faults)
-        check_policy(on_bad_gradient)
         network = cluster.network
         overlaps = network is not None and network.shared
         self.strategy, self.workers, self.gradients = strategy, workers, gradients

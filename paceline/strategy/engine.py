@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from paceline.errors import Diverged, StrategyError
+from paceline.errors import Diverged
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone, Instruction
 
-POLICIES = ("stop", "skip")
-"""What to do about a non-finite payload: end the run, or continue without it."""
 MOST_IN_A_ROW = 100
 """Consecutive non-finite payloads after which the run counts as diverged, whatever the policy."""
 
@@ -48,9 +46,9 @@ class Engine:
     def __init__(
         self, coordinator: Coordinator, store: Store, transport: Transport, on_bad_gradient: str = "stop"
     ) -> None:
-        check_policy(on_bad_gradient)
         self.coordinator, self.store, self.transport = coordinator, store, transport
         self.on_bad_gradient = on_bad_gradient
+        """What to do about a non-finite payload: `stop` the run, or `skip` the payload."""
         self.refused_in_a_row = 0
         self._todo: deque[Instruction] = deque()
         self._busy = False
@@ -137,8 +135,3 @@ class Engine:
         for contribution in order.contributions:
             for task in contribution.tasks:
                 self.transport.release(task.worker, task.sequence)
-
-
-def check_policy(policy: str) -> None:
-    if policy not in POLICIES:
-        raise StrategyError(f"on-bad-gradient {policy!r} should be {' or '.join(POLICIES)}")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from paceline.errors import StrategyError, nearest
+from paceline.errors import StrategyError
 from paceline.strategy.strategy import Strategy
 
-COLLECTIVES = ("auto", "shared", "nccl", "gloo")
 UNTESTED = "groups average with nccl: not tested on a machine with several GPUs, --collective shared is"
 
 
 def check_collective(asked: str, strategy: Strategy, workers: int, *, record_events: bool = False) -> None:
     """Says what is wrong before anything is loaded."""
-    if asked not in COLLECTIVES:
-        raise StrategyError(f"collective {asked!r} is unknown: {nearest(asked, COLLECTIVES)}")
     if asked in ("auto", "shared"):
         return
     obstacle = _obstacle(strategy, workers)
@@ -37,7 +34,6 @@ def choose_collective(
     asked: str, strategy: Strategy, workers: int, devices: list[str], *, record_events: bool = False
 ) -> str:
     """The collective for these devices, one for each worker: shared, nccl or gloo."""
-    check_collective(asked, strategy, workers, record_events=record_events)
     if asked == "auto":
         possible = not (_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
         on_gpus = all(device.startswith("cuda") for device in devices)

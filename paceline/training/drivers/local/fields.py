@@ -90,23 +90,6 @@ class PayloadField:
 SLOT_WORDS = 5 * LINE
 
 
-class TaskField:
-    """Words of one entry of a mailbox; batches and fetches follow."""
-
-    INCARNATION = 0
-    SEQUENCE = 1
-    """Written last: an entry counts when its incarnation and sequence are those that are waited for."""
-    EPOCH = 2
-    ROUND = 3
-    """-1: it is not part of a round."""
-    PARTS = 4
-    BATCHES = 5
-    FETCHES = 6
-
-
-TASK_WORDS = 7
-
-
 class EventField:
     """Words of one row of the commit log."""
 

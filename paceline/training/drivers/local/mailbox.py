@@ -1,21 +1,25 @@
-"""How a task gets from the server to a worker: a few words in shared memory for each of the next few tasks."""
+"""How a task gets from the server to a worker: a mailbox in shared memory with an entry for each of the next few tasks.
+
+An entry is the task's sequence, written last, a length, and the incarnation and the task as bytes.
+"""
 
 from __future__ import annotations
 
+import marshal
+
 from paceline.strategy.instructions import Compute
-from paceline.training.drivers.local.fields import SLOT_WORDS, TASK_WORDS, SlotField, TaskField
+from paceline.training.drivers.local.fields import SLOT_WORDS, SlotField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 
 def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch: int) -> None:
     """Puts a task into a worker's mailbox. The one that was in its place is done."""
     words, entry = memory.mailboxes, _entry(memory, task.worker, task.sequence)
-    number = -1 if task.round is None else task.round
-    words[entry + TaskField.SEQUENCE] = 0
-    header = (incarnation, 0, task.epoch, number, task.parts, len(task.batches), len(task.fetches))  # as in `TaskField`
-    for place, word in enumerate((*header, *task.batches, *task.fetches), entry):
-        words[place] = word
-    words[entry + TaskField.SEQUENCE] = task.sequence
+    data = marshal.dumps((incarnation, *task))
+    words[entry] = 0
+    words[entry + 1] = len(data)
+    memory.mailbox_bytes[8 * (entry + 2) : 8 * (entry + 2) + len(data)] = data
+    words[entry] = task.sequence
     slot = task.worker * SLOT_WORDS
     memory.slots[slot + SlotField.STEPS_SINCE_FETCH] = steps_since_fetch
     memory.slots[slot + SlotField.GIVEN] = task.sequence
@@ -24,15 +28,15 @@ def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch
 def get(memory: SharedMemory, worker: int, sequence: int) -> tuple[int, Compute] | None:
     """The task of that sequence if it is in the mailbox, and the incarnation it was given to."""
     words, entry = memory.mailboxes, _entry(memory, worker, sequence)
-    if words[entry + TaskField.SEQUENCE] != sequence:
+    if words[entry] != sequence:
         return None
-    incarnation, _, epoch, number, parts, batches, fetches = words[entry : entry + TASK_WORDS]
-    rest = words[entry + TASK_WORDS : entry + TASK_WORDS + batches + fetches].tolist()
-    task = Compute(
-        worker, sequence, epoch, tuple(rest[:batches]), tuple(rest[batches : batches + fetches]),
-        None if number < 0 else number, parts,
-    )  # fmt: skip
-    return incarnation, task
+    try:
+        found = marshal.loads(memory.mailbox_bytes[8 * (entry + 2) : 8 * (entry + 2) + words[entry + 1]])
+    except (EOFError, ValueError, TypeError):
+        found = ()
+    if words[entry] != sequence:  # a later task has just taken its place
+        return None
+    return found[0], Compute(*found[1:])
 
 
 def _entry(memory: SharedMemory, worker: int, sequence: int) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from paceline.data.ring import anonymous_file
 from paceline.errors import PacelineError
 from paceline.free_memory import free_memory_bytes
-from paceline.training.drivers.local.fields import CONTROL_WORDS, EVENT_WORDS, LINE, SLOT_WORDS, TASK_WORDS
+from paceline.training.drivers.local.fields import CONTROL_WORDS, EVENT_WORDS, LINE, SLOT_WORDS
 
 _PAGE = 4096
 STALENESS_BINS = 256
@@ -82,7 +82,8 @@ class Sizes:
 
     @property
     def task_words(self) -> int:
-        return TASK_WORDS + 2 * self.longest
+        """Of an entry of a mailbox: 5 bytes per number, and some around them."""
+        return 20 + 2 * self.longest
 
     @property
     def log_rows(self) -> int:
@@ -120,6 +121,7 @@ class SharedMemory:
             os.close(descriptor)
             raise
         self._lay_out(_Allocator())
+        self.mailbox_bytes = self.mailboxes.cast("B")
 
     def _lay_out(self, room: _Allocator) -> int:
         """Twice: for the size, and then for the views."""
