@@ -42,6 +42,7 @@ class Watcher(Protocol):
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         """`run` is the record so far, with this epoch."""
+        return
 
 
 class Silent(Watcher):
