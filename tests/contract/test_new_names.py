@@ -47,7 +47,7 @@ def test_simulate(paceline, module):
 
 def test_plan(paceline, module, monkeypatch):
     invented = InventedPredictions(samples=1437, parameter_bytes=200_000, flops=2e8)
-    monkeypatch.setattr(planning, "usual_predict", lambda workload: invented)
+    monkeypatch.setattr(planning, "default_predict", lambda workload: invented)
     how = ("--cluster", "g5.xlarge,g6.xlarge", "--strategies", f"sync,{module}:halving")
     found = paceline("plan", "mlp", *how, "--json", "-").json
     strategies = {one["candidate"]["strategy"]["name"]: one["candidate"]["strategy"] for one in found["simulated"]}
