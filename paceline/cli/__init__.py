@@ -109,7 +109,10 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoryError:
         complain("there is not enough memory for this: use a smaller batch or network, or fewer workers or steps")
         return 1
-    except SystemExit as error:  # code of the user's called sys.exit: half a command is no success
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends a program whose output nobody reads
+            return 1
+        # Code of the user's called sys.exit: half a command is no success.
         complain(f"the program was ended before it was done (exit {error.code})")
         return error.code if isinstance(error.code, int) and error.code else 1
     except OSError as error:
