@@ -159,6 +159,8 @@ def _changes(workload: WorkloadLike | None, settings: dict[str, Any]) -> Iterato
 
 def _clock(measure: bool | TrainingClock, setup: Setup, out: Path | None) -> TrainingClock | None:
     """The clock of a training in this process; workers have their own."""
+    if measure is False:
+        return None
     from paceline.training.measured_training import TrainingClock
 
     if isinstance(measure, TrainingClock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -21,20 +22,20 @@ class Score:
     correct: int = 0
     correct_top: int = 0
     classified: int = 0
-    metric: float = float("nan")
+    metric: float = math.nan
     """The user's own, of all samples at once; it is not added up."""
 
     @property
     def loss(self) -> float:
-        return self.loss_sum / self.samples if self.samples else float("nan")
+        return self.loss_sum / self.samples if self.samples else math.nan
 
     @property
     def accuracy(self) -> float:
-        return self.correct / self.classified if self.classified else float("nan")
+        return self.correct / self.classified if self.classified else math.nan
 
     @property
     def top_accuracy(self) -> float:
-        return self.correct_top / self.classified if self.classified else float("nan")
+        return self.correct_top / self.classified if self.classified else math.nan
 
     def __add__(self, other: Score) -> Score:
         return Score(

@@ -10,7 +10,7 @@ from paceline.cluster import Device, DeviceCount, Link, Machine
 from paceline.cost.communication import ParameterServer, all_gather_s
 from paceline.planning.candidate import Candidate
 from paceline.planning.estimate import Computing, estimated_step_s
-from paceline.planning.machine_options import Place
+from paceline.planning.machine_options import MachineOption
 from paceline.simulation.links import message_sizes
 from paceline.simulation.on_cluster import simulate_on
 from paceline.simulation.simulation import simulate_time
@@ -72,7 +72,7 @@ def test_machines_with_several_devices_take_it_too():
 def test_the_closed_form_is_near_to_what_is_simulated(name, workers):
     strategy = find_strategy(name)
     computing = Computing(1e-3, 0.0, 0.0, BYTES)
-    place = Place(MACHINE, MACHINE.devices[0].device, 1, 99, SLOW)
+    place = MachineOption(MACHINE, MACHINE.devices[0].device, 1, 99, SLOW)
     candidate = Candidate("node", "card", workers, 1, strategy, 8, "float32")
     assert estimated_step_s(candidate, place, computing) == pytest.approx(
         on_machines(strategy, workers).step_s, rel=0.08

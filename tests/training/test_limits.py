@@ -67,9 +67,9 @@ def test_a_network_that_is_too_deep_is_refused(network):
 
 
 def test_epochs_and_batches_have_a_largest_value():
-    with pytest.raises(WorkloadError, match=r"epochs=1000000000000 should be at most 1,000,000"):
+    with pytest.raises(WorkloadError, match=r"epochs=1000000000000 should be a whole number from 1 to 1,000,000"):
         Workload(epochs=10**12)
-    with pytest.raises(WorkloadError, match=r"batch=10000000000 should be at most 2,147,483,647"):
+    with pytest.raises(WorkloadError, match=r"batch=10000000000 should be a whole number from 1 to 2,147,483,647"):
         Workload(batch=10**10)
 
 

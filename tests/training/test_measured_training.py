@@ -146,7 +146,7 @@ def test_on_a_gpu_the_parameters_are_the_same_too(network, step, tmp_path):
 
 
 def test_a_clock_that_saw_nothing_says_so(tmp_path):
-    with pytest.raises(InputError, match=r"paceline\.run\(workload, clock=clock\)"):
+    with pytest.raises(InputError, match=r"paceline\.train\(workload, measure=clock\)"):
         TrainingClock().measurement()
     workload = resolve("mlp", SMALL | {"epochs": 4})
     clock = TrainingClock()
