@@ -28,7 +28,7 @@ def write_curve(scaling: Scaling, directory: Path) -> list[Path]:
         figure, all_axes = pyplot.subplots(1, 2 if known else 1, figsize=(9, 3.6), layout="constrained", squeeze=False)
         for place, each in enumerate(shown):
             _draw_machine(each, place, all_axes[0])
-        titles = ("samples a second (dotted: ideal)", "seconds an epoch")
+        titles = ("samples/s (dotted: ideal)", "s/epoch")
         for axes, title in zip(all_axes[0], titles, strict=False):
             axes.set_title(title, loc="left", fontsize=10)
             axes.set_xlabel("workers")

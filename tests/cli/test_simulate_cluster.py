@@ -181,7 +181,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         ([*LAB, "--compute-time", "1"], "--compute-time follows from the machines of --cluster"),
         ([*LAB, "--epochs", "2", "--steps", "3"], "--epochs and --steps exclude each other"),
         ([*LAB, "--epochs", "0"], "--epochs 0 should be from 1 to 1,000,000"),
-        ([*LAB, "--per-machine", "0"], "per-machine=0 should be from 1 to 10,000"),
+        ([*LAB, "--per-machine", "0"], "per-machine=0 should be at least 1"),
         (["--strategy", "sync", "--workers", "2,3"], "several numbers need a --cluster"),
         (["--strategy", "sync", "--epochs", "2"], "--epochs needs a --cluster"),
         (["--strategy", "sync", "--per-machine", "2"], "--per-machine needs a --cluster"),

@@ -36,7 +36,7 @@ def example(kind: Any) -> Any:
     if origin is tuple:
         return (example(arguments[0]),) * 2 if arguments[1:] == (Ellipsis,) else tuple(map(example, arguments))
     if origin is dict:
-        return {"key": example(arguments[1])}
+        return {"3": example(arguments[1])}  # a key of every kind of table: counts are by whole numbers
     return {str: "a word", int: 3, float: 0.25, bool: True}[kind]
 
 
