@@ -150,6 +150,8 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     accuracies = {name: [run.accuracy for run in some] for name, some in known.items()}
     order = sorted(accuracies, key=lambda name: -median_of(accuracies[name]))
     best_name, top = order[0], accuracies[order[0]]
+    if len(top) == len(order) == 1:
+        return f"{best_name} reached {percent(top[0])} test accuracy."
     if len(order) == 1:
         ends = f"{percent(min(top))} and {percent(max(top))}"
         return f"{count(len(top), 'run')} of {best_name} ended between {ends} test accuracy."

@@ -90,7 +90,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
     front = Figure(
         f"plan{suffix}-front", "Predicted time and cost", "lines",
         (View("", nearest_first, {
-            "line": "plan", "group": "nearness", "x": plan.currency, "y": "time", "points": True,
+            "line": "plan", "group": "group", "x": plan.currency, "y": "time", "points": True,
             "styles": {name: [hue, 0] for name, hue in zip(groups, (1, 0, 2, 4, 7), strict=True)},
         }),),
         f"The recommended configuration takes {time_words(best.time_s)} and {number(best.money)} {plan.currency}; "
@@ -109,7 +109,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
 def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
     unit_s, unit = next((factor, name) for most, factor, name in UNITS if max(o.time_s for o in shown) < most)
     columns = (
-        "plan", "nearness", Column("time", unit), Column("low", unit), Column("high", unit),
+        "plan", "group", Column("time", unit), Column("low", unit), Column("high", unit),
         Column(plan.currency), "machines", "workers", "strategy", "batch", "precision", "batches in flight",
         Column("computing", "%"), Column("communicating", "%"), Column("waiting", "%"), "limited by",
     )  # fmt: skip
