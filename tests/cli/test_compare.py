@@ -157,6 +157,7 @@ def test_what_cannot_be_done_as_asked(paceline, study, tmp_path, arguments, word
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"], "nothing is left behind"
 
 
+@pytest.mark.slow
 def test_the_example_is_an_experiment_that_can_be_tried_quickly(paceline):
     example = Path(__file__).parents[2] / "examples" / "strategies.toml"
     assert paceline("compare", example, "--list").out.splitlines()[-1].startswith("strategies: 39 runs, 13 settings")

@@ -43,6 +43,7 @@ def test_a_reader_that_takes_one_line_of_a_run(tmp_path):
     assert (tmp_path / "err").read_text() == ""
 
 
+@pytest.mark.slow
 def test_the_directory_of_a_run_that_vanishes(tmp_path):
     with subprocess.Popen(LONG, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         begun(process)
@@ -56,6 +57,7 @@ def test_the_directory_of_a_run_that_vanishes(tmp_path):
     assert "Traceback" not in line and line.startswith(answers)
 
 
+@pytest.mark.slow
 def test_an_impatient_user(tmp_path):
     with subprocess.Popen(LONG, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         begun(process)
@@ -67,6 +69,7 @@ def test_an_impatient_user(tmp_path):
     assert "Traceback" not in err and err.splitlines()[-1].startswith(("paceline: interrupted", "paceline: stopped in"))
 
 
+@pytest.mark.slow
 def test_no_compiler(tmp_path):
     (tmp_path / "bin").mkdir()
     environment = {**os.environ, "PATH": str(tmp_path / "bin"), "CXX": ""}

@@ -85,7 +85,7 @@ def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, 
     assert [row["published"] for row in again.json["published"]][:2] == [0.253968, 0.7619]
     # The page can be made again from the directory alone, by the usual command.
     assert paceline("report", "study", "--out", "again.html").code == 0
-    assert "Fetching ahead saves" in (tmp_path / "again.html").read_text()
+    assert "Prefetching " in (tmp_path / "again.html").read_text()
 
     assert paceline("reproduce", "elgato", "--resume", "study").refused() == "--resume study holds transfer, not elgato"
     assert "holds this experiment already" in paceline("reproduce", "transfer", "--quick", "--out", "study").refused()

@@ -91,6 +91,7 @@ def test_another_run_of_the_same_name_is_not_drawn_over(paceline, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 def test_every_run_of_an_experiment_is_one_for_tensorboard(paceline, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     result = paceline("compare", "study.toml", "--out", "study", "--tensorboard", "board")

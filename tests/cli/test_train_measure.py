@@ -57,6 +57,7 @@ def test_without_a_directory_given_it_is_in_the_default_one(paceline, tmp_path):
     assert (tmp_path / "runs" / "mlp-digits-1" / "measure" / "measurement.json").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_adds_a_measurement_of_its_own(paceline, tmp_path):
     assert paceline("train", "mlp", *WORDS, "--measure", "--out", "run").code == 0
     result = paceline("train", "--resume", "run", "--epochs", "5", "--measure")

@@ -147,11 +147,12 @@ def test_going_on_with_what_is_done_does_nothing_but_write_its_tables(done):
     assert (place / "results.csv").read_text() == before and len(found.rows) == 8
 
 
+@pytest.mark.slow
 def test_what_fails_is_recorded_and_the_others_go_on(here):
     networks = ["own_parts:dies", "own_parts:breaks", "own_parts:sleeps", "own_parts:build"]
     grid = ({"network": networks}, {"network": "dnn", "lr": 1e30, "optimizer": "sgd", "activation": "relu"})
     workload = {"data": "digits:100", "epochs": 1, "batch": 50}
-    experiment = Experiment("faults", workload=workload, grid=grid, timeout_s=3.0, checkpoints=False)
+    experiment = Experiment("faults", workload=workload, grid=grid, timeout_s=8.0, checkpoints=False)
     watcher = Kept()
     found = execute(experiment, out="study", watcher=watcher)
     rows = {row["network"].removeprefix("own_parts:"): row for row in found.rows}
@@ -160,7 +161,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(here):
     }  # fmt: skip
     assert rows["dies"]["error"] == "its process was ended by SIGKILL, perhaps for want of memory"
     assert "no luck" in rows["breaks"]["error"]
-    assert rows["sleeps"]["error"] == "it took longer than timeout = 3 s" and rows["sleeps"]["process_s"] < 60
+    assert rows["sleeps"]["error"] == "it took longer than timeout = 8 s" and rows["sleeps"]["process_s"] < 60
     assert "the loss became" in rows["dnn"]["error"] and "working" not in rows["dnn"]["error"]
     assert rows["build"]["error"] == "" and rows["build"]["test_accuracy"] > 0
     assert rows["dies"]["test_accuracy"] is None
@@ -175,7 +176,9 @@ def test_what_fails_is_recorded_and_the_others_go_on(here):
     assert again.finished_runs == []
     found = execute(experiment, resume="study", watcher=again, retry=True)
     assert sorted(again.finished_runs) == sorted(row["run"] for row in rows.values() if row["status"] == "failed")
-    assert [row["status"] for row in found.rows] == ["finished"] * 4 + ["diverged"]
+    assert [row["status"] for row in found.rows] == ["finished"] * 4 + ["diverged"], [
+        row["error"] for row in found.rows
+    ]
 
 
 @pytest.mark.slow

@@ -254,6 +254,7 @@ def test_threads_and_what_was_published_for_them(tmp_path):
     assert {"published-lines", "by-threads"} <= figures.keys()
 
 
+@pytest.mark.slow
 def test_transfer_arithmetic_is_what_devices_that_are_fed_take(tmp_path, monkeypatch):
     links = LinkMeasurement((LinkSpeed("disk to host", 1e-4, 2e9),), {})
     monkeypatch.setattr("paceline.reproduction.transfer.measure_links", lambda *_: links)

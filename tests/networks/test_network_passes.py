@@ -122,7 +122,7 @@ def test_float64_and_bfloat16(name):
     torch.testing.assert_close(single, rough, rtol=0.2, atol=0.2)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lstm", "lenet5", "googlenet", "resnet20", "textlstm", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "lstm", "lenet5", "resnet20", "textlstm", "transformer"])
 def test_one_graph_holds_the_whole_forward_pass(name):
     network = small(name, dropout=0.0).train()
     x = samples(name)

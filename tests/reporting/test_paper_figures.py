@@ -16,6 +16,7 @@ from tests.reporting.examples import EVIL, a_measurement, a_virtual_run
 from tests.reporting.test_page import evil_records
 
 
+@pytest.mark.slow
 def test_every_figure_is_there_as_png_and_svg(tmp_path):
     records = Records(
         runs=[(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)],

@@ -76,6 +76,7 @@ def test_an_interrupted_run_is_resumed_where_it_was(tmp_path, started, number):
     assert torch.equal(parameters(place), parameters(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_processes_start(tmp_path, started):
     process = started(tmp_path / "run")
     wait_for(lambda: own_processes(process.pid))
@@ -86,7 +87,7 @@ def test_ctrl_c_while_processes_start(tmp_path, started):
     assert_gone(children)
 
 
-@pytest.mark.parametrize("strategy", ["downpour", "softsync"])
+@pytest.mark.parametrize("strategy", ["downpour", pytest.param("softsync", marks=pytest.mark.slow)])
 def test_nobody_survives_the_launcher_s_sudden_death(tmp_path, started, strategy):
     place = tmp_path / "run"
     process = started(place, strategy)
