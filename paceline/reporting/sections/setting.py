@@ -99,7 +99,8 @@ def unranked_sentence(runs: Sequence[RunResult]) -> str:
     left_out = sum(not run.ranked for run in runs)
     if low := sum(run.status == "finished" and not run.ranked for run in runs):
         said.append(f"{low} ended below half of the best test accuracy")
-    return f"Of {count(len(runs), 'run')}, {listed(said)}; {'it is' if left_out == 1 else 'they are'} left out of rankings." if said else ""
+    them = "it is" if left_out == 1 else "they are"
+    return f"Of {count(len(runs), 'run')}, {listed(said)}; {them} left out of rankings." if said else ""
 
 
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
