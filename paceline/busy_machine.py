@@ -45,6 +45,6 @@ def _said(load: float, cores: int, ticks: list[int]) -> str:
     used = 1 - (ticks[_IDLE] + ticks[_WAITING]) / total - stolen
     if used < BUSY_SHARE and stolen < STEAL_SHARE:
         return ""
-    words = [f"load {load:.1f} on {cores} cores", f"{used:.0%} of the CPU in use by others"]
-    words += [f"{stolen:.0%} stolen by other virtual machines"] if stolen >= STEAL_SHARE else []
+    words = [f"load {load:.1f} on {cores} cores", f"{100 * used:.0f} % of the CPU in use by others"]
+    words += [f"{100 * stolen:.0f} % stolen by other virtual machines"] if stolen >= STEAL_SHARE else []
     return f"this machine is busy ({', '.join(words)}): times are longer than on an idle one"

@@ -34,8 +34,8 @@ def test_an_idle_machine_is_not_mentioned(monkeypatch, tmp_path):
 
 def test_other_work_and_steal_are_said(monkeypatch, tmp_path):
     said = stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0)
-    assert said.startswith("this machine is busy (load 5.3 on 2 cores, 80% of the CPU in use by others)")
-    assert "20% stolen" in stat(monkeypatch, tmp_path, 2.0, user=0, idle=8, stolen=2)
+    assert said.startswith("this machine is busy (load 5.3 on 2 cores, 80 % of the CPU in use by others)")
+    assert "20 % stolen" in stat(monkeypatch, tmp_path, 2.0, user=0, idle=8, stolen=2)
 
 
 @pytest.mark.parametrize("words", [["train", "mlp", "--epochs", "1"], ["measure", "mlp", "--iterations", "20"]])
