@@ -12,7 +12,7 @@ from paceline.errors import InputError
 if TYPE_CHECKING:
     from paceline import data
     from paceline.experiment.experiment import Experiment
-    from paceline.experiment.watching import ExperimentWatcher
+    from paceline.experiment.watcher import ExperimentWatcher
     from paceline.results.table import ResultsTable
 
 

@@ -10,7 +10,7 @@ from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from paceline import data
-    from paceline.experiment.watching import ExperimentWatcher
+    from paceline.experiment.watcher import ExperimentWatcher
     from paceline.reproduction.reproducing import Reproduced
 
 

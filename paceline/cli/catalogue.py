@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, check_json, console_for, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +39,11 @@ def catalogue(
     }
     console = console_for(json)
     if what in known:
-        hand_over(known[what](console), json)
+        write_json(known[what](console), json)
     elif what.endswith(".toml"):
-        hand_over(_cluster(what, console), json)
+        write_json(_cluster(what, console), json)
     elif what.endswith(".csv"):
-        hand_over(_skypilot(what, console), json)
+        write_json(_skypilot(what, console), json)
     else:
         raise InputError(f"no catalogue {what!r}, nor a file that ends in .toml or .csv: {nearest(what, known)}")
 

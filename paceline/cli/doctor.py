@@ -7,7 +7,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from paceline.cli.console import JsonOption, console_for, hand_over
+from paceline.cli.console import JsonOption, console_for, write_json
 
 EXAMPLE = "Example: paceline doctor"
 
@@ -21,7 +21,7 @@ def doctor(json: JsonOption = None) -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console_for(json).print(table, soft_wrap=False, markup=False)
-    hand_over(facts, json)
+    write_json(facts, json)
 
 
 def examine() -> dict[str, str]:

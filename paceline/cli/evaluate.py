@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, console_for, write_json
 from paceline.cli.options import DataDirOption
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
@@ -33,4 +33,4 @@ def evaluate(
         f"  loss {result.loss:.4f}  ({result.samples:,} test samples)",
         markup=False,
     )
-    hand_over(dump(result), json)
+    write_json(dump(result), json)

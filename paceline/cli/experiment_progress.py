@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from paceline.cli.download_bar import DownloadBar
 from paceline.cli.progress import elapsed
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.watching import Standing
+from paceline.experiment.watcher import Standing
 from paceline.results.run_row import Row
 
 MOST_LETTERS = 60

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, complain, console_for, hand_over
+from paceline.cli.console import JsonOption, check_json, complain, console_for, write_json
 
 if TYPE_CHECKING:
     from paceline.reporting.writing import Written
@@ -40,7 +40,7 @@ def report(
         "skipped": [{"place": s.place, "reason": s.reason} for s in written.skipped],
         "figures": [str(path) for path in written.figures],
     }  # fmt: skip
-    hand_over(content, json)
+    write_json(content, json)
 
 
 def _counted(written: Written) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, hand_over
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def verify(
     what = (run,) if prediction is None else (prediction, run)
     made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))
-    hand_over(dump(made), json)
+    write_json(dump(made), json)
 
 
 def show(made: Verification, console: Console) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.places import saved_experiment
+from paceline.experiment.experiment_directory import saved_experiment
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.random_search import RandomSearch
 from paceline.experiment.reading import experiment_of, read_experiment

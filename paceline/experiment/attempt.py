@@ -12,11 +12,11 @@ from pathlib import Path
 from time import monotonic
 
 from paceline import record
-from paceline.experiment.boards import board_of
+from paceline.experiment.experiment_directory import move_into_place
 from paceline.experiment.one_run import RunTask
-from paceline.experiment.places import move_into_place
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.processes import EndedRun
+from paceline.experiment.tensorboard_folders import folder_of
 from paceline.results import outcome
 from paceline.results.outcome import RunOutcome
 from paceline.training.checkpoint import NAME as CHECKPOINT
@@ -50,7 +50,7 @@ class Attempt:
 
     def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> RunTask:
         """What its process is told, where nothing is left of an attempt before."""
-        board = board_of(self.run, tensorboard) if tensorboard is not None else None
+        board = folder_of(self.run, tensorboard) if tensorboard is not None else None
         shutil.rmtree(self.working, ignore_errors=True)
         files = {name: self._file(f".{name}") for name in ("told", "progress", "log")}
         for file in files.values():

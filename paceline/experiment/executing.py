@@ -11,14 +11,22 @@ from time import monotonic
 from paceline import data, user_code
 from paceline.errors import InputError, Interrupted, PacelineError, WorkloadError
 from paceline.experiment.attempt import Attempt
-from paceline.experiment.boards import check_boards
-from paceline.experiment.estimating import Estimate
+from paceline.experiment.core_assignment import cores_of_jobs, crowding
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.places import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
+from paceline.experiment.experiment_directory import (
+    DAMAGED,
+    RUNS,
+    WORKING,
+    clear_working,
+    new_place,
+    old_place,
+    put_aside,
+)
 from paceline.experiment.planning import PlannedRun, interleaved
 from paceline.experiment.processes import EndedRun, Lost, Processes
-from paceline.experiment.sharing import cores_of_jobs, crowding
-from paceline.experiment.watching import ExperimentWatcher, SilentExperimentWatcher, Standing
+from paceline.experiment.remaining_time import Estimate
+from paceline.experiment.tensorboard_folders import check_folders
+from paceline.experiment.watcher import ExperimentWatcher, SilentExperimentWatcher, Standing
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
@@ -61,7 +69,7 @@ def execute(
         raise InputError(f"jobs={jobs} should be at least 1")
     planned = experiment.runs()
     if tensorboard is not None:
-        check_boards(planned, tensorboard, new=resume is None)
+        check_folders(planned, tensorboard, new=resume is None)
     with _place(experiment, out, resume, text) as directory:
         execution = Execution(
             directory, experiment, planned, jobs, cache, watcher or SilentExperimentWatcher(), tensorboard

@@ -11,8 +11,8 @@ from paceline import data
 from paceline.errors import InputError
 from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.places import saved_experiment
-from paceline.experiment.watching import ExperimentWatcher
+from paceline.experiment.experiment_directory import saved_experiment
+from paceline.experiment.watcher import ExperimentWatcher
 from paceline.reporting import report
 from paceline.reporting.writing import Written
 from paceline.reproduction import Conclusions, Study, find_study

@@ -14,7 +14,7 @@ import paceline
 from paceline import record
 from paceline.errors import InputError, OutputError
 from paceline.experiment import Experiment, collect, execute
-from paceline.experiment.places import locked_experiment
+from paceline.experiment.experiment_directory import locked_experiment
 from tests.experiment.studies import SMALL, small, table, virtual, without_times
 
 OWN = """

@@ -1,4 +1,4 @@
-"""Whoever wants to know how an experiment goes on; what the command line draws its progress from."""
+"""What is told to whoever watches an experiment: the command line draws its progress from it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     experiment.toml    as it was given
     experiment.json    as it was understood
-    runs/NAME/         one a finished run: its records, outcome.json and log.txt
+    runs/NAME/         one per finished run: its records, outcome.json and log.txt
     working/           what is being made; nothing of it counts
     results.csv, summary.csv
 
