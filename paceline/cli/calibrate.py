@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, check_place, console_for, warn_if_busy, write_json
+from paceline.cli.console import JsonOption, check_json, check_place, console_for, output_json, warn_if_busy
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def calibrate(
     )
     warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}", markup=False)
-    write_json(dump(found), json)
+    output_json(dump(found), json)
 
 
 def _watch(draw: Callable[[float], None], drawn: bool) -> Callable[[float], None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +39,11 @@ def catalogue(
     }
     console = console_for(json)
     if what in known:
-        write_json(known[what](console), json)
+        output_json(known[what](console), json)
     elif what.endswith(".toml"):
-        write_json(_cluster(what, console), json)
+        output_json(_cluster(what, console), json)
     elif what.endswith(".csv"):
-        write_json(_skypilot(what, console), json)
+        output_json(_skypilot(what, console), json)
     else:
         raise InputError(f"no catalogue {what!r}, nor a file that ends in .toml or .csv: {nearest(what, known)}")
 

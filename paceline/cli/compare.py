@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline import busy_machine
-from paceline.cli.console import JsonOption, check_json, console_for, warn_if_busy, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
@@ -70,7 +70,7 @@ def _execute(file: Path | None, console: Console, json: str | None, **options: A
     place = directory_of(found)
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
     console.print(f"page: {place / 'report.html'}", markup=False)
-    write_json(_content(found), json)
+    output_json(_content(found), json)
     failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:
         raise PacelineError(
@@ -107,7 +107,7 @@ def _collect(places: list[Path], out: Path | None, json: str | None, console: Co
         console.print(f"{count}; write the tables with --out DIR", markup=False)
     else:
         console.print(f"{count}   tables: {', '.join(str(path) for path in found.write(out))}", markup=False)
-    write_json(_content(found), json)
+    output_json(_content(found), json)
 
 
 def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None, console: Console) -> None:
@@ -121,7 +121,7 @@ def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None,
     console.print(plan_table(runs))
     settings = len({run.setting for run in runs})
     console.print(f"{study.name}: {len(runs)} runs, {settings} setting{'s' * (settings != 1)}, in this order")
-    write_json([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
+    output_json([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
 
 
 def _content(found: ResultsTable) -> Any:

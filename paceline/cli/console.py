@@ -67,7 +67,7 @@ TrustOption = Annotated[
 ]
 
 
-def write_json(value: Any, json_file: str | None) -> None:
+def output_json(value: Any, json_file: str | None) -> None:
     """Writes a JSON value where it was asked for."""
     if json_file is None:
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, write_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import DataDirOption
 
 app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> Non
         table.add_row(entry.name, samples, shape, classes, str(entry.place or ""), entry.description)
         rows.append({**to_json(entry), "place": str(entry.place) if entry.place else None})
     console_for(json).print(table, soft_wrap=False, markup=False)
-    write_json(rows, json)
+    output_json(rows, json)
 
 
 @app.command("fetch", epilog="Example: paceline data fetch mnist")
@@ -48,7 +48,7 @@ def fetch(
     with DownloadBar(console) as bar:
         place = data.fetch(name, cache=data_dir, progress=bar)
     console.print(f"{name}: {place}", markup=False)
-    write_json({"name": name, "path": str(place)}, json)
+    output_json({"name": name, "path": str(place)}, json)
 
 
 @app.command("path", epilog="Example: paceline data path mnist")
@@ -61,7 +61,7 @@ def path(
     from paceline import data
 
     place = data.path(name, cache=data_dir)
-    write_json({"name": name, "path": str(place) if place else None}, json)
+    output_json({"name": name, "path": str(place) if place else None}, json)
     if place is None:
         console_for(json).print(f"{name} is not here yet: paceline data fetch {name}", markup=False)
         raise typer.Exit(1)

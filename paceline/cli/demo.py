@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def demo(
     runs = [place / "one-process", *(place / strategy for strategy in STRATEGIES)]
     page = report([*runs, place / "verification.json"], place / "report.html", title="Paceline's demo").path
     console.print(f"Open {page.resolve()} in a browser.", markup=False)
-    write_json(dump(found), json)
+    output_json(dump(found), json)
 
 
 def _step(console: Console, words: str) -> None:

@@ -7,7 +7,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from paceline.cli.console import JsonOption, console_for, write_json
+from paceline.cli.console import JsonOption, console_for, output_json
 
 EXAMPLE = "Example: paceline doctor"
 
@@ -21,7 +21,7 @@ def doctor(json: JsonOption = None) -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console_for(json).print(table, soft_wrap=False, markup=False)
-    write_json(facts, json)
+    output_json(facts, json)
 
 
 def examine() -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, console_for, write_json
+from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
 from paceline.cli.options import DataDirOption
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
@@ -33,4 +33,4 @@ def evaluate(
         f"  loss {result.loss:.4f}  ({result.samples:,} test samples)",
         markup=False,
     )
-    write_json(dump(result), json)
+    output_json(dump(result), json)

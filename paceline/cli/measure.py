@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, warn_if_busy, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
@@ -57,7 +57,7 @@ def measure(
     warn_if_busy(found.conditions.get("busy", ""))
     if out is not None:
         console.print(f"page, tables, trace and plots: {out}", markup=False)
-    write_json(dump(found), json)
+    output_json(dump(found), json)
 
 
 def _load(place: Path, out: Path | None) -> Measurement:
@@ -89,7 +89,7 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
     for speed in found.links:
         table.add_row(speed.link, f"{1e6 * speed.latency_s:.1f} µs", f"{speed.bandwidth / 1e9:.2f} GB/s")
     console.print(table)
-    write_json(dump(found), json)
+    output_json(dump(found), json)
 
 
 def _measure(workload: Workload, options: dict[str, Any], console: Console) -> Measurement:

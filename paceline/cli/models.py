@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.cli.console import JsonOption, console_for, write_json
+from paceline.cli.console import JsonOption, console_for, output_json
 
 EXAMPLE = "Example: paceline models --json -"
 
@@ -27,4 +27,4 @@ def models(json: JsonOption = None) -> None:
         )
         rows.append(to_json(network))
     console_for(json).print(table, soft_wrap=False)
-    write_json(rows, json)
+    output_json(rows, json)

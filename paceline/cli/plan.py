@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.api.plan import FILE, PAGE
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 from paceline.cli.options import OutOption, takes_settings
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plan(
     if out is not None:
         console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}", markup=False)
         console.print(f"page: {out / PAGE}", markup=False)
-    write_json(dump(made), json)
+    output_json(dump(made), json)
     if not made.met:
         raise PacelineError(made.reasons[0])
 

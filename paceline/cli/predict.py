@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
@@ -63,7 +63,7 @@ def predict(
         console.print(together, markup=False, highlight=False)
     if out is not None:
         console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}", markup=False)
-    write_json(dump(made), json)
+    output_json(dump(made), json)
 
 
 def show(made: Prediction, console: Console) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, complain, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, complain, console_for, output_json
 
 if TYPE_CHECKING:
     from paceline.reporting.writing import Written
@@ -40,7 +40,7 @@ def report(
         "skipped": [{"place": s.place, "reason": s.reason} for s in written.skipped],
         "figures": [str(path) for path in written.figures],
     }  # fmt: skip
-    write_json(content, json)
+    output_json(content, json)
 
 
 def _counted(written: Written) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
@@ -45,7 +45,7 @@ def reproduce(
             downloads=watcher.downloads, watcher=watcher,
         )  # fmt: skip
     _show(made, console)
-    write_json(_content(made), json)
+    output_json(_content(made), json)
     failed = [row for row in made.found.rows if row["status"] == "failed"]
     if failed:
         raise PacelineError(
@@ -67,7 +67,7 @@ def _list(console: Console, json: str | None) -> None:
     for study in studies:
         table.add_row(study.name, study.title)
     console.print(table)
-    write_json([{"name": study.name, "title": study.title} for study in studies], json)
+    output_json([{"name": study.name, "title": study.title} for study in studies], json)
 
 
 def _show(made: Reproduced, console: Console) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, check_json, console_for, output_json
 from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.cli.simulate_cluster import show_scaling
 from paceline.errors import InputError, StrategyError
@@ -59,7 +59,7 @@ def simulate(
         show_scaling(made, console, steps, epochs)
     if out is not None:
         console.print(_files(out, made), markup=False)
-    write_json(dump(made), json)
+    output_json(dump(made), json)
 
 
 def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, warn_if_busy, write_json
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, output_json, warn_if_busy
 from paceline.cli.options import OUTPUT, DataDirOption, OutOption, ResumeOption, of_workload, takes_settings
 from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
@@ -148,7 +148,7 @@ def _shown(
         _show_measured(run, directory, console)
     for warning in run.warnings:
         console.print(f"warning: {warning}", markup=False)
-    write_json(dump(run), json)
+    output_json(dump(run), json)
 
 
 def _show_measured(run: Run, directory: Path, console: Console) -> None:

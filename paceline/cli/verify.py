@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, write_json
+from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, output_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def verify(
     what = (run,) if prediction is None else (prediction, run)
     made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))
-    write_json(dump(made), json)
+    output_json(dump(made), json)
 
 
 def show(made: Verification, console: Console) -> None:
