@@ -122,9 +122,9 @@ class Chaos:
         elif chosen == "ready":
             worker = self.random.choice(busy)
             task = self.tasks[worker].pop(0)
-            self.write_json(task)
+            self.deliver(task)
 
-    def write_json(self, task: Compute) -> None:
+    def deliver(self, task: Compute) -> None:
         key = task.worker, task.sequence
         if key not in self.late:
             self.payloads[key] = task
@@ -203,7 +203,7 @@ def undisturbed(strategy: Strategy, workers: int) -> list[tuple[int, list[tuple[
             chaos.apply_next()
         for worker in range(workers):
             if chaos.tasks[worker]:
-                chaos.write_json(chaos.tasks[worker].pop(0))
+                chaos.deliver(chaos.tasks[worker].pop(0))
     return chaos.made
 
 
