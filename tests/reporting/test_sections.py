@@ -240,7 +240,7 @@ def test_what_was_run_is_said_in_words():
         "size 32 with sgd.",
     )
     broken = Records(runs=[("a", a_run()), ("b", a_run(status="diverged"))])
-    assert "Of 2 runs, 1 diverged; they are left out of rankings." in made(broken)["what"].sentences
+    assert "Of 2 runs, 1 diverged; it is left out of rankings." in made(broken)["what"].sentences
 
 
 @pytest.mark.parametrize(
