@@ -104,6 +104,7 @@ def test_runs_can_be_listed_without_being_made(paceline, study, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
+@pytest.mark.slow
 def test_failed_runs_are_an_exit_code_and_a_line(paceline, tmp_path):
     (tmp_path / "study.toml").write_text('[workload]\nnetwork = "vgg16"\n[grid]\ndata = ["digits"]\n')
     result = paceline("compare", "study.toml", "--quick", "--out", "study")

@@ -36,6 +36,7 @@ def begun(process: subprocess.Popen[str]) -> None:
     pytest.fail("it ended before its first epoch did")
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_one_line_of_a_run(tmp_path):
     command = " ".join(program("train", "mlp", "--epochs", "3", "--out", "run"))
     done = subprocess.run(f"{command} 2>err | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True)

@@ -174,6 +174,7 @@ def test_training_as_planned_keeps_the_prediction_beside_the_run(paceline, plann
     assert prediction == plan.prediction
 
 
+@pytest.mark.slow
 def test_training_with_workers_as_planned(paceline, planned, desk, tmp_path):
     result = paceline("train", "--plan", f"{planned(2)}/plan.json", "--out", "run")
     assert result.code == 0, result.err

@@ -91,6 +91,7 @@ def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, 
     assert "holds this experiment already" in paceline("reproduce", "transfer", "--quick", "--out", "study").refused()
 
 
+@pytest.mark.slow
 def test_only_studies_are_gone_on_with(paceline, tmp_path):
     (tmp_path / "mine.toml").write_text('[workload]\nnetwork = "dnn"\ndata = "digits:100"\nepochs = 1\n')
     assert paceline("compare", "mine.toml", "--out", "mine").code == 0

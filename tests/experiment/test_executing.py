@@ -213,6 +213,7 @@ def test_runs_at_a_time_have_cores_of_their_own_and_crowding_is_said(tmp_path):
     assert watcher.left[-1] is not None
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_put_aside_and_made_again(done, tmp_path):
     experiment, whole = done
     place = Path(shutil.copytree(whole, tmp_path / "study"))

@@ -289,7 +289,10 @@ def test_turning_a_phone_redraws(open_page, study):
     tab.until(f"[...document.querySelectorAll('.chart')].every({fits})")
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(1280, False), *(pytest.param(*how, marks=pytest.mark.slow) for how in ((1280, True), (360, False)))],
+)
 def test_no_serious_barrier_is_found(open_page, study, width, dark):
     tab = open_page(study, width=width, dark=dark)
     tab.draw_everything()

@@ -53,7 +53,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     [
         resolve("dnn", SMALL | {"dropout": 0.4}),
         resolve("mlp", SMALL | {"optimizer": "adam", "schedule": "warm-up:0.5+cosine"}),
-        resolve("lenet5", SMALL | {"optimizer": "nadam", "lr": 0.001}),
+        pytest.param(resolve("lenet5", SMALL | {"optimizer": "nadam", "lr": 0.001}), marks=pytest.mark.slow),
         resolve("resnet20", {"data": "synthetic:3x8x8/4:96", "batch": 20, "epochs": 2}),
     ],
     ids=lambda w: w.network,
