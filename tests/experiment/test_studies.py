@@ -145,11 +145,14 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     assert (operations["CPU:0, published"], operations["each GPU, published"]) == ("1855", "2373")
     assert any(place.endswith(", here") and int(many) > 20 for place, many in operations.items())
     ours = [row.ours for row in made.published if row.name.startswith("mlp")]
-    assert all(math.isfinite(value) and value >= 0 for value in ours), "fitted to two towers"
+    # A noisy machine may give times that the model does not fit: then there is no number, and a sentence says so.
+    refused = [one.sentence for one in made.findings if one.sentence.endswith("the model does not fit.")]
+    is_fitted = not any("batch of mlp" in sentence for sentence in refused)
+    assert all(value >= 0 if is_fitted else math.isnan(value) for value in ours), "fitted to two towers"
     figures = {figure.id: figure for figure in page_of(find_records([tmp_path / "e"])).figures}
     assert {
         "batch-model-times",
-        "batch-model-shares",
+        *(["batch-model-shares"] if is_fitted else []),
         "learned-by-batch",
         "time-by-batch",
         "worker-accuracy",
