@@ -209,7 +209,8 @@ def _watched(
         try:
             yield Several(*watchers)
         except BaseException:
-            with suppress(PacelineError):  # what ended the run is what is to be said
+            # What ended the run is what is reported, also when Ctrl-C comes while its page is written.
+            with suppress(PacelineError, KeyboardInterrupt):
                 if started.run is not None and directory is not None:
                     _write(directory, clock, prediction)
             raise

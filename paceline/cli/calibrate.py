@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, check_place, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, check_place, console_for, output_json, warn_if_busy
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def calibrate(
     from paceline.formatting import percent
     from paceline.record import dump
 
-    check_json(json)
     if out is not None:
         out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,6 @@ def catalogue(
     """List known devices, links, machines and their dated prices, or check a file of one's own."""
     from paceline.errors import InputError, nearest
 
-    check_json(json)
     known: dict[str, Callable[[Console], Any]] = {
         "devices": _devices,
         "links": _links,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline import busy_machine
-from paceline.cli.console import JsonOption, check_json, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
@@ -38,7 +38,6 @@ def compare(
     json: JsonOption = None,
 ) -> None:
     """Run an experiment: settings from grids, repeated; it can be interrupted and resumed at any moment."""
-    check_json(json)
     console, places = console_for(json), experiment or []
     if collect:
         if resume is not None or quick or retry or list_runs or tensorboard is not None:

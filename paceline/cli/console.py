@@ -23,14 +23,8 @@ def console_for(json_file: str | None) -> Console:
     return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, width=wide)
 
 
-def check_json(json_file: str | None) -> None:
-    """Says before the work, not after it, that the result cannot be written where it was asked for."""
-    if json_file is not None and json_file != "-":
-        check_place(Path(json_file), "--json")
-
-
 def check_place(path: Path, option: str) -> None:
-    """Likewise, for the file that any option names."""
+    """Reports before the work, not after it, that the file of an option cannot be written."""
     try:
         real = path if is_stream(path) else Path(os.path.realpath(path))
         if real.is_dir():
@@ -46,7 +40,8 @@ def check_place(path: Path, option: str) -> None:
 
 
 def _checked_json(json_file: str | None) -> str | None:
-    check_json(json_file)
+    if json_file is not None and json_file != "-":
+        check_place(Path(json_file), "--json")
     return json_file
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def demo(
     from paceline.training.directory import check_new, next_directory
     from paceline.workload import resolve
 
-    check_json(json)
     if out is not None:
         check_new(out)
     console, place = console_for(json), out or next_directory("demo")

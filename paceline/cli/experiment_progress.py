@@ -20,7 +20,7 @@ MOST_LETTERS = 60
 
 
 class ExperimentProgress:
-    """A watcher of experiments. Without a terminal it prints one line a run and draws no bar."""
+    """A watcher of experiments. Without a terminal it prints one line per run and draws no bar."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
@@ -39,7 +39,6 @@ def measure(
     from paceline.training.settings import RunSettings
     from paceline.workload import resolve
 
-    check_json(json)
     console = console_for(json)
     if [workload is not None, load is not None, links].count(True) != 1:
         raise InputError("name a workload to measure, or give --load FILE or --links: one of the three")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.api.plan import FILE, PAGE
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import OutOption, takes_settings
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def plan(
     from paceline.record import dump
     from paceline.workload import resolve
 
-    check_json(json)
     resolved = resolve(workload, given)
     console = console_for(json)
     options = {

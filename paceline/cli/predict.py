@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.errors import InputError
 
@@ -44,7 +44,6 @@ def predict(
     from paceline.api.predict import predict as run
     from paceline.record import dump
 
-    check_json(json)
     given, others = of_workload(given)
     step, strategy = others.get("step", "auto"), others.get("strategy", "sync")
     workers = others.get("workers") or 1

@@ -17,7 +17,7 @@ from paceline.training.watcher import WorkersProgress
 
 
 class TerminalWatcher:
-    """A watcher of runs. Without a terminal it prints one line an epoch and draws no bar."""
+    """A watcher of runs. Without a terminal it prints one line per epoch and draws no bar."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, complain, console_for, output_json
+from paceline.cli.console import JsonOption, complain, console_for, output_json
 
 if TYPE_CHECKING:
     from paceline.reporting.writing import Written
@@ -26,7 +26,6 @@ def report(
     """Write one self-contained page: the answer, figures that can be explored, and a table of every run."""
     from paceline.reporting import report as write
 
-    check_json(json)
     written = write(places, out, title=title, figures=figures, price=price)
     for skipped in written.skipped:
         complain(f"skipped {skipped.place}: {skipped.reason}")

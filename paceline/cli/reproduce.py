@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
 from paceline.errors import InputError, PacelineError
 
@@ -29,7 +29,6 @@ def reproduce(
     json: JsonOption = None,
 ) -> None:
     """Make a published study again and report on it; it can be interrupted and resumed at any moment."""
-    check_json(json)
     console = console_for(json)
     if study is None and resume is None:
         if quick or retry or out is not None:

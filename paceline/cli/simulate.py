@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import OutOption, of_workload, takes_settings
 from paceline.cli.simulate_cluster import show_scaling
 from paceline.errors import InputError, StrategyError
@@ -24,7 +24,9 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 @takes_settings("simulate")
 def simulate(
     workload: Annotated[str, typer.Argument(help="As for train; its size is that of the messages.")],
-    epochs: Annotated[int | None, typer.Option(help="With --cluster: also time and money of so many epochs.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="With --cluster: number of epochs to report time and cost for.")
+    ] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine of the catalogue, or here.")
     ] = None,
@@ -43,7 +45,6 @@ def simulate(
     from paceline.simulation.time_record import TimeRecord
     from paceline.workload import resolve
 
-    check_json(json)
     own, distribution = of_workload(given)
     steps = distribution.get("steps")
     if epochs is not None:

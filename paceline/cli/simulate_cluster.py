@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int | None) -> None:
-    """A table for each kind of machine; of so many steps or epochs, where these are asked for."""
+    """A table for each kind of machine, for the given number of steps or epochs."""
     if not console.is_terminal:
         console.width = 200  # a file has room for all columns
     for number, each in enumerate(made.machines):

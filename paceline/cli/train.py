@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, warn_if_busy
 from paceline.cli.options import OUTPUT, DataDirOption, OutOption, ResumeOption, of_workload, takes_settings
 from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
@@ -98,7 +98,6 @@ def train_run(
     from paceline.planning.plan import Plan
     from paceline.training.directory import next_directory, remove_if_empty
 
-    check_json(json)
     what, given = workload
     if out is None:
         named = what.workload if isinstance(what, Plan) else what
@@ -126,7 +125,6 @@ def resume_run(
 ) -> None:
     from paceline.api.train import resume
 
-    check_json(json)
     _shown(partial(resume, directory, place, **given, **distribution, **options), directory, measure, json)
 
 

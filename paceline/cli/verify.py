@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, TrustOption, check_json, console_for, output_json
+from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,6 @@ def verify(
     from paceline.api.verify import verify as compare
     from paceline.record import dump
 
-    check_json(json)
     what = (run,) if prediction is None else (prediction, run)
     made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))

@@ -19,7 +19,7 @@ from paceline.strategy.strategy import Strategy
 from paceline.training.settings import ClusterSettings, StrategySettings
 
 WORKERS = 2
-"""The workers of a strategy for which no number is given."""
+"""The default number of workers of a strategy."""
 
 
 def build_strategy(given: Mapping[str, Any]) -> tuple[Strategy, int]:

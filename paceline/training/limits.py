@@ -14,7 +14,7 @@ WORKER_BYTES = {"local": 30 << 20, "virtual": 4096}
 
 
 def check_workers(workers: int, driver: str) -> None:
-    """Raises `StrategyError` if so many workers need more than the free memory; it takes microseconds."""
+    """Raises `StrategyError` if the workers need more memory than is free; the check takes microseconds."""
     needed, free = workers * WORKER_BYTES[driver], free_memory_bytes()
     if needed > free:
         simulated = " simulated" if driver == "virtual" else ""

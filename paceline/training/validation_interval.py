@@ -1,4 +1,4 @@
-"""How often a distributed run is validated: after so many epochs, updates or seconds."""
+"""How often a run is validated: every N epochs, updates or seconds."""
 
 from __future__ import annotations
 

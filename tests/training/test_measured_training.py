@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ from paceline.step.build import assemble
 from paceline.training import trainer
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.measured_training import TrainingClock
-from paceline.training.watcher import Silent
 from paceline.workload import Workload, resolve
+from tests.training.deaths import Death, DiesAfter, parameters, same
 
 SMALL = {"data": "digits:640", "batch": 48, "epochs": 4, "threads": 1, "device": "cpu"}  # 13 full batches and one of 16
 WORKLOADS = {
@@ -24,28 +23,6 @@ WORKLOADS = {
     "lenet5": (resolve("lenet5", SMALL), "auto"),
     "resnet20": (resolve("resnet20", SMALL | {"data": "synthetic:3x8x8/4:96", "batch": 16, "epochs": 10}), "auto"),
 }
-
-
-class Death(Exception):
-    pass
-
-
-class DiesAfter(Silent):
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
-
-    def advanced(self, progress: object) -> None:
-        self.looks -= 1
-        if self.looks < 0:
-            raise Death
-
-
-def parameters(directory: Path) -> dict[str, torch.Tensor]:
-    return load_checkpoint(directory).parameters
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize(("workload", "step"), WORKLOADS.values(), ids=WORKLOADS)
