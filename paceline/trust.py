@@ -2,7 +2,7 @@
 
 A checkpoint, a plan or a record may name `module:function`, and using it imports that module. That happens without a
 question if the module lies in the current directory, if the user named it in this call, or if it is part of Paceline,
-`torch.optim` or `torch.nn`. Any other module needs `--trust` (in Python `trust=True`).
+`torch.optim` or `torch.nn`. Any other module needs `trust=True` (`--trust`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_code(settings: Mapping[str, Any], source: str | Path) -> None:
         if where is not None and not _in_current_directory(where):
             raise InputError(
                 f"{source} runs code of the module {module} ({where}), as its {key} {settings[key]!r:.60}: "
-                "give --trust if you know it"
+                "give `trust=True` if you know it"
             )
 
 

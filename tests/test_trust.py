@@ -32,7 +32,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("network", ["sys:exit", "os:abort", "json.tool:main", "foreign_net:build"])
 def test_a_module_from_elsewhere_needs_trust(elsewhere, network):
-    with pytest.raises(InputError, match=f"runs code of the module {network.split(':')[0]} .*give --trust"):
+    with pytest.raises(InputError, match=f"runs code of the module {network.split(':')[0]} .*give `trust=True`"):
         check_code({"network": network}, "runs/a")
     assert "foreign_net" not in sys.modules, "asking does not import it"
     with trusting(True):

@@ -21,7 +21,7 @@ def calibrate(
     device: str = "auto",
     *,
     precision: str | Sequence[str] = (),
-    workers: bool = False,
+    local_workers: bool = False,
     quick: bool = False,
     seed: int = 0,
     out: str | Path | None = None,
@@ -29,8 +29,8 @@ def calibrate(
 ) -> Calibration:
     """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
 
-    float32 is always calibrated; `precision` adds "tf32" or "bfloat16". `workers=True` also measures what local
-    workers cost each other. `quick` makes a seventh of the trials. `out` is a directory for calibration.json,
+    float32 is always calibrated; `precision` adds "tf32" or "bfloat16". `local_workers=True` also measures what
+    local workers cost each other. `quick` makes a seventh of the trials. `out` is a directory for calibration.json,
     or that file; by default it is kept with the data sets, where predictions for this machine find it. `watch` is
     called with the share done.
 
@@ -48,7 +48,7 @@ def calibrate(
     check_device(device)
     check_whole(seed, "seed", 0)
     found = run(device, precisions=_precisions(precision, device), quick=quick, seed=seed, watch=watch)
-    if workers:
+    if local_workers:
         from paceline.training.exchange_costs import measure_exchange
 
         found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))

@@ -65,10 +65,10 @@ def to_execute(
     from paceline.experiment.reading import naming
 
     if experiment is None and resume is None:
-        raise InputError("name an experiment's TOML file, or --resume one, or --collect from directories")
+        raise InputError("name the TOML file of an experiment, or `resume` one")
     before = saved_experiment(resume) if resume is not None else None
     if before is not None and quick and not before.is_quick:
-        raise InputError(f"--resume {resume} was started without --quick: it goes on as it was")
+        raise InputError(f"{resume} was started without `quick` and is resumed as it was")
     if experiment is None:
         assert before is not None
         return before, ""

@@ -106,7 +106,7 @@ def workers_calibration(device: str | None) -> Calibration:
         return load_calibration(Path(device))
     if device is None or HERE.fullmatch(device):
         return local_calibration(device or "auto")
-    raise InputError(f"workers on several {device} need a --link between them: see paceline catalogue links")
+    raise InputError(f"workers on several {device} need a `link` between them: see paceline catalogue links")
 
 
 def predict_workers(

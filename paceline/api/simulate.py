@@ -12,7 +12,7 @@ from paceline.given_workload import given_workload
 from paceline.settings import pick
 from paceline.training.directory import claimed
 from paceline.training.settings import RunSettings
-from paceline.training.starting import CLUSTER_KEYS, STRATEGY_KEYS, option
+from paceline.training.starting import CLUSTER_KEYS, STRATEGY_KEYS
 
 if TYPE_CHECKING:
     from paceline.cluster import Cluster, Machine
@@ -58,23 +58,22 @@ def simulate(
     chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
     virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}
     check_whole(steps, "steps", 1)
-    check_whole(per_machine, "per-machine", 1)
+    check_whole(per_machine, "per_machine", 1)
     rule, counts = _strategy(strategy, workers, chosen)
     with given_workload(workload, own) as resolved, claimed(place) as directory:
         if cluster is None:
             for name, value in (("per_machine", per_machine), ("overlap_backward", overlap_backward or None)):
                 if value is not None:
-                    raise StrategyError(f"{option(name)} needs a --cluster, as --cluster g2-standard-8")
+                    raise StrategyError(f"`{name}` needs a cluster, as `cluster='g2-standard-8'`")
             if len(counts) > 1:
-                shown = ",".join(map(str, counts))
-                raise StrategyError(f"--workers {shown}: several numbers need a --cluster; here give one")
+                raise StrategyError(f"`workers={counts}`: several numbers need a `cluster`; give one")
             return _with_times(resolved, rule, counts[0], STEPS if steps is None else steps, virtual, cache, directory)
         if virtual:
             raise StrategyError(
-                f"{option(next(iter(virtual)))} follows from the machines of --cluster: give one of the two"
+                f"`{next(iter(virtual))}` follows from the machines of the `cluster`: give one of the two"
             )
         if steps is not None and not 1 <= steps <= MOST_STEPS:
-            raise InputError(f"{option('steps')} {steps} should be from 1 to {MOST_STEPS:,}")
+            raise InputError(f"`steps={steps}` should be from 1 to {MOST_STEPS:,}")
         return _on_cluster(resolved, rule, counts, cluster, per_machine, overlap_backward, directory)
 
 
@@ -85,7 +84,7 @@ def _strategy(
     from paceline.training.distributing import build_strategy
 
     if strategy is None and workers is None and "groups" not in chosen:
-        raise StrategyError("name a --strategy to simulate, as --strategy downpour, or a number of --workers")
+        raise StrategyError("name a strategy to simulate, as `strategy='downpour'`, or a number of `workers`")
     if isinstance(workers, str):
         raise StrategyError(f"workers={workers!r} should be a whole number, or a list of them")
     numbers = list(workers) if isinstance(workers, Sequence) else [workers]
@@ -156,4 +155,4 @@ def _machines(cluster: str | Path | Cluster | Machine) -> Cluster | Machine:
     try:
         return find_machine(name)
     except InputError as error:
-        raise InputError(f"--cluster: {error} (or name a cluster.toml, or here for this machine)") from error
+        raise InputError(f"`cluster`: {error} (or name a cluster.toml, or here for this machine)") from error

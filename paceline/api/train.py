@@ -125,7 +125,7 @@ def resume(
     own, distribution = split(settings, DISTRIBUTION_KEYS, ("measure", "data_dir", "checkpoint_every", "tensorboard"))
     if measure and distribution:
         raise StrategyError(
-            "--measure samples real workers from the beginning of a run: it needs --driver local and a new run"
+            "`measure` samples real workers from the beginning of a run: it needs `driver='local'` and a new run"
         )
     clock = _clock(measure, Setup(), place)
     with (

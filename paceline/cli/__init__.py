@@ -1,16 +1,18 @@
-"""The command line: one small file a verb. Each parses, calls and prints."""
+"""The command line: one small file per verb. Each parses, calls and prints."""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from paceline.cli.console import complain
+from paceline.cli.error_text import as_command_line
 from paceline.errors import PacelineError
 
 # Some versions of typer bring their own copy of click; its exceptions are reached through typer's.
@@ -18,26 +20,14 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
-def make_app() -> typer.Typer:
-    from paceline.cli import (
-        calibrate,
-        catalogue,
-        compare,
-        data,
-        demo,
-        doctor,
-        evaluate,
-        measure,
-        models,
-        plan,
-        predict,
-        report,
-        reproduce,
-        simulate,
-        train,
-        verify,
-    )
+VERBS = (
+    "train", "plan", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report", "reproduce",
+    "evaluate", "models", "catalogue", "data", "doctor", "demo",
+)  # fmt: skip
+"""In the order of the help; each is a module here with a function of its name, and `data` a group of them."""
 
+
+def make_app() -> typer.Typer:
     app = typer.Typer(
         name="paceline",
         help="Where does training time go, how long will it take elsewhere, how should it be distributed, "
@@ -47,22 +37,12 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_about)
-    app.command("train", epilog=train.EXAMPLE)(train.train)
-    app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
-    app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
-    app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
-    app.command("predict", epilog=predict.EXAMPLE)(predict.predict)
-    app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
-    app.command("verify", epilog=verify.EXAMPLE)(verify.verify)
-    app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
-    app.command("report", epilog=report.EXAMPLE)(report.report)
-    app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
-    app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
-    app.command("models", epilog=models.EXAMPLE)(models.models)
-    app.command("catalogue", epilog=catalogue.EXAMPLE)(catalogue.catalogue)
-    app.add_typer(data.app, name="data")
-    app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-    app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+    for verb in VERBS:
+        module = importlib.import_module(f"paceline.cli.{verb}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=verb)
+        else:
+            app.command(verb, epilog=module.EXAMPLE)(getattr(module, verb))
     return app
 
 
@@ -83,6 +63,14 @@ def _about(
     pass
 
 
+def _options_of(arguments: list[str]) -> dict[str, str]:
+    """The options of the verb that is called, by the names of their arguments."""
+    command: Any = typer.main.get_command(make_app())
+    for word in arguments[:2]:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {each.name: each.opts[0] for each in command.params if each.opts[0].startswith("--")}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
     try:
@@ -91,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except PacelineError as error:
-        complain(str(error))
+        complain(as_command_line(str(error), _options_of(sys.argv[1:] if arguments is None else arguments)))
         return error.exit_code
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -37,7 +37,7 @@ def calibrate(
     precision: Annotated[
         list[str] | None, typer.Option(help="tf32 or bfloat16, in addition to float32; repeatable.")
     ] = None,
-    workers: Annotated[
+    local_workers: Annotated[
         bool,
         typer.Option("--local-workers", help="Also measure the exchange between local workers: two minutes more."),
     ] = False,
@@ -65,7 +65,7 @@ def calibrate(
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
         found = run(
-            device, precision=precision or (), workers=workers, quick=quick, seed=seed, out=out,
+            device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
             watch=_watch(lambda done: bar.update(task, completed=done), console.is_terminal),
         )  # fmt: skip
     path = out or calibration_path(found.device_name)

@@ -74,7 +74,7 @@ def _execute(file: Path | None, console: Console, json: str | None, **options: A
     if failed:
         raise PacelineError(
             f"{len(failed)} of {len(found.rows)} runs failed, the first with: {failed[0]['error']}; "
-            f"what went wrong is in {place / failed[0]['directory']}; once it is mended: "
+            f"what went wrong is in {place / failed[0]['directory']}; once it is fixed: "
             f"paceline compare --resume {place} --retry"
         )
 

@@ -49,7 +49,7 @@ def reproduce(
     if failed:
         raise PacelineError(
             f"{len(failed)} of {len(made.found.rows)} runs failed, the first with: {failed[0]['error']}; what went "
-            f"wrong is in {made.directory / failed[0]['directory']}; once it is mended: "
+            f"wrong is in {made.directory / failed[0]['directory']}; once it is fixed: "
             f"paceline reproduce --resume {made.directory} --retry"
         )
 

@@ -41,7 +41,7 @@ def local_calibration(device: str = "auto") -> Calibration:
     name = device_name(choose_device(device)[0])
     path = calibration_path(name)
     if not path.exists():
-        raise InputError(f"{name} has no calibration yet: run paceline calibrate, or give --device FILE or NAME")
+        raise InputError(f"{name} has no calibration yet: run paceline calibrate, or name another `device`")
     return load_calibration(path)
 
 

@@ -65,7 +65,7 @@ def with_precision(known: ResolvedDevice, sheet: Device | None, precision: str) 
     if sheet is None or not sheet.peak_of(precision) or not sheet.peak_of("float32"):
         raise InputError(
             f"{name} was not calibrated for {precision}, and no data sheet gives its peak: "
-            f"run paceline calibrate --precision {precision} on it, or predict float32"
+            f"run `paceline.calibrate(precision={precision!r})` on it, or predict float32"
         )
     made = _cached(calibration, sheet, sheet, precision)
     return made, name, f"{basis}; {precision} from float32 by its data sheet", extra_log_sd + OTHER_PRECISION_LOG_SD

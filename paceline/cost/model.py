@@ -92,7 +92,7 @@ def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
         there = ", ".join(sorted({found.precision for found in calibration.sets}))
         raise InputError(
             f"{calibration.device_name} was calibrated for {there}, not for {precision}: "
-            f"run paceline calibrate --precision {precision}"
+            f"run `paceline.calibrate(precision={precision!r})`"
         )
     return min(fitting, key=lambda found: abs(found.threads - threads) if threads else -found.threads)
 

@@ -33,7 +33,7 @@ def ensure_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot create {folder}: {error.strerror}; choose another folder with --data-dir") from error
+        raise DataError(f"cannot create {folder}: {error.strerror}; choose another folder with `data_dir`") from error
     return folder
 
 
@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         handle = path.open("a")
     except OSError as error:
-        raise DataError(f"cannot write in {folder}: {error.strerror}; choose another folder with --data-dir") from error
+        raise DataError(f"cannot write in {folder}: {error.strerror}; choose another folder with `data_dir`") from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -66,7 +66,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def disk_error(target: Path, error: OSError) -> DataError:
-    return DataError(f"cannot write {target}: {error.strerror or error}; free some space or choose another --data-dir")
+    return DataError(f"cannot write {target}: {error.strerror or error}; free some space or choose another `data_dir`")
 
 
 def fingerprint(path: Path) -> list[int]:

@@ -32,7 +32,6 @@ from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
 from paceline.training.stopping import StopRequest
 
-COMMAND = "paceline compare"
 LOOK_UP_S = 0.2
 WRITE_EVERY_S = 2.0
 WRITING_SHARE = 0.05  # tables may take this much of the time
@@ -51,20 +50,20 @@ def execute(
     progress: data.Progress | None = None,
     watcher: ExperimentWatcher | None = None,
     text: str = "",
-    command: str = COMMAND,
+    verb: str = "compare",
     tensorboard: Path | None = None,
 ) -> ResultsTable:
     """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
 
     With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
-    `command` is the one by which an experiment that is interrupted goes on. Into `tensorboard` every training writes
+    `verb` is the function that resumes it. Into `tensorboard` every training writes
     events, in a folder of its own.
     """
     module = user_code.importing()
     if module:
         raise WorkloadError(f'importing {module} starts an experiment; put that under: if __name__ == "__main__":')
     if out is not None and resume is not None:
-        raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
+        raise InputError("`out` and `resume` exclude each other: what is resumed stays in its directory")
     if not isinstance(jobs, int) or jobs < 1:
         raise InputError(f"jobs={jobs} should be at least 1")
     planned = experiment.runs()
@@ -76,7 +75,7 @@ def execute(
         )
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
-        execution.run(command)
+        execution.run(verb)
         return execution.write()
 
 
@@ -157,7 +156,7 @@ class Execution:
             if (remote or asked.name in WELL_KNOWN) and data.path(name, cache=self.cache) is None:
                 data.fetch(name, cache=self.cache, progress=progress)
 
-    def run(self, command: str = COMMAND) -> None:
+    def run(self, verb: str) -> None:
         self.watcher.begun(self.standing(), self.notes)
         with StopRequest() as stop:
             while self.pending or self.running:
@@ -171,7 +170,7 @@ class Execution:
                     self.write()
                     raise Interrupted(
                         f"interrupted after {len(self.rows)} of {len(self.planned)} runs; "
-                        f"go on with: {command} --resume {self.directory}"
+                        f"continue with: `paceline.{verb}(resume={str(self.directory)!r})`"
                     )
 
     def _run_with(self, processes: Processes, stop: StopRequest) -> None:

@@ -44,11 +44,11 @@ def locked_experiment(directory: Path) -> Iterator[None]:
 def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
     """`out`, locked, with the experiment in it."""
     if out.exists() and not out.is_dir():
-        raise OutputError(f"--out {out} is a file: choose a directory")
+        raise OutputError(f"`out={str(out)!r}` is a file: choose a directory")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"--out {out} cannot be made: {error.strerror}") from error
+        raise OutputError(f"`out={str(out)!r}` cannot be made: {error.strerror}") from error
     _check_new(out, experiment)  # nothing is left in a directory of something else
     with locked_experiment(out):
         _check_new(out, experiment)  # nobody else was first
@@ -65,21 +65,21 @@ def _check_new(out: Path, experiment: Experiment) -> None:
         except RecordError:
             before = None
         if isinstance(before, Experiment) and not changed(record.to_json(before), record.to_json(experiment)):
-            raise OutputError(f"--out {out} holds this experiment already: go on with --resume {out}")
+            raise OutputError(f"`out={str(out)!r}` holds this experiment already: continue with `resume={str(out)!r}`")
         which = f" ({before.name})" if isinstance(before, Experiment) else ""
-        raise OutputError(f"--out {out} holds another experiment{which}: choose another directory")
+        raise OutputError(f"`out={str(out)!r}` holds another experiment{which}: choose another directory")
     # Who was killed at once left these, and nothing else.
     if any(path.name not in (LOCK, TOML) and not path.name.startswith(f".{TOML}") for path in out.iterdir()):
-        raise OutputError(f"--out {out} is not empty: choose another directory")
+        raise OutputError(f"`out={str(out)!r}` is not empty: choose another directory")
 
 
 def saved_experiment(directory: str | Path) -> Experiment:
     """What the directory of an experiment holds, to go on with."""
     directory = Path(directory)
     if not directory.is_dir():
-        raise InputError(f"--resume {directory}: there is no such directory")
+        raise InputError(f"{directory}: no such directory")
     if not (directory / EXPERIMENT).exists():
-        raise InputError(f"--resume {directory}: there is no experiment in it; start one with --out")
+        raise InputError(f"{directory} holds no experiment: start one with `out`")
     found = record.load(directory / EXPERIMENT)
     if not isinstance(found, Experiment):
         raise RecordError(f"{directory / EXPERIMENT} holds a {type(found).__name__}, not an experiment")
@@ -94,7 +94,7 @@ def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterat
     if differences:
         more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise InputError(
-            f"--resume {directory} was another experiment: {'; '.join(differences[:3])}{more}; start it with --out"
+            f"{directory} holds another experiment: {'; '.join(differences[:3])}{more}; start it with `out`"
         )
     with locked_experiment(directory):
         if text:

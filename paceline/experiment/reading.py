@@ -25,7 +25,7 @@ def read_experiment(path: str | Path) -> Experiment:
     """The experiment that a file describes; every error names the file."""
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"{path} is a directory: name the TOML file of an experiment, or --resume {path}")
+        raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
     if path.suffix != ".toml":
         raise InputError(f"{path} should be a TOML file, its name ending in .toml")
     table = given_by(str(path))  # its errors name the file themselves

@@ -27,6 +27,6 @@ def check_folders(runs: Iterable[PlannedRun], directory: Path, *, new: bool) -> 
     check_writable(directory)
     boards = [board for run in runs if (board := folder_of(run, directory)) is not None]
     if not boards:
-        raise InputError('--tensorboard is for runs that train, and none of these does: their kind is not "train"')
+        raise InputError('`tensorboard` is for runs that train, and none of these does: their kind is not "train"')
     for board in boards if new else ():
         check_unused(board)

@@ -14,7 +14,7 @@ def advice(m: Measurement) -> list[str]:
     total = sum(m.parts_s.values()) or 1.0
     load, update, other = (m.parts_s[part] / total for part in ("load", "update", "other"))
     outside = sum(layer.total_s for layer in m.layers if layer.kind == "outside") / total
-    flat = "--step flat updates all parameters in one pass" if m.step == "plain" else "twice the batch halves its share"
+    flat = "the flat step updates them in one pass" if m.step == "plain" else "twice the batch halves its share"
     found = [
         (load, f"{percent(load, 1)} of an iteration waits for data: prefetching could make it {_faster(load)} faster."),
         (update / 2, f"{percent(update, 1)} is the optimizer update: {flat}, about {_faster(update / 2)} faster."),
@@ -33,7 +33,7 @@ def advice(m: Measurement) -> list[str]:
 def _idle(m: Measurement, share: float) -> tuple[float, str]:
     cause = max(m.idle_causes_s, key=lambda name: m.idle_causes_s[name])
     remedy = {
-        "host launching": "a captured step (--step graph) or a larger batch keeps it busy",
+        "host launching": "a captured step (step graph) or a larger batch keeps it busy",
         "waiting for data": "more readers or data kept on the device keep it busy",
         "copying": "data kept on the device, or copied while it computes, keeps it busy",
     }.get(cause, "fewer and larger kernels keep it busy")

@@ -14,7 +14,7 @@ ONE_PROCESS = Strategy()
 PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
 """From most to least exact."""
 MAX_IN_FLIGHT = 16
-"""In batches of the workload. Without --target-accuracy, a plan with more is picked only if no other meets the
+"""In batches of the workload. Without a target accuracy, a plan with more is picked only if no other meets the
 objective."""
 MAX_IN_FLIGHT_UNCORRECTED = 8
 """The limit without correction of stale gradients: 16 such workers diverged where 8 converged."""

@@ -50,7 +50,7 @@ def list_candidates(
     """`samples` per epoch; strategies are preset names, module:name, or objects."""
     found = [find_strategy(strategy) for strategy in strategies]
     if not (batches := batches_of(workload, samples)):
-        raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller --batch")
+        raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller `batch`")
     candidates, where, excluded = [], [], Counter(places.excluded)
     for place in places.places:
         for batch in batches:

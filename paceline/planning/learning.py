@@ -108,7 +108,7 @@ class Learning:
             if found.status != "reached":
                 raise PacelineError(
                     f"{self.target:.4g} is not reached in {self.workload.epochs} passes over {self.sample_words} "
-                    f"(best {found.accuracy:.4f}): ask for less, or for more epochs with --set epochs=…"
+                    f"(best {found.accuracy:.4f}): ask for less, or train it for more epochs"
                 )
             self._first = self._results[ONE_PROCESS, 1, self.workload.batch] = found
         return self._first
@@ -138,7 +138,7 @@ class _Watch(Silent):
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         self.passes = epoch.epoch
         if math.isnan(epoch.test_accuracy):
-            raise InputError("--target-accuracy needs data with classes: this workload has no accuracy")
+            raise InputError("`target_accuracy` needs data with classes: this workload has no accuracy")
         self.best = max(self.best, epoch.test_accuracy)
         if epoch.test_accuracy >= self.target:
             raise _Reached

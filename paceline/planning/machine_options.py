@@ -99,11 +99,11 @@ def _here() -> MachineOptions:
 def _named_machines(cluster: str) -> tuple[Machine, ...]:
     names = [name.strip() for name in cluster.split(",") if name.strip()]
     if not names:
-        raise InputError(f"--cluster {cluster!r} names no machine: give some, a cluster.toml, or catalogue for all")
+        raise InputError(f"`cluster={cluster!r}` names no machine: give some, a cluster.toml, or catalogue for all")
     try:
         return tuple(dict.fromkeys(map(find_machine, names)))
     except InputError as error:
-        raise InputError(f"--cluster: {error} (or name a cluster.toml, or catalogue for all machines)") from error
+        raise InputError(f"`cluster`: {error} (or name a cluster.toml, or catalogue for all machines)") from error
 
 
 def _priced(
@@ -115,7 +115,7 @@ def _priced(
         if (machine.spot_price_per_hour if spot else machine.price_per_hour) is not None
     ]  # fmt: skip
     if spot and not priced:
-        raise InputError(f"--spot: no machine of {name} has a spot price: write spot_price = … for one")
+        raise InputError(f"`spot`: no machine of {name} has a spot price: write spot_price = … for one")
     kept = priced or found
     if len(kept) < len(found):
         what = "machines without a spot price" if spot else "machines without a price"

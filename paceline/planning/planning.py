@@ -50,7 +50,7 @@ def make_plan(
     began_s = perf_counter()
     places = find_machine_options(places, spot=objective.spot) if isinstance(places, str) else places
     if objective.budget is not None and places.currency == MACHINE_HOURS:
-        raise InputError(f"--budget needs prices, and no machine of {places.name} has one: write price = … for it")
+        raise InputError(f"`budget` needs prices, and no machine of {places.name} has one: write price = … for it")
     forecast = Forecast(workload, predict or default_predict(workload))
     forecast.begin(list(dict.fromkeys(place.device for place in places.places)))
     samples = _samples(forecast)
@@ -115,7 +115,7 @@ def _samples(forecast: Forecast) -> int:
         raise InputError(next(iter(forecast.failures.values()), "no machine has a device to plan for"))
     samples = next(iter(forecast.predictions.values())).samples
     if not samples:
-        raise InputError("the number of samples per epoch is not known: name the data with --data")
+        raise InputError("the number of samples per epoch is not known: name the data with `data`")
     return samples
 
 

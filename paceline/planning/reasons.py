@@ -88,19 +88,19 @@ def _convergence_risk(plan: Plan, far: bool) -> list[str]:
     if far and plan.met:
         return [
             f"{in_flight}: no plan with fewer is within {_objective(plan)}; whether it converges as well is not known "
-            "(use --target-accuracy to find out)"
+            "(plan for a target accuracy to find out)"
         ]
     if far:
         near = [one for one in plan.simulated if one.candidate.is_close_to(plan.workload.batch)]
         other = min(near, key=lambda one: _distance(plan, one), default=None)
         instead = "" if other is None else f"; the best with fewer, {other}, {_difference(plan.pick, other)}"
-        return [f"{in_flight}; whether it converges as well is not known (use --target-accuracy to find out){instead}"]
+        return [f"{in_flight}; whether it converges as well is not known without a target accuracy{instead}"]
     other = min(plan.simulated, key=lambda one: _value(plan, one))
     if not plan.met or _value(plan, other) * (1 + NOTICEABLE) >= _value(plan, plan.pick):
         return []
     return [
         f"{other}, {_difference(plan.pick, other)}, but has {batches_words(other.in_flight)} of the workload's batches "
-        "in flight: not picked without --target-accuracy"
+        "in flight: not picked without a target accuracy"
     ]
 
 
@@ -187,7 +187,7 @@ def _uncertainties(plan: Plan) -> list[str]:
     if objective.target_accuracy is None and pick.in_flight > 1:
         lines.append(
             f"accuracy was not considered: {batches_words(pick.in_flight)} of the workload's batches are in flight, "
-            f"and {pick.epochs:g} epochs may reach less than in one process (use --target-accuracy to find out)"
+            f"and {pick.epochs:g} epochs may reach less than in one process (plan for a target accuracy to find out)"
         )
     if objective.target_accuracy is not None:
         lines.append(_learned_words(plan))

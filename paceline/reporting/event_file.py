@@ -76,7 +76,7 @@ class EventFile:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(f"--tensorboard {self.directory} cannot be written: {error.strerror or error}")
+        return OutputError(f"`tensorboard={str(self.directory)!r}` cannot be written: {error.strerror or error}")
 
 
 def framed(content: bytes) -> bytes:

@@ -31,7 +31,7 @@ def write_figures(page: Page, directory: Path) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         return [path for figure in page.figures for path in _write_figure(figure, directory)]
     except OSError as error:
-        raise OutputError(f"--figures {directory} cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"`figures={str(directory)!r}` cannot be written: {error.strerror or error}") from error
 
 
 def _write_figure(figure: Figure, directory: Path) -> list[Path]:

@@ -47,7 +47,7 @@ def write_curve(scaling: Scaling, directory: Path) -> list[Path]:
             for path in paths:
                 figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
         except OSError as error:
-            raise OutputError(f"--out {directory} cannot be written: {error.strerror or error}") from error
+            raise OutputError(f"`out={str(directory)!r}` cannot be written: {error.strerror or error}") from error
         finally:
             pyplot.close(figure)
     return paths

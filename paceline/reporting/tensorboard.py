@@ -29,18 +29,18 @@ def check_writable(directory: Path) -> None:
     try:
         near = next(place for place in (directory, *directory.parents) if place.exists())
         if not near.is_dir():
-            raise OutputError(f"--tensorboard {near} is a file: choose a directory")
+            raise OutputError(f"`tensorboard={str(near)!r}` is a file: choose a directory")
         probe = near / f".probe.{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise OutputError(f"--tensorboard {directory} cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"`tensorboard={str(directory)!r}` cannot be written: {error.strerror or error}") from error
 
 
 def check_unused(directory: Path) -> None:
     """The curves of a new run would be drawn over those of the old one."""
     if any(directory.glob(FILES)):
-        raise OutputError(f"--tensorboard {directory} holds the events of another run: choose another directory")
+        raise OutputError(f"`tensorboard={str(directory)!r}` holds the events of another run: choose another directory")
 
 
 class TensorBoard:

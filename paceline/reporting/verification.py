@@ -62,7 +62,7 @@ def verify(
             check_code(vars(found.run.workload), place)
         prediction = (predict or predict_now)(*_asked(found, device))
     elif device is not None:
-        raise InputError(f"--device does not apply: {place} has a saved prediction, {PREDICTION}")
+        raise InputError(f"`device` does not apply: {place} has a saved prediction, {PREDICTION}")
     rows = tuple(_rows(found, prediction))
     if not any(math.isfinite(row.error) for row in rows):
         named = place if isinstance(place, str | Path) else "this run"
@@ -86,14 +86,12 @@ def _measured(given: str | Path | Run | Measurement) -> Measured:
 def read_measured(place: Path) -> Measured:
     """Every file of the directory that matters; a file stands for its directory."""
     if not place.exists():
-        raise RecordError(f"{place}: there is no such directory")
+        raise RecordError(f"{place}: no such directory")
     home = place if place.is_dir() else place.parent
     run = _load(home / RUN, Run)
     measurement = _load(home / MEASUREMENT, Measurement)
     if run is None and measurement is None:
-        raise RecordError(
-            f"{place} holds neither a run ({RUN}) nor a measurement ({MEASUREMENT}): name the --out of train or measure"
-        )
+        raise RecordError(f"{place} holds neither a run ({RUN}) nor a measurement ({MEASUREMENT})")
     folders = [home]
     if run is not None:
         if run.distribution is not None and run.distribution.driver == "virtual":
@@ -147,7 +145,7 @@ def predict_now(workload: Workload, device: str, step: str) -> Prediction:
     if known is None:
         raise InputError(
             f"{device} has no calibration and is not in the catalogue: run paceline calibrate on it, "
-            "or name a calibration's file or a device with --device"
+            "or give a calibration file or a device as `device`"
         )
     return predict(workload, known, step=step)
 

@@ -71,5 +71,5 @@ def _file(out: Path) -> Path:
     """Said before anything is read: a place that cannot be written."""
     path = out / "report.html" if out.is_dir() else out
     if path.is_dir():
-        raise OutputError(f"--out {path} is a directory")
+        raise OutputError(f"`out={str(path)!r}` is a directory: name a file")
     return path

@@ -22,8 +22,6 @@ from paceline.results.table import ResultsTable
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
-COMMAND = "paceline reproduce"
-
 
 @dataclass(frozen=True)
 class Reproduced:
@@ -65,11 +63,13 @@ def to_make(
         return study, study.experiment(quick=quick, cache=cache)
     before = saved_experiment(resume)
     if before.name not in NAMES:
-        raise InputError(f"--resume {resume} holds {before.name}, which is not a study: use paceline compare")
+        raise InputError(
+            f"{resume} holds {before.name}, which is not a study: use `paceline.compare(resume={str(resume)!r})`"
+        )
     if study is not None and study.name != before.name:
-        raise InputError(f"--resume {resume} holds {before.name}, not {study.name}")
+        raise InputError(f"{resume} holds {before.name}, not {study.name}")
     if quick and not before.is_quick:
-        raise InputError(f"--resume {resume} was started without --quick and is resumed as it was")
+        raise InputError(f"{resume} was started without `quick` and is resumed as it was")
     return find_study(before.name), before
 
 
@@ -87,12 +87,12 @@ def reproduce(
 ) -> Reproduced:
     """Runs a study in a new directory, or the runs that `resume` does not have yet, and writes its page."""
     if out is not None and resume is not None:
-        raise InputError("--out and --resume exclude each other: what is resumed stays in its directory")
+        raise InputError("`out` and `resume` exclude each other: what is resumed stays in its directory")
     before = None if resume is None else Path(resume)
     study, experiment = to_make(name, quick=quick, resume=before, cache=cache)
     found = execute(
         experiment, out=out, resume=before, jobs=jobs, retry=retry, cache=cache, progress=progress, watcher=watcher,
-        text="" if before else study.text, command=COMMAND,
+        text="" if before else study.text, verb="reproduce",
     )  # fmt: skip
     place = next(iter(found.directories.values())).parent.parent  # of all of them
     conclusions = study.conclude(found, place)

@@ -180,7 +180,7 @@ def find_records(paths: Iterable[str | Path]) -> Records:
         raise InputError("name at least one directory with records to report on")
     for path in given:
         if not path.exists():
-            raise InputError(f"{path}: there is no such file or directory")
+            raise InputError(f"{path}: no such file or directory")
         for file in files_under(path) if path.is_dir() else [path]:
             if file.resolve() not in seen:
                 seen.add(file.resolve())
@@ -197,7 +197,7 @@ def _refuse(given: list[Path], records: Records) -> None:
         many = len(records.skipped)
         said = f"{many} records, none of which can be read" if many > 1 else "one record, which cannot be read"
         raise RecordError(f"{where} has {said}; {first.place}: {first.reason}")
-    come = "they come from train, measure, compare and plan --out, and simulate --json"
+    come = "they come from train, measure, compare, simulate and plan, with `out`"
     raise RecordError(f"no records in {where}: {come}")
 
 

@@ -71,7 +71,7 @@ def parse_distribution(text: str, option: str) -> DurationDistribution:
     if name not in SHAPES:
         known = ", ".join(":".join((shape, *parts)) for shape, parts in SHAPES.items())
         raise StrategyError(
-            f"--{option} {text!r} is unknown: {nearest(name, SHAPES)}; there are {known}, recorded:FILE"
+            f"`{option}={text!r}` is unknown: {nearest(name, SHAPES)}; there are {known}, recorded:FILE"
         )
     form = ":".join((name, *SHAPES[name]))
     try:
@@ -79,14 +79,14 @@ def parse_distribution(text: str, option: str) -> DurationDistribution:
     except ValueError:
         numbers = ()
     if len(numbers) != len(SHAPES[name]) or not all(math.isfinite(n) for n in numbers):
-        raise StrategyError(f"--{option} {text!r} should be {form}")
+        raise StrategyError(f"`{option}={text!r}` should be {form}")
     least_allowed = name == "constant"
     if any(n < 0 or (n == 0 and not least_allowed) for n in numbers):
         raise StrategyError(
-            f"--{option} {text!r}: {form} needs numbers {'of at least' if least_allowed else 'above'} 0"
+            f"`{option}={text!r}`: {form} needs numbers {'of at least' if least_allowed else 'above'} 0"
         )
     if name == "pareto" and numbers[0] <= 1:
-        raise StrategyError(f"--{option} {text!r}: a pareto shape of {numbers[0]:g} has no mean; use one above 1")
+        raise StrategyError(f"`{option}={text!r}`: a pareto shape of {numbers[0]:g} has no mean; use one above 1")
     return DurationDistribution(name, numbers)
 
 
@@ -96,11 +96,11 @@ def _recorded(place: str, option: str) -> tuple[float, ...]:
         found = json.loads(text) if text.lstrip().startswith("[") else text.split()
         values = tuple(float(value) for value in found)
     except OSError as error:
-        raise StrategyError(f"--{option} recorded:{place}: {error.strerror or error}") from error
+        raise StrategyError(f"`{option}`: recorded:{place}: {error.strerror or error}") from error
     except (ValueError, TypeError) as error:
-        raise StrategyError(f"--{option} recorded:{place} should hold numbers, one per line: {error}") from error
+        raise StrategyError(f"`{option}`: recorded:{place} should hold numbers, one per line: {error}") from error
     if not values or not all(math.isfinite(v) and v >= 0 for v in values):
-        raise StrategyError(f"--{option} recorded:{place} should hold durations of at least 0, and at least one")
+        raise StrategyError(f"`{option}`: recorded:{place} should hold durations of at least 0, and at least one")
     return values
 
 

@@ -40,10 +40,10 @@ def replay(parts: Parts, events: EventRecord, watch: Callable[[int, Tensor], Non
 def replay_run(
     directory: str | Path, watch: Callable[[int, Tensor], None] | None = None, *, cache: Path | None = None
 ) -> Tensor:
-    """Replays the run in `directory`, which was made with `--record-events`, on the CPU."""
+    """Replays the run in `directory`, which was made with `record_events`, on the CPU."""
     place = Path(directory)
     if not (place / EVENTS).exists():
-        raise RecordError(f"{place} has no {EVENTS}: a run to be replayed is recorded with --record-events")
+        raise RecordError(f"{place} has no {EVENTS}: a run to be replayed is made with `record_events=True`")
     events = load(place / EVENTS)
     if not isinstance(events, EventRecord):
         raise RecordError(f"{place / EVENTS} holds no events")

@@ -21,7 +21,9 @@ def this_machine(device: str = "auto") -> Machine:
     """With the device that was calibrated, and as many of it as there are."""
     name = device_name(choose_device(device)[0])
     if not calibration_path(name).exists():
-        raise InputError(f"{name} of this machine is not calibrated yet: run paceline calibrate --local-workers first")
+        raise InputError(
+            f"{name} of this machine is not calibrated yet: run `paceline.calibrate(local_workers=True)` first"
+        )
     return machine_of(local_calibration(device))
 
 

@@ -60,7 +60,7 @@ def parse_change(text: str) -> Change:
         if isinstance(error, StrategyError):
             raise
         raise StrategyError(
-            f"--change {text!r} should be WORKER:dies:SECONDS, WORKER:joins:… or WORKER:leaves:…"
+            f"`change={text!r}` should be WORKER:dies:SECONDS, WORKER:joins:… or WORKER:leaves:…"
         ) from None
 
 

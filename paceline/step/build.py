@@ -62,7 +62,7 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
     if not dataset.classes:
         raise NetworkError(
             f"{workload.network} tells classes apart, the targets of {dataset.name} are numbers: "
-            "use a network of your own (module:function) and --set loss=squared"
+            "use a network of your own (module:function) and `loss='squared'`"
         )
     return networks.build(
         workload.network,

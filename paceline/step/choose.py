@@ -76,7 +76,7 @@ def _asked_for(parts: Parts, kind: str) -> Step:
     elif kind == "graph":
         obstacle = obstacle or GraphStep.possible(parts)
     if obstacle:
-        raise WorkloadError(f"step {kind!r} is not possible here: {obstacle}; use --step auto")
+        raise WorkloadError(f"step {kind!r} is not possible here: {obstacle}; use `step='auto'`")
     try:
         if kind == "plain":
             return PlainStep(parts)
@@ -86,7 +86,7 @@ def _asked_for(parts: Parts, kind: str) -> Step:
     except PacelineError:
         raise
     except Exception as error:
-        raise WorkloadError(f"step {kind!r} is not possible here: {reason(error)}; use --step auto") from error
+        raise WorkloadError(f"step {kind!r} is not possible here: {reason(error)}; use `step='auto'`") from error
 
 
 def _captured_if_possible(parts: Parts) -> tuple[Step, str]:

@@ -29,7 +29,7 @@ def choose_device(name: str) -> tuple[torch.device, str]:
         index = device.index or 0
         if index >= count:
             here = f"this machine has {count} GPU{'s' * (count != 1)}"
-            raise WorkloadError(f"device {name!r} is not there: {here}; use --device auto or cpu")
+            raise WorkloadError(f"device {name!r} is not there: {here}; use `device='auto'` or cpu")
         return torch.device("cuda", index), ""
     return device, ""
 

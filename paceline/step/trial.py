@@ -38,7 +38,7 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
         raise
     except Exception as error:
         numbers = not parts.dataset.classes and not workload.phases and workload.loss != "squared"
-        advice = "; for targets that are numbers use --set loss=squared" if numbers else ""
+        advice = "; for targets that are numbers use `loss='squared'`" if numbers else ""
         raise NetworkError(f"{who} fails on the first batch of {workload.data}: {reason(error)}{advice}") from error
     wrong = _mistake(outcome, phase)
     if wrong:

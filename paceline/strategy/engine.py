@@ -78,7 +78,7 @@ class Engine:
         if self.on_bad_gradient == "stop":
             raise Diverged(
                 f"a payload is not finite ({where}): lower the learning rate, or continue without such payloads "
-                "with --on-bad-gradient skip"
+                "with `on_bad_gradient='skip'`"
             )
         if self.refused_in_a_row >= MOST_IN_A_ROW:
             raise Diverged(

@@ -35,10 +35,12 @@ class RunDirectory:
             lock = _make_and_lock(path, made)
         except Locked as error:
             who = f" ({error.owner})" if error.owner else ""
-            raise OutputError(f"--out {path} belongs to a run that has just started{who}: choose another") from None
+            raise OutputError(
+                f"`out={str(path)!r}` belongs to a run that has just started{who}: choose another"
+            ) from None
         except OSError as error:
             _remove(made)
-            raise OutputError(f"--out {path} cannot be written: {error.strerror}") from error
+            raise OutputError(f"`out={str(path)!r}` cannot be written: {error.strerror}") from error
         claimed = cls(path, lock, made)
         try:
             check_new(path)  # a run may have come and gone between the first check and the lock
@@ -55,9 +57,9 @@ class RunDirectory:
             return cls(path, DirectoryLock(path), [])
         except Locked as error:
             who = f" ({error.owner})" if error.owner else ""
-            raise OutputError(f"--resume {path}: the run is still running{who}; wait for it, or stop it") from None
+            raise OutputError(f"{path}: the run is still running{who}; wait for it, or stop it") from None
         except OSError as error:
-            raise OutputError(f"--resume {path} cannot be written: {error.strerror}") from error
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -107,11 +109,11 @@ def check_new(path: Path) -> None:
     try:
         taken = path.exists() and (not path.is_dir() or any(inside.name != LOCK for inside in path.iterdir()))
     except OSError as error:
-        raise OutputError(f"--out {path} cannot be read: {error.strerror}") from error
+        raise OutputError(f"`out={str(path)!r}` cannot be read: {error.strerror}") from error
     if taken and not path.is_dir():
-        raise OutputError(f"--out {path} is a file: choose a directory")
+        raise OutputError(f"`out={str(path)!r}` is a file: choose a directory")
     if taken:
-        raise OutputError(f"--out {path} is not empty: choose another, or continue with --resume {path}")
+        raise OutputError(f"`out={str(path)!r}` is not empty: choose another directory, or resume the run in it")
 
 
 def next_directory(name: str, parent: Path = Path("runs")) -> Path:
@@ -126,7 +128,7 @@ def next_directory(name: str, parent: Path = Path("runs")) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise OutputError(f"{path} cannot be made: {error.strerror}; name a place with --out") from error
+            raise OutputError(f"{path} cannot be made: {error.strerror}; name a place with `out`") from error
 
 
 def remove_if_empty(path: Path) -> None:
@@ -136,9 +138,7 @@ def remove_if_empty(path: Path) -> None:
 
 def resumable_directory(path: Path) -> Path:
     if not path.is_dir():
-        raise CheckpointError(f"--resume {path}: there is no such directory")
+        raise CheckpointError(f"{path}: no such directory")
     if not (path / NAME).exists():
-        raise CheckpointError(
-            f"--resume {path}: it has no {NAME}; the run stopped before its first one, start it again"
-        )
+        raise CheckpointError(f"{path} has no {NAME}: the run stopped before its first one, start it again")
     return path

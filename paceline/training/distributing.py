@@ -47,10 +47,10 @@ def _periods(base: str | Strategy, settings: StrategySettings, changes: Mapping[
     strategy = find_strategy(base, **{key: changes[key] for key in changes.keys() & {"exchange"}})
     if not strategy.make_exchange.local_optimizer:
         raise StrategyError(
-            f"--period is for workers with an optimizer of their own; with {strategy.name} use --push-every"
+            f"`period` is for workers with an optimizer of their own; with {strategy.name} use `push_every`"
         )
     if twice := sorted(changes.keys() & {"fetch_every", "push_every"}):
-        raise StrategyError(f"--period and --{twice[0].replace('_', '-')} exclude each other")
+        raise StrategyError(f"`period` and `{twice[0]}` exclude each other")
     return {"push_every": settings.period, "fetch_every": settings.period if strategy.fetch_every else 0}
 
 
@@ -62,18 +62,18 @@ def _groups(settings: StrategySettings) -> tuple[int | None, int | None]:
         count, _, each = str(settings.groups).partition("x")
         groups, size = int(count), int(each) if each else None
     except ValueError:
-        raise StrategyError(f"--groups {settings.groups!r} should be GxK, as 4x8, or a number of groups") from None
+        raise StrategyError(f"`groups={settings.groups!r}` should be GxK, as 4x8, or a number of groups") from None
     if groups < 1 or (size is not None and size < 1):
-        raise StrategyError(f"--groups {settings.groups!r} should be at least 1x1")
+        raise StrategyError(f"`groups={settings.groups!r}` should be at least 1x1")
     if size is not None and settings.workers is not None and groups * size != settings.workers:
-        raise StrategyError(f"--groups {settings.groups} are {groups * size} workers, not {settings.workers}")
+        raise StrategyError(f"`groups={settings.groups!r}` are {groups * size} workers, not {settings.workers}")
     return groups, None if size is None else groups * size
 
 
 def build_cluster(settings: ClusterSettings) -> VirtualCluster:
     def spread(name: str) -> DurationDistribution | None:
         text = getattr(settings, name)
-        return None if text is None else parse_distribution(str(text), name.replace("_", "-"))
+        return None if text is None else parse_distribution(str(text), name)
 
     network = None
     if any(value is not None for value in (settings.network_time, settings.bandwidth, settings.latency)):

@@ -23,12 +23,12 @@ def explained(workload: Workload) -> Iterator[None]:
         text = str(error)
         if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
             raise PacelineError(
-                f"out of memory with batches of {workload.batch}: use a smaller --batch or a smaller network"
+                f"out of memory with batches of {workload.batch}: use a smaller `batch` or a smaller network"
             ) from error
         if "more than 1 value per channel" in text:
             raise NetworkError(
                 f"{workload.network} normalises over the samples of a batch and one batch has a single one: "
-                f"choose another --batch than {workload.batch}"
+                f"choose another `batch` than {workload.batch}"
             ) from error
         if has_own_code(workload):
             raise PacelineError(f"{workload.phases or workload.network} failed: {reason(error)}") from error

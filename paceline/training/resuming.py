@@ -30,7 +30,7 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
             raise CheckpointError(f"{place} is {other}its {field.name} is {before!r}, not {after!r}")
     begun = checkpoint.epoch + (checkpoint.next_step > 0)
     if asked.epochs < begun:
-        raise CheckpointError(f"{place} is in epoch {begun} already: --epochs {asked.epochs} is less")
+        raise CheckpointError(f"{place} is in epoch {begun} already: `epochs={asked.epochs}` is less")
     return asked
 
 

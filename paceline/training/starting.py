@@ -56,7 +56,7 @@ class Setup:
             return Setup(driver=words)
         if not given.keys() & {"strategy", "workers", "groups"}:
             raise StrategyError(
-                f"{option(next(iter(distributed)))} needs --workers or a --strategy, as --strategy downpour"
+                f"`{next(iter(distributed))}` needs `workers` or a `strategy`, as `strategy='downpour'`"
             )
         strategy, workers = build_strategy(given)
         check_workers(workers, words.driver)
@@ -94,7 +94,7 @@ class Setup:
                 **shared,
             )  # fmt: skip
         if step != "auto" or log_placement:
-            raise WorkloadError("--step and --log-placement are for training in one process, without a strategy")
+            raise WorkloadError("`step` and `log_placement` are for training in one process, without a strategy")
         shared["workers"] = self.workers
         if self.driver.driver == "virtual":
             from paceline.training.virtual_run import run_virtual
@@ -124,7 +124,7 @@ def resume_training(
     given = {key: value for key, value in settings.items() if value is not None and value != []}
     for key in given:
         if key not in DRIVER_KEYS or key in ("driver", "record_events"):
-            raise StrategyError(f"{option(key)} is for new runs: a resumed one continues as it was")
+            raise StrategyError(f"`{key}` is for new runs: a resumed one continues as it was")
     words = pick(DriverSettings, given)
     DriverSettings(**words)
     shared: dict[str, Any] = {
@@ -133,31 +133,26 @@ def resume_training(
     }  # fmt: skip
     if launcher.is_distributed(directory):
         if clock is not None:
-            raise WorkloadError("--measure samples workers from the beginning of a run: this one continues without it")
+            raise WorkloadError("`measure` samples workers from the beginning of a run: this one continues without it")
         return launcher.resume(directory, **shared, **words)
     for key in given:
         if key not in FOR_ONE_PROCESS:
-            raise StrategyError(f"{option(key)} is for distributed runs, and the one in {directory} is of one process")
+            raise StrategyError(f"`{key}` is for distributed runs, and the one in {directory} is of one process")
     from paceline.training import trainer
 
     return trainer.resume(directory, clock=clock, **words, **shared)
 
 
-def option(key: str) -> str:
-    """A setting as the command line has it."""
-    return f"--{key.replace('_', '-')}"
-
-
 def _check_together(given: Mapping[str, Any], driver: str, measuring: bool) -> None:
     if measuring and driver == "virtual":
         raise StrategyError(
-            "--measure samples real workers from the beginning of a run: it needs --driver local and a new run"
+            "`measure` samples real workers from the beginning of a run: it needs `driver='local'` and a new run"
         )
     for key in given:
         if driver not in SCHEMA[key].runs:
             other = (
-                "is simulated: it needs --driver virtual"
+                "is simulated: it needs `driver='virtual'`"
                 if driver == "local"
-                else "is for real workers: it needs --driver local"
+                else "is for real workers: it needs `driver='local'`"
             )
-            raise StrategyError(f"{option(key)} {other}")
+            raise StrategyError(f"`{key}` {other}")

@@ -162,7 +162,7 @@ class TrainingRun:
         if not (self.driver.resumable and self.keeps_checkpoints):
             raise Interrupted(f"{where}; what was reached is in {self.directory}; start it again to repeat it")
         self.save()
-        raise Interrupted(f"{where}; continue with: paceline train --resume {self.directory}")
+        raise Interrupted(f"{where}; continue with: `paceline.resume({str(self.directory)!r})`")
 
     # What a driver reports
 

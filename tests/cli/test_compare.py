@@ -78,14 +78,14 @@ def test_an_experiment_is_executed_collected_and_left_alone_when_it_is_done(pace
     study.write_text(STUDY.replace("epochs = 1", "epochs = 2").replace("[0.01, 0.02]", "[0.01]"))
     differences = "workload.epochs was 1 and is 2; grid.lr was [0.01, 0.02] and is [0.01]"
     line = paceline("compare", study, "--resume", "study").refused()
-    assert line == f"--resume study was another experiment: {differences}; start it with --out"
+    assert line == f"study holds another experiment: {differences}; start it with --out"
     assert (
         paceline("compare", study, "--out", "study")
         .refused()
         .startswith("--out study holds another experiment (study)")
     )
     study.write_text(STUDY)
-    assert paceline("compare", study, "--out", "study").refused().endswith("go on with --resume study")
+    assert paceline("compare", study, "--out", "study").refused().endswith("continue with --resume study")
     assert "started without --quick" in paceline("compare", "--resume", "study", "--quick").refused()
 
     # One damaged record among good ones.
@@ -113,7 +113,7 @@ def test_failed_runs_are_an_exit_code_and_a_line(paceline, tmp_path):
     assert result.code == 1
     (line,) = result.err.splitlines()
     assert line.startswith("paceline: 1 of 1 runs failed, the first with: shape (1, 8, 8) is too small for 'vgg16'")
-    assert line.endswith("once it is mended: paceline compare --resume study --retry")
+    assert line.endswith("once it is fixed: paceline compare --resume study --retry")
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ def test_a_mistake_in_the_file_is_one_line(paceline, tmp_path, text, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name an experiment's TOML file, or --resume one, or --collect from directories"),
+        ([], "name the TOML file of an experiment, or --resume one"),
         (["none.toml"], "none.toml: no such file"),
         (["."], ". is a directory"),
         (["study.toml", "study.toml"], "one experiment at a time"),
         (["study.toml", "--jobs", "0"], "jobs=0 should be at least 1"),
         (["study.toml", "--out", "study.toml"], "--out study.toml is a file"),
         (["study.toml", "--out", "."], "--out . is not empty"),
-        (["--resume", "none"], "--resume none: there is no such directory"),
-        (["--resume", "."], "--resume .: there is no experiment in it"),
+        (["--resume", "none"], "none: no such directory"),
+        (["--resume", "."], ". holds no experiment: start one with --out"),
         (["--collect"], "name at least one directory"),
-        (["--collect", "none"], "none: there is no such file or directory"),
+        (["--collect", "none"], "none: no such file or directory"),
         (["--collect", "."], "no records in ."),
         (["--collect", ".", "--quick"], "--collect only reads what is there"),
         (["--collect", ".", "--out", "study.toml"], "--out study.toml is a file"),

@@ -78,7 +78,7 @@ def test_the_result_as_json(paceline):
 
 def test_this_machine_once_it_is_calibrated(paceline):
     line = paceline("predict", "mlp", "--set", "device=cpu").refused()
-    assert line == (f"{processor_name()} has no calibration yet: run paceline calibrate, or give --device FILE or NAME")
+    assert line == (f"{processor_name()} has no calibration yet: run paceline calibrate, or name another --device")
     calibrated_here()
     for where in ([], ["--device", "cpu"]):
         result = paceline("predict", "mlp", "--set", "device=cpu", *where)

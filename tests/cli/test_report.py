@@ -51,8 +51,8 @@ def test_what_is_broken_is_skipped_named_and_counted(paceline, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["empty"], "no records in empty: they come from train, measure, compare and plan --out, and simulate --json"),
-        (["missing"], "missing: there is no such file or directory"),
+        (["empty"], "no records in empty: they come from train, measure, compare, simulate and plan, with --out"),
+        (["missing"], "missing: no such file or directory"),
         (["broken"], "broken has one record, which cannot be read"),
         (["broken/notes.txt"], "notes.txt: not a whole record"),
         (["good", "--price", "-1"], "price=-1.0 should be a number of at least 0"),

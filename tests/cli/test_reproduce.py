@@ -60,7 +60,7 @@ def test_studies_are_listed_with_a_line_each(paceline):
     [
         (["elgatto"], "no study 'elgatto': did you mean elgato?"),
         (["downpour", "--out", "a", "--resume", "b"], "--out and --resume exclude each other"),
-        (["--resume", "none"], "--resume none: there is no such directory"),
+        (["--resume", "none"], "none: no such directory"),
         (["--quick"], "name a study"),
         (["transfer", "--jobs", "0"], "jobs=0 should be at least 1"),
     ],
@@ -87,7 +87,7 @@ def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, 
     assert paceline("report", "study", "--out", "again.html").code == 0
     assert "Prefetching " in (tmp_path / "again.html").read_text()
 
-    assert paceline("reproduce", "elgato", "--resume", "study").refused() == "--resume study holds transfer, not elgato"
+    assert paceline("reproduce", "elgato", "--resume", "study").refused() == "study holds transfer, not elgato"
     assert "holds this experiment already" in paceline("reproduce", "transfer", "--quick", "--out", "study").refused()
 
 
@@ -96,7 +96,7 @@ def test_only_studies_are_gone_on_with(paceline, tmp_path):
     (tmp_path / "mine.toml").write_text('[workload]\nnetwork = "dnn"\ndata = "digits:100"\nepochs = 1\n')
     assert paceline("compare", "mine.toml", "--out", "mine").code == 0
     line = paceline("reproduce", "--resume", "mine").refused()
-    assert line == "--resume mine holds mine, which is not a study: use paceline compare"
+    assert line == "mine holds mine, which is not a study: use paceline compare --resume mine"
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_study_that_is_interrupted_says_how_to_go_on(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert said.strip().endswith("of 8 runs; go on with: paceline reproduce --resume study")
+    assert said.strip().endswith("of 8 runs; continue with: paceline reproduce --resume study")
     finished = {path.name for path in Path(tmp_path / "study" / "runs").iterdir()}
     times = {name: (tmp_path / "study" / "runs" / name / "outcome.json").stat().st_mtime_ns for name in finished}
 

@@ -232,7 +232,7 @@ def test_a_real_run_s_measurement_can_be_verified(paceline, tmp_path, asked):
 def test_a_directory_without_a_run_is_refused(paceline, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "holds neither a run (record.json) nor a measurement" in paceline("verify", "empty").refused()
-    assert paceline("verify", "nowhere").refused() == "nowhere: there is no such directory"
+    assert paceline("verify", "nowhere").refused() == "nowhere: no such directory"
 
 
 @pytest.mark.parametrize("name", ["record.json", "measurement.json", "prediction.json"])

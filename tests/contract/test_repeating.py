@@ -70,7 +70,7 @@ def test_an_optimizer_whose_state_does_not_begin_with_zeros_replays_too(optimize
 
 def test_a_run_without_events_cannot_be_replayed(tmp_path):
     train("virtual", workload(), find_strategy("downpour"), 2, tmp_path / "run")
-    with pytest.raises(RecordError, match="--record-events"):
+    with pytest.raises(RecordError, match="`record_events=True`"):
         replay_run(tmp_path / "run")
 
 

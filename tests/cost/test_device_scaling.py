@@ -164,7 +164,7 @@ def test_a_precision_that_no_data_sheet_gives():
     with pytest.raises(InputError, match=r"V100 .* was not calibrated for tf32, and no data sheet gives its peak"):
         on("V100", precision="tf32")
     own = calibration("cuda")
-    with pytest.raises(InputError, match="run paceline calibrate --precision bfloat16 on it"):
+    with pytest.raises(InputError, match=r"run `paceline.calibrate\(precision='bfloat16'\)` on it"):
         predict(Workload("lenet5", precision="bfloat16"), own, data=IMAGES)
     with pytest.raises(InputError, match="precision 'float64' cannot be predicted"):
         on("H200", precision="float64")

@@ -230,7 +230,7 @@ def test_a_damaged_run_is_put_aside_and_made_again(done, tmp_path):
 class TestPlaces:
     def test_a_directory_that_is_taken_is_refused(self, done, tmp_path):
         experiment, place = done
-        with pytest.raises(OutputError, match="holds this experiment already: go on with --resume"):
+        with pytest.raises(OutputError, match="holds this experiment already: continue with `resume"):
             execute(experiment, out=place)
         with pytest.raises(OutputError, match=r"holds another experiment \(small\)"):
             execute(virtual(repetitions=1), out=place)
@@ -242,7 +242,7 @@ class TestPlaces:
 
     def test_another_experiment_is_not_resumed_and_what_changed_is_said(self, done):
         _, place = done
-        with pytest.raises(InputError, match=r"repetitions was 2 and is 3; start it with --out"):
+        with pytest.raises(InputError, match=r"repetitions was 2 and is 3; start it with `out`"):
             execute(virtual(title="A title", repetitions=3), resume=place)
         assert len(execute(virtual(title="A title"), resume=place).rows) == 8
 

@@ -151,7 +151,8 @@ def test_a_signal_ends_all_processes_and_says_how_to_go_on(tmp_path, start, numb
     code, said = compare.end()
     assert code == 130
     assert (
-        said.splitlines()[-1] == "paceline: interrupted after 0 of 2 runs; go on with: paceline compare --resume study"
+        said.splitlines()[-1]
+        == "paceline: interrupted after 0 of 2 runs; continue with: paceline compare --resume study"
     )
     wait_for(lambda: not any(map(_alive, processes)), 10.0)
     assert list((tmp_path / "study" / "working").iterdir()) == []

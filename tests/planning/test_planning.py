@@ -194,7 +194,7 @@ def test_without_prices_machine_hours_count():
     plan = make_plan(WORKLOAD, places, Objective(epochs=1), predict=IMAGES)
     assert plan.currency == "machine hours"
     assert plan.pick.money == pytest.approx(plan.pick.machines * plan.pick.time_s / 3600)
-    with pytest.raises(InputError, match="--budget needs prices"):
+    with pytest.raises(InputError, match="`budget` needs prices"):
         make_plan(WORKLOAD, places, Objective(epochs=1, budget=5), predict=IMAGES)
 
 

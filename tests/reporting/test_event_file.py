@@ -83,5 +83,5 @@ def test_what_was_written_before_a_kill_is_there_and_the_next_file_comes_after_i
 
 def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"--tensorboard .*file/run cannot be written: Not a directory"):
+    with pytest.raises(OutputError, match=r"`tensorboard=.*file/run.` cannot be written: Not a directory"):
         EventFile(tmp_path / "file" / "run")

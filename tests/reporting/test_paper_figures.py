@@ -49,5 +49,5 @@ def test_hostile_names_are_text_in_drawings_and_no_part_of_file_names(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="--figures"):
+    with pytest.raises(OutputError, match="`figures="):
         write_figures(page_of(Records(measurements=[("m", a_measurement())])), tmp_path / "file")

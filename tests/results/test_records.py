@@ -60,7 +60,7 @@ def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path):
     (tmp_path / "notes.json").write_text("{}")
     with pytest.raises(RecordError, match=r"no records in .*: they come from train"):
         find_records([tmp_path])
-    with pytest.raises(InputError, match="there is no such file or directory"):
+    with pytest.raises(InputError, match="no such file or directory"):
         find_records([tmp_path / "missing"])
     with pytest.raises(InputError, match="name at least one directory"):
         find_records([])

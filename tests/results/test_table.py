@@ -76,7 +76,7 @@ def test_nothing_to_collect_is_an_error(tmp_path):
     record.save(LinkMeasurement((), {}), tmp_path / "links.json")
     with pytest.raises(InputError, match="holds no run"):
         collect(tmp_path)
-    with pytest.raises(InputError, match="there is no such file or directory"):
+    with pytest.raises(InputError, match="no such file or directory"):
         collect(tmp_path / "none")
     with pytest.raises(InputError, match="name at least one directory"):
         collect()

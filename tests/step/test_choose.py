@@ -89,7 +89,7 @@ def test_code_of_the_users_own_that_fails_is_one_line(kind):
 
 def test_a_loss_for_labels_on_numbers_says_which_one_to_use():
     parts = parts_for(L(6, 1), dataset_of(torch.zeros(20, 6), torch.zeros(20)), loss="hinge")
-    with pytest.raises(NetworkError, match="for targets that are numbers use --set loss=squared"):
+    with pytest.raises(NetworkError, match="for targets that are numbers use `loss='squared'`"):
         make_step(parts, "auto")
 
 

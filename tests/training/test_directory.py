@@ -40,15 +40,15 @@ def test_looking_at_a_directory_makes_nothing(tmp_path):
 def test_one_that_holds_something_is_refused(tmp_path, name):
     (tmp_path / name).write_text("")
     for check in (check_new, RunDirectory.claim_new):
-        with pytest.raises(OutputError, match=f"--out {tmp_path} is not empty.*--resume {tmp_path}"):
+        with pytest.raises(OutputError, match=f"`out='{tmp_path}'` is not empty.*resume"):
             check(tmp_path)
 
 
 def test_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"--out .*file is a file: choose a directory"):
+    with pytest.raises(OutputError, match=r"`out=.*file.` is a file: choose a directory"):
         check_new(tmp_path / "file")
-    with pytest.raises(OutputError, match=r"--out .*run cannot be (read|written): Not a directory"):
+    with pytest.raises(OutputError, match=r"`out=.*run.` cannot be (read|written): Not a directory"):
         RunDirectory.claim_new(tmp_path / "file" / "run")
 
 
@@ -84,9 +84,9 @@ def test_a_name_becomes_one_word_inside_the_parent(name, word, tmp_path):
 
 
 def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
-    with pytest.raises(CheckpointError, match=r"--resume .*none: there is no such directory"):
+    with pytest.raises(CheckpointError, match="none: no such directory"):
         resumable_directory(tmp_path / "none")
-    with pytest.raises(CheckpointError, match=r"it has no checkpoint\.pt"):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint\.pt"):
         resumable_directory(tmp_path)
     (tmp_path / "checkpoint.pt").write_text("")
     assert resumable_directory(tmp_path) == tmp_path
@@ -95,10 +95,10 @@ def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
 def test_a_claimed_directory_is_nobody_elses(tmp_path):
     with RunDirectory.claim_new(tmp_path / "run") as mine:
         assert mine.path == tmp_path / "run"
-        with pytest.raises(OutputError, match=rf"--out {mine.path} belongs to a run.*\(process {os.getpid()}\)"):
+        with pytest.raises(OutputError, match=rf"`out='{mine.path}'` belongs to a run.*\(process {os.getpid()}\)"):
             RunDirectory.claim_new(mine.path)
         (mine.path / "checkpoint.pt").write_text("")
-        with pytest.raises(OutputError, match=rf"--resume {mine.path}: .*\(process {os.getpid()}\)"):
+        with pytest.raises(OutputError, match=rf"{mine.path}: .*\(process {os.getpid()}\)"):
             RunDirectory.claim_existing(mine.path)
     with RunDirectory.claim_existing(mine.path):
         pass

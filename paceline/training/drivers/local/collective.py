@@ -7,7 +7,7 @@ import torch
 from paceline.errors import StrategyError
 from paceline.strategy.strategy import Strategy
 
-UNTESTED = "groups average with nccl: not tested on a machine with several GPUs, --collective shared is"
+UNTESTED = "groups average with nccl: not tested on a machine with several GPUs, collective shared is"
 
 
 def check_collective(asked: str, strategy: Strategy, workers: int, *, record_events: bool = False) -> None:
@@ -20,14 +20,14 @@ def check_collective(asked: str, strategy: Strategy, workers: int, *, record_eve
     if record_events:
         raise StrategyError(
             f"collective {asked} adds up in an order of its own, which no replay can repeat: "
-            "leave out --record-events, or use --collective shared"
+            "leave out `record_events`, or use `collective='shared'`"
         )
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if asked == "nccl" and gpus < 2:
         here = f"this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}"
-        raise StrategyError(f"collective nccl needs a GPU for each member of a group; {here}: use --collective auto")
+        raise StrategyError(f"collective nccl needs a GPU for each member of a group; {here}: use `collective='auto'`")
     if not is_available(asked):
-        raise StrategyError(f"collective {asked} is not part of this PyTorch: use --collective shared")
+        raise StrategyError(f"collective {asked} is not part of this PyTorch: use `collective='shared'`")
 
 
 def choose_collective(
@@ -46,7 +46,7 @@ def choose_collective(
                 where = ", ".join(devices[worker] for worker in members)
                 raise StrategyError(
                     f"collective nccl needs a GPU for each member of a group, and the {len(members)} workers of "
-                    f"group {group} are on {where}: use --collective auto, or fewer workers"
+                    f"group {group} are on {where}: use `collective='auto'`, or fewer workers"
                 )
     return asked
 

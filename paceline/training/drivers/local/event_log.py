@@ -41,7 +41,7 @@ class EventLog:
     def _add(self, end: int, entry: tuple[Any, ...]) -> int:
         data = marshal.dumps(entry)
         if end + len(data) > len(self.room):
-            raise PacelineError("more happened than there is room to record: train without --record-events")
+            raise PacelineError("more happened than there is room to record: train without `record_events`")
         self.room[end : end + len(data)] = data
         return end + len(data)
 

@@ -85,4 +85,4 @@ class GroupAverage:
         while time.monotonic() < last_s:
             time.sleep(0.1)
             self.beat()
-        raise PacelineError(f"{self.collective} failed: {reason(error)}; use --collective shared")
+        raise PacelineError(f"{self.collective} failed: {reason(error)}; use `collective='shared'`")

@@ -42,22 +42,22 @@ class Silence:
         state, cpu_s = process_state(self.process_id)
         self._stopped_since_s = (self._stopped_since_s or now_s) if state == "T" else None
         if self._stopped_since_s is not None and now_s - self._stopped_since_s > limits.stopped_timeout:
-            return f"was stopped for more than {limits.stopped_timeout:g} s (--stopped-timeout)"
+            return f"was stopped for more than {limits.stopped_timeout:g} s (stopped_timeout)"
         silent_s = now_s - self.beat_s
         if self._cpu_s is None:
             self._cpu_s = cpu_s
         if not working:
             if silent_s > limits.start_timeout:
-                return f"had no first step within {limits.start_timeout:g} s (--start-timeout)"
+                return f"had no first step within {limits.start_timeout:g} s (start_timeout)"
             return None
         median_s = statistics.median(self._steps) if self._steps else 0.0
         idle = cpu_s - self._cpu_s < 0.01 * silent_s
         limit_s = max(limits.idle_timeout, IDLE_STEPS * median_s)
         if idle and silent_s > limit_s:
-            return f"finished nothing and used no CPU time for {limit_s:.3g} s (--idle-timeout)"
+            return f"finished nothing and used no CPU time for {limit_s:.3g} s (idle_timeout)"
         limit_s = max(limits.busy_timeout, BUSY_STEPS * median_s)
         if silent_s > limit_s:
-            return f"finished nothing for {limit_s:.3g} s (--busy-timeout)"
+            return f"finished nothing for {limit_s:.3g} s (busy_timeout)"
         return None
 
 

@@ -122,7 +122,7 @@ def put_state(memory: SharedMemory, saved: dict[str, Any], parameters: Tensor) -
     """The reverse, into new memory."""
     position: Position = from_json(Position, saved["position"], "position")
     if position.opened > memory.sizes.epochs:
-        raise CheckpointError(f"the run is in epoch {position.opened} already: --epochs {memory.sizes.epochs} is less")
+        raise CheckpointError(f"the run is in epoch {position.opened} already: `epochs={memory.sizes.epochs}` is less")
     now = position.version % 2
     memory.parameters[now].copy_(parameters)
     if saved["state"].keys() != memory.states[now].keys():

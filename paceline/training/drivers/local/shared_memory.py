@@ -203,7 +203,7 @@ def check_platform() -> None:
     machine = platform.machine()
     if machine.lower() not in ("x86_64", "amd64"):
         raise PacelineError(
-            f"local workers need an x86-64 processor, this is {machine}: train in one process, or with --driver virtual"
+            f"local workers need an x86-64 processor, this is {machine}: use one process, or `driver='virtual'`"
         )
 
 

@@ -159,7 +159,7 @@ def test_members_that_share_a_gpu_cannot_have_nccl(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     found = choose_collective("nccl", find_strategy("mixed"), 4, [*CUDA[:2], *CUDA[:2]])
     assert found == "nccl", "one for each of a group"
-    with pytest.raises(StrategyError, match="the 3 workers of group 0 are on cuda:0, cuda:1, cuda:0: use --collective"):
+    with pytest.raises(StrategyError, match="the 3 workers of group 0 are on cuda:0, cuda:1, cuda:0: use `collective"):
         choose_collective("nccl", find_strategy("sync"), 3, [*CUDA[:2], "cuda:0"])
 
 
@@ -172,7 +172,7 @@ def test_members_that_share_a_gpu_cannot_have_nccl(monkeypatch):
         ("backup", {"collective": "gloo"}, "backup continues without some"),
         ("deep-compression", {"collective": "gloo"}, "payloads of momentum-topk:0.01 cannot be added up"),
         ("mixed", {"collective": "gloo"}, "those of mixed with 2 workers have one each"),
-        ("sync", {"collective": "gloo", "record_events": True}, "no replay can repeat: leave out --record-events"),
+        ("sync", {"collective": "gloo", "record_events": True}, "no replay can repeat: leave out `record_events`"),
     ],
 )
 def test_what_cannot_be_added_up_is_refused_before_anything_starts(monkeypatch, strategy, options, message):

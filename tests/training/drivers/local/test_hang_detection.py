@@ -50,7 +50,7 @@ def test_a_stopped_process_is_ended_first(monkeypatch):
     watched.verdict()
     watched.state = "T"
     seconds, why = watched.silent_until_ended()
-    assert 5 < seconds <= 5.5 and why == "was stopped for more than 5 s (--stopped-timeout)"
+    assert 5 < seconds <= 5.5 and why == "was stopped for more than 5 s (stopped_timeout)"
 
 
 def test_one_that_is_continued_in_time_is_left_alone(monkeypatch):
@@ -65,9 +65,9 @@ def test_one_that_is_continued_in_time_is_left_alone(monkeypatch):
 
 def test_an_idle_process_is_ended_before_a_busy_one(monkeypatch):
     seconds, why = Watched(monkeypatch, uses=0.0).silent_until_ended()
-    assert 20 < seconds <= 20.5 and why == "finished nothing and used no CPU time for 20 s (--idle-timeout)"
+    assert 20 < seconds <= 20.5 and why == "finished nothing and used no CPU time for 20 s (idle_timeout)"
     seconds, why = Watched(monkeypatch, uses=0.9).silent_until_ended()
-    assert 100 < seconds <= 100.5 and why == "finished nothing for 100 s (--busy-timeout)"
+    assert 100 < seconds <= 100.5 and why == "finished nothing for 100 s (busy_timeout)"
 
 
 @pytest.mark.parametrize(("uses", "steps"), [(0.0, 10), (0.9, 50)], ids=["sleeping", "computing"])
@@ -104,7 +104,7 @@ def test_heartbeats_without_steps_show_that_it_waits(monkeypatch):
 def test_before_the_first_step_there_is_time_to_compile(monkeypatch, uses):
     watched = Watched(monkeypatch, uses=uses, step_s=0.0)
     seconds, why = watched.silent_until_ended(working=False)
-    assert 60 < seconds <= 60.5 and why == "had no first step within 60 s (--start-timeout)"
+    assert 60 < seconds <= 60.5 and why == "had no first step within 60 s (start_timeout)"
 
 
 @pytest.mark.parametrize("field", ["stopped_timeout", "idle_timeout", "busy_timeout", "start_timeout"])
@@ -126,7 +126,7 @@ def test_who_is_stopped_by_a_signal_is_replaced(worker, what):
     run = launcher.run(workload(epochs=8), "downpour", workers=2, **SHORT, faults=(Fault("hang", 40, worker), *slow))
     d = run.distribution
     assert [(fault.what, fault.worker) for fault in d.faults] == [(what, worker)]
-    assert "--stopped-timeout" in d.faults[0].note
+    assert "stopped_timeout" in d.faults[0].note
     assert d.ledger.applied_by_epoch == (BATCHES,) * 8
     assert_nothing_is_left()
 

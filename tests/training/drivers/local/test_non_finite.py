@@ -43,7 +43,7 @@ def test_with_skip_the_run_continues_without_it(name, tmp_path):
 @pytest.mark.parametrize("name", ["downpour", "softsync", "sync"])
 def test_with_stop_the_run_ends_and_the_payload_is_named(name, tmp_path):
     with pytest.raises(
-        Diverged, match=r"worker 1, task \d+, epoch \d+, (step|batch) \d+.*--on-bad-gradient skip"
+        Diverged, match=r"worker 1, task \d+, epoch \d+, (step|batch) \d+.*`on_bad_gradient='skip'`"
     ) as caught:
         launcher.run(workload(), STRATEGIES[name][0], workers=2, faults=CORRUPT, out=tmp_path / "run")
     assert caught.value.exit_code == 1

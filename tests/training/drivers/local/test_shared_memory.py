@@ -262,7 +262,7 @@ def test_events_are_read_as_they_were_written_and_end_with_the_version(memory):
 
 
 def test_more_events_than_there_is_room_for_are_an_error_that_says_what_to_do(memory):
-    with pytest.raises(PacelineError, match="train without --record-events"):
+    with pytest.raises(PacelineError, match="train without `record_events`"):
         EventLog(memory).update(Apply(1, (), 0, 0), 8 * 1000 - 3)
 
 
