@@ -1,21 +1,69 @@
-"""Notices that other work keeps the machine busy, so that times are longer than they would be on an idle one.
+"""Notices a machine that other work keeps busy, or whose clock drifts: times are then longer than on an idle one.
 
 The load average costs nothing to read. Where it suggests other work, the CPU time that others use, or that the
-hypervisor gives to other machines (steal), is read from /proc/stat while this process sleeps for a moment.
+hypervisor gives to other machines (steal), is read from /proc/stat while this process sleeps for a moment. Over a
+whole run or measurement, a `MachineWatch` adds the steal meanwhile and the drift of the processor's clock: how much
+longer the same short loop takes at the end than at the beginning.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 LOAD_PER_CORE = 0.5
 """Below this load average nothing else is looked at; a command that has just ended leaves some load, too."""
-BUSY_SHARE, STEAL_SHARE = 0.25, 0.05
+BUSY_SHARE, STEAL_SHARE, DRIFT_SHARE = 0.25, 0.05, 0.2
 SAMPLE_S = 0.05
+LOOPS, TURNS = 12, 10_000
+"""The fastest of so many loops: what interrupts one of them is not the clock."""
 _STAT = Path("/proc/stat")
 _IDLE, _WAITING, _STOLEN = 3, 4, 7
+
+
+class MachineWatch:
+    """Watches the machine from its making until `said`; `busy` is what `busy_now` said before, if it was asked."""
+
+    def __init__(self, busy: str | None = None) -> None:
+        self.busy = busy_now() if busy is None else busy
+        self._before = _state()
+
+    def said(self) -> str:
+        """One line about what made times longer; empty if nothing did."""
+        return "; ".join(words for words in (self.busy, _meanwhile(self._before, _state())) if words)
+
+
+@dataclass(frozen=True)
+class _State:
+    ticks: list[int]
+    loop_s: float
+
+
+def _state() -> _State:
+    try:
+        ticks = _ticks()
+    except (OSError, ValueError, IndexError):
+        ticks = [0] * 8
+    return _State(ticks, min(_loop_s() for _ in range(LOOPS)))
+
+
+def _loop_s() -> float:
+    start_s = time.perf_counter()
+    for _ in range(TURNS):
+        pass
+    return time.perf_counter() - start_s
+
+
+def _meanwhile(before: _State, after: _State) -> str:
+    words = []
+    passed = [b - a for a, b in zip(before.ticks, after.ticks, strict=True)]
+    if (stolen := passed[_STOLEN] / max(1, sum(passed))) >= STEAL_SHARE:
+        words.append(f"other virtual machines took {100 * stolen:.0f} % of the CPU meanwhile")
+    if (slower := after.loop_s / before.loop_s - 1) >= DRIFT_SHARE:
+        words.append(f"the processor was {100 * slower:.0f} % slower at the end than at the beginning")
+    return " and ".join(words)
 
 
 def busy_now() -> str:

@@ -1,8 +1,8 @@
 """Asks before code that a file names is run.
 
 A checkpoint, a plan or a record may name `module:function`, and using it imports that module. That happens without a
-question if the module lies in the current directory, if the user named it in this call, or if it is part of Paceline,
-`torch.optim` or `torch.nn`. Any other module needs `trust=True` (`--trust`).
+question if the module lies in the current directory or where the run was made, if the user named it in this call, or
+if it is part of Paceline, `torch.optim` or `torch.nn`. Any other module needs `trust=True` (`--trust`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,8 +51,12 @@ def trusting(everything: bool, named: Iterable[Any] = ()) -> Iterator[None]:
         _current.reset(token)
 
 
-def check_code(settings: Mapping[str, Any], source: str | Path) -> None:
-    """Raises an error if the settings read from `source` name a module that the user has not agreed to."""
+def check_code(settings: Mapping[str, Any], source: str | Path, made_in: str = "") -> None:
+    """Raises an error if the settings read from `source` name a module that the user has not agreed to.
+
+    `made_in` is the directory where the run was made, as its record says. A record can say anything, so that only a
+    module directly in that directory counts, and none that is installed or belongs to Python.
+    """
     trust = _current.get()
     for key in KEYS:
         module = module_of(settings.get(key))
@@ -60,7 +65,7 @@ def check_code(settings: Mapping[str, Any], source: str | Path) -> None:
         if any(module == ours or module.startswith(f"{ours}.") for ours in _OURS):
             continue
         where = _location(module)
-        if where is not None and not _in_current_directory(where):
+        if where is not None and not (_in_current_directory(where) or _lies_directly_in(where, made_in)):
             raise InputError(
                 f"{source} runs code of the module {module} ({where}), as its {key} {settings[key]!r:.60}: "
                 "give `trust=True` if you know it"
@@ -89,6 +94,18 @@ def _location(module: str) -> str | None:
 
 
 def _in_current_directory(where: str) -> bool:
-    path = Path(where)  # of a built-in module it is a word, not a file
+    return _is_own(Path(where)) and Path(where).is_relative_to(Path.cwd())
+
+
+def _lies_directly_in(where: str, folder: str) -> bool:
+    """Whether it is a module or a package of this folder."""
+    path = Path(where)
+    home = path.parent.parent if path.name == "__init__.py" else path.parent
+    return bool(folder) and _is_own(path) and home == Path(folder)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a file of the user's: of a built-in module it is a word."""
     installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return path.is_absolute() and not installed and path.is_relative_to(Path.cwd())
+    pythons = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return path.is_absolute() and not installed and not any(path.is_relative_to(folder) for folder in pythons)

@@ -18,6 +18,7 @@ from tests.command_line import paceline, trained, trained_copy  # noqa: F401
 def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else runs beside the tests, commands say nothing about it."""
     monkeypatch.setattr("paceline.busy_machine.busy_now", lambda: "")
+    monkeypatch.setattr("paceline.busy_machine._meanwhile", lambda before, after: "")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,7 +24,7 @@ def stat(monkeypatch, tmp_path, load: float, user: int, idle: int, stolen: int) 
     return REAL()
 
 
-REAL = busy_machine.busy_now
+REAL, MEANWHILE = busy_machine.busy_now, busy_machine._meanwhile
 
 
 def test_an_idle_machine_is_not_mentioned(monkeypatch, tmp_path):
@@ -36,6 +36,33 @@ def test_other_work_and_steal_are_said(monkeypatch, tmp_path):
     said = stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0)
     assert said.startswith("this machine is busy (load 5.3 on 2 cores, 80 % of the CPU in use by others)")
     assert "20 % stolen" in stat(monkeypatch, tmp_path, 2.0, user=0, idle=8, stolen=2)
+
+
+def state(loop_s: float, idle: int, stolen: int) -> busy_machine._State:
+    return busy_machine._State([100, 0, 100, idle, 0, 0, 0, stolen], loop_s)
+
+
+@pytest.mark.parametrize(
+    ("loop_s", "stolen", "said"),
+    [
+        (1.1e-4, 1, ""),
+        (0.5e-4, 0, ""),
+        (1.3e-4, 0, "the processor was 30 % slower at the end than at the beginning"),
+        (1.0e-4, 25, "other virtual machines took 20 % of the CPU meanwhile"),
+    ],
+)
+def test_drift_and_steal_meanwhile_are_said(loop_s, stolen, said):
+    assert MEANWHILE(state(1e-4, 800, 0), state(loop_s, 900, stolen)) == said
+
+
+def test_a_run_whose_processor_became_slower_says_so(paceline, monkeypatch, tmp_path):
+    loops = iter([1e-4, 2e-4])
+    monkeypatch.setattr(busy_machine, "_state", lambda: state(next(loops), 0, 0))
+    monkeypatch.setattr(busy_machine, "_meanwhile", MEANWHILE)
+    result = paceline("train", "mlp", "--data", "digits", "--epochs", "1", "--json", "run.json")
+    line = "the processor was 100 % slower at the end than at the beginning"
+    assert result.code == 0 and result.err == f"warning: {line}\n"
+    assert json.loads((tmp_path / "run.json").read_text())["conditions"]["busy"] == line
 
 
 @pytest.mark.parametrize("words", [["train", "mlp", "--epochs", "1"], ["measure", "mlp", "--iterations", "20"]])

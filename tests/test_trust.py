@@ -61,9 +61,40 @@ def test_what_is_not_asked_about(elsewhere, settings):
     check_code(settings, "runs/a")
 
 
-def test_a_saved_run_is_resumed_evaluated_and_verified_with_trust_only(paceline, elsewhere, monkeypatch):
+def test_where_a_run_was_made_its_own_modules_need_no_trust(elsewhere):
+    check_code({"network": "foreign_net:build"}, "runs/a", made_in=str(elsewhere))
+    for made_in in (str(elsewhere.parent), "/", str(elsewhere / "inner")):
+        with pytest.raises(InputError, match="give `trust=True`"):
+            check_code({"network": "foreign_net:build"}, "runs/a", made_in=made_in)
+
+
+def test_no_record_makes_a_module_of_python_or_an_installed_one_its_own(elsewhere):
+    import json as standard
+    from pathlib import Path
+
+    import msgspec
+
+    for module in (standard, msgspec):
+        made_in = str(Path(module.__file__).parent.parent)
+        with pytest.raises(InputError, match="give `trust=True`"):
+            check_code({"network": f"{module.__name__}:loads"}, "runs/a", made_in=made_in)
+
+
+def test_a_run_is_evaluated_from_another_directory_without_trust_if_its_code_lies_where_it_was_made(
+    paceline, elsewhere, monkeypatch
+):
     monkeypatch.chdir(elsewhere)
     assert paceline("train", "foreign_net:build", "--data", "digits", "--epochs", "1", "--out", "../here/run").code == 0
+    monkeypatch.chdir(elsewhere.parent / "here")
+    assert paceline("evaluate", "run").code == 0
+    assert paceline("train", "--resume", "run", "--epochs", "2").code == 0
+    assert paceline("evaluate", "run").code == 0, "resuming elsewhere does not change where it was made"
+    assert paceline("verify", "run", "--device", "L4").code == 0
+
+
+def test_a_saved_run_is_resumed_evaluated_and_verified_with_trust_only(paceline, elsewhere, monkeypatch):
+    monkeypatch.chdir(elsewhere.parent)
+    assert paceline("train", "foreign_net:build", "--data", "digits", "--epochs", "1", "--out", "here/run").code == 0
     monkeypatch.chdir(elsewhere.parent / "here")
     sys.modules.pop("foreign_net", None)
     for words in (

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from paceline.training.evaluate import Evaluation
+    from paceline.training.run import Run
 
 
 def evaluate(
-    run: str | Path,
+    run: str | Path | Run,
     data: Any = None,
     device: str | None = None,
     *,
@@ -28,18 +29,21 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate the saved parameters of a run on its own test data, or on other `data`.
 
-    `run` is the directory of a run, or its checkpoint. A run that was given an `nn.Module` needs it again as `model`;
-    it is left with the run's parameters. `trust=True` runs code that the run names, wherever it lies.
+    `run` is the record that `paceline.train` returned, the directory of a run, or its checkpoint. A run that was given
+    an `nn.Module` needs it again as `model`; it is left with the run's parameters. `trust=True` runs code that the run
+    names, wherever it lies.
 
     >>> run = paceline.train("mlp", data="digits", epochs=2, out="runs/evaluated")
-    >>> paceline.evaluate("runs/evaluated").accuracy == run.test_accuracy
+    >>> paceline.evaluate(run).accuracy == run.test_accuracy
     True
     """
     from paceline.training.evaluate import evaluate as score
     from paceline.training.run import Run
 
     if isinstance(run, Run):
-        raise InputError("evaluate takes the directory that the run was saved in, as evaluate('runs/first')")
+        if not run.directory:
+            raise InputError("the run was not saved: train it with `out`")
+        run = run.directory
     with holding() as hold, trusting(trust):
         changes = texts_of({"data": data} if data is not None else {}, hold)
         if model is not None:

@@ -61,11 +61,11 @@ def _execute(file: Path | None, console: Console, json: str | None, **options: A
     from paceline.api.compare import directory_of
     from paceline.cli.experiment_progress import ExperimentProgress
 
-    busy = busy_machine.busy_now()
+    machine = busy_machine.MachineWatch()
     with ExperimentProgress(console) as watcher:
         found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
     _show(found, console)
-    warn_if_busy(busy)
+    warn_if_busy(machine.said())
     place = directory_of(found)
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
     console.print(f"page: {place / 'report.html'}", markup=False)

@@ -52,7 +52,7 @@ def calibrate(
     place, _ = choose_device(device)
     threads = [0] if place.type == "cuda" else sorted({1, available_cores()})
     rounds = [(precision, count) for precision in precisions for count in threads]
-    busy = busy_machine.busy_now()
+    machine = busy_machine.MachineWatch()
     before = torch.get_num_threads()
     sets, spreads = [], []
     try:
@@ -75,6 +75,7 @@ def calibrate(
     links = measure_links(place).links
     if watch is not None:
         watch(1.0)
+    busy = machine.said()
     return replace(
         made, step_overheads=step_overheads, links=links,
         conditions={

@@ -43,7 +43,7 @@ def measure(
     check_supported()
     if not 20 <= iterations <= MOST_ITERATIONS:
         raise InputError(f"iterations={iterations:,} should be from 20 to {MOST_ITERATIONS:,}")
-    busy = busy_machine.busy_now()
+    machine = busy_machine.MachineWatch()
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
     taken, choice = make_step(parts, step)
@@ -53,6 +53,7 @@ def measure(
     measured.plan(iterations)
     try:
         _run(measured, iterations, watch)
+        busy = machine.said()
         measurement = measurement_of(measured, choice, {"busy": busy} if busy else None)
     finally:
         measured.close()

@@ -59,7 +59,7 @@ def verify(
     prediction = found.prediction
     if prediction is None:
         if found.run is not None and isinstance(place, str | Path):
-            check_code(vars(found.run.workload), place)
+            check_code(vars(found.run.workload), place, found.run.conditions.made_in)
         prediction = (predict or predict_now)(*_asked(found, device))
     elif device is not None:
         raise InputError(f"`device` does not apply: {place} has a saved prediction, {PREDICTION}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from paceline.errors import RecordError
 from paceline.results import outcome
 from paceline.results.records import EXPERIMENT, MEASUREMENT, RECORD, looks_like_a_record
 from paceline.results.table import collect
+from paceline.training.run import Run
 
 FILES = (RECORD, MEASUREMENT, outcome.FILE)
 """What a directory is about, the most telling first; others may lie beside it."""
@@ -27,7 +29,11 @@ def load(path: str | Path) -> Any:
     path = Path(path)
     if (path / EXPERIMENT).exists():
         return collect(path)
-    return record.load(_file_in(path) if path.is_dir() else path)
+    file = _file_in(path) if path.is_dir() else path
+    found = record.load(file)
+    if isinstance(found, Run):  # which may have been moved since
+        return replace(found, directory=str(file.resolve().parent))
+    return found
 
 
 def _file_in(directory: Path) -> Path:

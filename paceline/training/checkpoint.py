@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import zipfile
 from dataclasses import asdict, dataclass
@@ -40,6 +41,14 @@ class Checkpoint:
     """Loss and accuracy of the unfinished epoch so far."""
     record: str
     """The run record up to here, as JSON."""
+
+    @property
+    def made_in(self) -> str:
+        """The directory in which the run began; empty if it is not known."""
+        try:
+            return str(json.loads(self.record)["conditions"].get("made_in", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ""
 
 
 class _File(io.RawIOBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import torch
 
@@ -24,6 +25,7 @@ def current_conditions(device: torch.device, precision: str) -> Conditions:
         paceline=own_version(),
         platform=f"{platform.system()} {platform.machine()}",
         busy=busy_machine.busy_now(),
+        made_in=str(Path.cwd()),
     )
 
 

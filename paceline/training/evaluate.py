@@ -111,7 +111,7 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     checkpoint = load_checkpoint(path)
     workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
     given = {key for key, value in changes.items() if value is not None}
-    check_code({key: value for key, value in vars(workload).items() if key not in given}, path)
+    check_code({key: value for key, value in vars(workload).items() if key not in given}, path, checkpoint.made_in)
     place, _ = choose_device(workload.device)
     dataset = load_data(_any_batch(workload), cache)
     network = placed_network(workload, dataset, place)

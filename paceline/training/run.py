@@ -67,7 +67,9 @@ class Conditions:
     paceline: str
     platform: str
     busy: str = ""
-    """What other work kept the machine busy when the run began; empty if none did."""
+    """What other work, or a drifting clock, made the times of the run longer; empty if nothing did."""
+    made_in: str = ""
+    """The current directory when the run began: its own code lies there."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Run(NotebookRecord):
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
     """Operations of one step by device, if requested."""
+    directory: str = field(default="", compare=False)
+    """Where the run is saved; empty if it is not."""
     distribution: Distribution | None = None
     """Workers, waiting, staleness and faults, when there was more than one process."""
     trace: Trace = field(default_factory=Trace)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import data, record, user_code
+from paceline.busy_machine import MachineWatch
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Interrupted, PacelineError, RecordError, WorkloadError
 from paceline.step.build import load_data
@@ -59,7 +60,7 @@ def resume_from(
     with RunDirectory.claim_existing(directory) as claimed:
         place = claimed.path
         checkpoint = load_checkpoint(place)
-        check_code({**vars(checkpoint.workload), **_strategy_of(checkpoint)}, place)
+        check_code({**vars(checkpoint.workload), **_strategy_of(checkpoint)}, place, checkpoint.made_in)
         workload, options, make = plan(checkpoint, place)
         with _prepared(workload, options, make, place, progress, watcher) as run:
             run.restore(checkpoint, place)
@@ -100,6 +101,7 @@ class TrainingRun:
         self.wall_before_s = 0.0
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self._next_validation = self.every.amount
+        self.machine = MachineWatch(driver.conditions.busy)
         self.run = Run(
             workload=workload,
             conditions=driver.conditions,
@@ -109,6 +111,7 @@ class TrainingRun:
             classes=len(dataset.classes),
             chance_accuracy=chance_accuracy(dataset),
             placement=driver.placement,
+            directory=str(directory.resolve()) if directory is not None else "",
         )
 
     # From its beginning to its end
@@ -132,6 +135,7 @@ class TrainingRun:
         self.run = replace(
             self.run, step=self.driver.step, epochs=before_run.epochs, points=before_run.points,
             resumed=before_run.resumed + 1, placement=before_run.placement,
+            conditions=replace(self.run.conditions, made_in=before_run.conditions.made_in),
         )  # fmt: skip
         (place / EVENTS).unlink(missing_ok=True)  # what was recorded is only about the part before
 
@@ -141,6 +145,7 @@ class TrainingRun:
             if self.driver.resumable:
                 self.save()
             self.driver.run(self)
+            self.run = replace(self.run, conditions=replace(self.run.conditions, busy=self.machine.said()))
             self.update_record("finished")
             self.save()
             self.update_record("finished")  # with the time the last checkpoint took

@@ -76,7 +76,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(name, given, named, words, tmp
 
 def test_a_run_is_evaluated_by_its_directory():
     run = public.train("mlp", data="digits", epochs=1)
-    with pytest.raises(PacelineError, match="evaluate takes the directory that the run was saved in"):
+    with pytest.raises(PacelineError, match="the run was not saved: train it with `out`"):
         public.evaluate(run)
 
 

@@ -138,3 +138,8 @@ def test_an_id_of_a_setting_is_never_a_number():
     for name in ids:
         with pytest.raises(ValueError, match="could not convert"):
             float(name)
+
+
+def test_a_run_that_was_moved_knows_where_it_is(tmp_path):
+    record.save(a_run(directory="/somewhere/else"), tmp_path / "record.json")
+    assert paceline.load(tmp_path).directory == str(tmp_path)
