@@ -18,7 +18,9 @@ from paceline.settings import check, read, read_any, read_toml, setting
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge", "model")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "adamw", "nadam")
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
-PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16", "float64")
+MEMORY_FORMATS = {"contiguous": "contiguous_format", "channels-last": "channels_last"}
+"""By PyTorch's name."""
 STEPS = ("auto", "plain", "flat", "compiled", "graph")
 MODEL, OPTIMIZER, DATA, DEVICE = "Model", "Optimizer", "Data", "Device"
 """Panels of the help."""
@@ -150,6 +152,10 @@ class Workload:
     precision: str = setting(
         "float32", "Precision of the computation.", group=DEVICE, choices=PRECISIONS, verbs=("train", "predict")
     )
+    memory_format: str = setting(
+        "contiguous", "Memory format of images and convolution weights. channels-last can be predicted, not trained.",
+        group=DEVICE, choices=tuple(MEMORY_FORMATS), verbs=("predict",),
+    )  # fmt: skip
     top: int = setting(5, "The n of top-n accuracy.", group=DATA, least=1)
     phases: str = setting(
         "", "module:function from (network, workload) to a list of phases; empty: one loss and its backward pass.",
@@ -224,10 +230,9 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     elif place in BUILT_IN:
         given = {"network": place, **given}
     elif ":" in place:
-        made = user_code.call(place)
+        made = _made_by(place)
         if isinstance(made, Workload):
             return with_settings(made, given)
-        _check_is_module(place, made)
         given = {"network": place, **given}
     elif Path(place).suffix == ".py":
         raise WorkloadError(f"{place!r}: name the function too, as in {Path(place).stem}:build")
@@ -274,8 +279,14 @@ def is_option(key: str) -> bool:
     return key.startswith("options.") and len(key) > len("options.")
 
 
-def _check_is_module(place: str, made: Any) -> None:
+def _made_by(place: str) -> Any:
+    """What `module:function` returns; a network has no values, since here only its type is of interest."""
     from torch import nn
 
-    if not isinstance(made, nn.Module):
+    from paceline.unallocated import build_unallocated
+
+    user_code.find(place)  # what importing its module makes is real
+    made = build_unallocated(lambda: user_code.call(place), place)
+    if not isinstance(made, nn.Module | Workload):
         raise WorkloadError(f"{place} returned a {type(made).__name__}; it should return an nn.Module or a Workload")
+    return made

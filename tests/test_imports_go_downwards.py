@@ -32,7 +32,8 @@ FLOORS = (
 )
 # Below all floors, each with what it may import.
 GROUND = {
-    "workload": {"settings", "user_code", "errors"},
+    "workload": {"settings", "user_code", "unallocated", "errors"},
+    "unallocated": {"errors"},
     "settings": {"errors"},
     "given_workload": {"workload", "held_objects", "errors"},
     "user_code": {"held_objects", "errors"},

@@ -205,7 +205,7 @@ def test_an_unknown_key_is_answered_with_the_nearest():
     [
         ("loss", "crossentropy", "loss 'crossentropy' is unknown: did you mean cross-entropy"),
         ("optimizer", "adm", "optimizer 'adm' is unknown: did you mean adam"),
-        ("precision", "float16", "precision 'float16' is unknown"),
+        ("precision", "float8", "precision 'float8' is unknown"),
         ("activation", "rel", "activation 'rel' is unknown: did you mean relu?"),
         ("lr", 0.0, "lr=0.0 should be a number above 0"),
         ("lr", -0.1, "lr=-0.1 should be a number above 0"),

@@ -60,8 +60,10 @@ def with_precision(known: ResolvedDevice, sheet: Device | None, precision: str) 
         return known
     if precision == "tf32" and calibration.device == "cpu":
         raise InputError("precision 'tf32' needs a GPU; predict float32 on the CPU")
-    if precision not in ("tf32", "bfloat16"):
-        raise InputError(f"precision {precision!r} cannot be predicted: calibrations are of float32, tf32 or bfloat16")
+    if precision not in ("tf32", "bfloat16", "float16"):
+        raise InputError(
+            f"precision {precision!r} cannot be predicted: calibrations are of float32, tf32, bfloat16 or float16"
+        )
     if sheet is None or not sheet.peak_of(precision) or not sheet.peak_of("float32"):
         raise InputError(
             f"{name} was not calibrated for {precision}, and no data sheet gives its peak: "
@@ -238,7 +240,7 @@ def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterato
     families: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials.trials:
         families[trial.family].append(trial)
-    size_bytes = 2.0 if trials.precision == "bfloat16" else 4.0
+    size_bytes = 2.0 if trials.precision in ("bfloat16", "float16") else 4.0
     for family, own in families.items():
         products = family.startswith(MATRIX_UNITS)
         slower = ratio.products if products else ratio.arithmetic

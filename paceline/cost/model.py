@@ -70,7 +70,7 @@ class CostModel:
 
     def _roofline_s(self, family: str, sizes: Sizes) -> float:
         flops, elements = FAMILIES[family].work_of(sizes)
-        size_bytes = 2.0 if self.set.precision == "bfloat16" else 4.0
+        size_bytes = 2.0 if self.set.precision in ("bfloat16", "float16") else 4.0
         return max(flops / self._peak_flops, size_bytes * elements / self.calibration.peak_bytes)
 
     @functools.cached_property

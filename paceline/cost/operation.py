@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, channels_last
 
 from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.op_aliases import ALIASES, FREE
@@ -19,11 +19,20 @@ class Operation:
     row: str
     """The layer it belongs to, under the name measurements use."""
     direction: str
-    """`forward` or `backward`."""
+    """`forward`, `backward` or `update`."""
     name: str
     """PyTorch's name for it."""
     known: bool = True
     """Whether its family is known; otherwise it is treated as a plain pass over its elements."""
+    dtype: str = "float32"
+    """Type of what it computes with: that of its first input of floating point numbers."""
+    out_dtype: str = "float32"
+    """Type of its result; a cast has another one than `dtype`."""
+    read_bytes: int = 0
+    """Size of all tensors it reads."""
+    written_bytes: int = 0
+    channels_last: bool = False
+    """Whether its first input is stored with the channels last."""
 
     @property
     def flops(self) -> float:
@@ -40,7 +49,7 @@ def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str
     plain = name.rstrip("_") if name not in FAMILIES else name  # `add_` counts as `add`; `relu_` is a family of its own
     if name in FREE or plain in FREE:
         return None
-    written, read = _tensors(output), _tensors(arguments)
+    written, read = tensors_in(output), tensors_in(arguments)
     if not written and not read:
         return None
     special = _SPECIAL.get(plain)
@@ -52,7 +61,39 @@ def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str
     return "add", (max([1, *(t.numel() for t in (*written, *read))]),), False
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def traffic_of(
+    function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any
+) -> tuple[str, str, int, int, bool]:
+    """The last five fields of an operation: types, bytes read and written, and memory format."""
+    read = tensors_in((arguments, list(keywords.values())))
+    given = (*arguments, *(None for _ in function._schema.arguments[len(arguments) :]))
+    changed = [
+        value if value is not None else keywords.get(argument.name)
+        for argument, value in zip(function._schema.arguments, given, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    written = list({id(t): t for t in (*tensors_in(output), *tensors_in(changed))}.values())
+    floats = [t for t in read if t.is_floating_point()] or read or written
+    first = floats[0] if floats else None
+    last = next((t for t in tensors_in(output)), None)
+    last = first if last is None else last
+    four = first is not None and first.dim() == 4 and first.shape[1] > 1
+    return (
+        _name(first), _name(last), sum(map(_bytes, read)), sum(map(_bytes, written)),
+        first is not None and four and first.is_contiguous(memory_format=channels_last) and not first.is_contiguous(),
+    )  # fmt: skip
+
+
+def _name(tensor: Tensor | None) -> str:
+    return "float32" if tensor is None else str(tensor.dtype).removeprefix("torch.")
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Memory behind a tensor; an expanded one has less than its elements say."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
+
+
+def tensors_in(value: Any) -> list[Tensor]:
     return [leaf for leaf in _leaves(value) if isinstance(leaf, Tensor)]
 
 
@@ -76,7 +117,7 @@ def _addmm(arguments: tuple[Any, ...], output: Any) -> Found:
 
 
 def _mv(arguments: tuple[Any, ...], output: Any) -> Found:
-    a = next(t for t in _tensors(arguments) if t.dim() == 2)
+    a = next(t for t in tensors_in(arguments) if t.dim() == 2)
     return "matmul", (1, a.shape[0], 1, a.shape[1], 2 if a.shape[0] > 1 and a.stride(-1) != 1 else 1, 0)
 
 
@@ -85,7 +126,7 @@ def _dot(arguments: tuple[Any, ...], output: Any) -> Found:
 
 
 def _bmm(arguments: tuple[Any, ...], output: Any) -> Found:
-    a, b = _tensors(arguments)[-2:]
+    a, b = tensors_in(arguments)[-2:]
     return "matmul", (a.shape[0], a.shape[1], b.shape[2], a.shape[2], _layout(a, b), 0)
 
 
@@ -248,6 +289,14 @@ _SPECIAL = {
     "var": _reduced, "std": _reduced, "var_mean": _reduced,
     "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
     "mkldnn_rnn_layer": _recurrent("recurrent"), "mkldnn_rnn_layer_backward": _recurrent("recurrent_backward"),
-    "_scaled_dot_product_flash_attention_for_cpu": _attention("attention", 0),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention("attention_backward", 1),
+    "_fused_rms_norm": _layer_normed("layer_norm", 0),
+    "_fused_rms_norm_backward": _layer_normed("layer_norm_backward", 1),
+    **{
+        f"_scaled_dot_product_{kernel}": _attention("attention", 0)
+        for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+    },
+    **{
+        f"_scaled_dot_product_{kernel}_backward": _attention("attention_backward", 1)
+        for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+    },
 }  # fmt: skip

@@ -21,6 +21,7 @@ from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.errors import InputError, nearest
+from paceline.step.phase import AUTOCAST
 from paceline.workload import STEPS, Workload
 
 HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
@@ -42,8 +43,8 @@ def predict(
     """
     calibration, name, basis, extra_log_sd = _resolved(device, workload)
     data = data or data_shape_of(workload)
-    shape = _read(workload, data)
     on_gpu = calibration.device == "cuda"
+    shape = _read(workload, data, on_gpu)
     kind = _step_kind(step, on_gpu)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
@@ -68,17 +69,17 @@ def predict(
 
 
 @functools.lru_cache(maxsize=256)
-def _read_cached(key: str, data: DataShape) -> NetworkShape:
-    return trace_workload(Workload(**json.loads(key)), data)
+def _read_cached(key: str, data: DataShape, on_gpu: bool) -> NetworkShape:
+    return trace_workload(Workload(**json.loads(key)), data, on_gpu=on_gpu)
 
 
-def _read(workload: Workload, data: DataShape) -> NetworkShape:
+def _read(workload: Workload, data: DataShape, on_gpu: bool) -> NetworkShape:
     """Cached, because tracing a network again for every device of a catalogue would dominate the time."""
     if ":" in workload.network or ":" in workload.loss:
-        return trace_workload(workload, data)
-    precision = "bfloat16" if workload.precision == "bfloat16" else "float32"
+        return trace_workload(workload, data, on_gpu=on_gpu)
+    precision = workload.precision if workload.precision in AUTOCAST else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
-    return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data)
+    return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data, on_gpu)
 
 
 def _resolved(device: Device | Calibration | str | None, workload: Workload) -> ResolvedDevice:

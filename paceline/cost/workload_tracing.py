@@ -20,8 +20,8 @@ from paceline.data.samples import Samples
 from paceline.data.source import parse
 from paceline.data.well_known import WELL_KNOWN
 from paceline.errors import NetworkError, PacelineError, WorkloadError
-from paceline.step.phase import Batch, LossPhase
-from paceline.workload import Workload
+from paceline.step.phase import Batch, LossPhase, comparable
+from paceline.workload import MEMORY_FORMATS, Workload
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,20 @@ def data_shape_of(workload: Workload) -> DataShape:
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
-def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
-    """Traces one gradient of the workload's network at its batch size, without allocating memory."""
+def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False) -> NetworkShape:
+    """Traces one gradient of the workload's network at its batch size, without allocating memory.
+
+    `on_gpu`: with the operations and types that a GPU would run.
+    """
     if workload.phases:
         raise WorkloadError(
             f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
         )
     if workload.accumulate > 1:
         raise WorkloadError(f"accumulate={workload.accumulate} cannot be predicted: measure the workload instead")
-    if ":" in workload.loss:
-        user_code.find(workload.loss)  # imported here, what its module makes is real
+    for place in (workload.network, workload.loss):
+        if ":" in place:
+            user_code.find(place)  # imported here, what its module makes is real
     kind = torch.int64 if shape.kind == "text" else torch.float32
     target = torch.int64 if shape.classes else torch.float32
 
@@ -97,22 +101,26 @@ def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
 
     def room(tensor: Tensor) -> Tensor:
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-        return torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype)
+        return placed(torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype))
+
+    def placed(tensor: Tensor) -> Tensor:
+        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
 
     def batch() -> Batch:
         if shape.example is not None:
             x, y = shape.example
             return x.each(room) if isinstance(x, Fields) else room(x), room(y)
-        x = torch.empty((workload.batch, *shape.shape), dtype=kind)
+        x = placed(torch.empty((workload.batch, *shape.shape), dtype=kind))
         return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
-    def run(network: nn.Module, samples: Batch) -> tuple[Tensor, Sequence[Tensor]]:
+    def run(network: nn.Module, samples: Batch) -> tuple[Tensor, Sequence[Tensor], Tensor | None]:
         phase = LossPhase(network, workload)
-        loss, _ = phase.forward(samples)
-        return loss, phase.parameters
+        loss, output = phase.forward(samples)
+        return loss, phase.parameters, comparable(output, samples)
 
+    memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
     try:
-        return trace_network(build, batch, run)
+        return trace_network(build, batch, run, name=workload.network, on_gpu=on_gpu, memory_format=memory_format)
     except PacelineError:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -127,7 +135,7 @@ def trace_workload(workload: Workload, shape: DataShape) -> NetworkShape:
 
 def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
     """Whether the flat step has a hand-written gradient: a sequence of linear layers, activations and dropout."""
-    if workload is not None and (workload.loss != "cross-entropy" or workload.precision == "bfloat16"):
+    if workload is not None and (workload.loss != "cross-entropy" or workload.precision in ("bfloat16", "float16")):
         return False
     whole, *kinds = (row.kind for row in shape.rows.values())
     kinds = kinds[1:] if kinds[:1] == ["Flatten"] else kinds

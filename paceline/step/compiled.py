@@ -66,7 +66,7 @@ class CompiledStep(FlatStep):
 
         def loss_of(values: tuple[Tensor, ...], buffers: Buffers, x: Tensor, y: Tensor):  # type: ignore[no-untyped-def]
             buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-            with torch.autocast(device, torch.bfloat16, enabled=phase.autocast):
+            with torch.autocast(device, torch.bfloat16, enabled=phase.autocast is not None):
                 output = functional_call(network, ({**dict(zip(names, values, strict=True)), **buffers}), (x,))
                 loss = total_loss(phase.loss, output, y, phase.auxiliary_weight)
             return loss, (output if isinstance(output, Tensor) else output[0], buffers)

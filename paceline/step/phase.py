@@ -24,6 +24,8 @@ from paceline.step.optimizers import Rule
 from paceline.step.own_loss import OwnLoss
 from paceline.workload import OPTIMIZERS, Workload
 
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+"""Types that autocast computes in, by precision."""
 Batch = tuple[Inputs, Tensor]
 """Inputs and target; the inputs are a tensor, or several by name."""
 
@@ -63,12 +65,12 @@ class LossPhase:
         self.loss = LOSSES.get(workload.loss, cross_entropy)
         self.own_loss = OwnLoss.find(workload.loss) if ":" in workload.loss else None
         self.auxiliary_weight = auxiliary_weight(network)
-        self.autocast = workload.precision == "bfloat16"
+        self.autocast = AUTOCAST.get(workload.precision)
         self.micro_batch = -(-workload.batch // workload.accumulate) if workload.accumulate > 1 else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The loss, and the output to compare with the target if there is one."""
-        context = torch.autocast(batch[0].device.type, torch.bfloat16) if self.autocast else nullcontext()
+        context = torch.autocast(batch[0].device.type, self.autocast) if self.autocast else nullcontext()
         with context:
             if self.own_loss is not None and self.own_loss.takes_model:
                 loss, output = self.own_loss.of_model(self.network, as_given(batch))

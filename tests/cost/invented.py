@@ -71,10 +71,10 @@ def read(network: nn.Module | type[nn.Module], x: Tensor, *, frozen: bool = Fals
     """The operations of a network whose output is summed; in a `frozen` network only the last layer is trained."""
     build = network if isinstance(network, type) else lambda: network
 
-    def run(made: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def run(made: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, list[Tensor], None]:
         output = made(samples[0])
         output = output if isinstance(output, Tensor) else output[0]
-        return output.float().sum(), [p for p in made.parameters() if p.requires_grad]
+        return output.float().sum(), [p for p in made.parameters() if p.requires_grad], None
 
     return trace_network(build, lambda: (torch.empty(x.shape, dtype=x.dtype), torch.empty(0)), run)
 
