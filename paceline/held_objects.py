@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
+import mmap
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,8 @@ from typing import Any
 from paceline.errors import InputError, WorkloadError
 
 PREFIX = "object:"
+LARGE_BYTES = 1 << 16
+"""Arrays from this size on are shared between processes."""
 
 Hold = Callable[..., str]
 
@@ -76,29 +81,74 @@ def find_held(place: str) -> Any:
 
 
 def save_held(path: Path, places: Mapping[str, str]) -> None:
-    """The objects among `places`, texts by the setting that they are of, for `load_held` in another process."""
-    import cloudpickle  # type: ignore[import-untyped]
+    """The objects among `places`, texts by the setting that they are of, for `load_held` in other processes.
 
-    saved = {}
-    for setting, place in places.items():
-        if is_held(place):
-            try:
-                saved[place] = cloudpickle.dumps(find_held(place))
-            except Exception as error:
-                raise InputError(
-                    f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
-                    f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
-                    "make it with a function of a module, module:function, or train in one process"
-                ) from error
-    path.write_bytes(cloudpickle.dumps(saved))
+    Large arrays and tensors go into a file of their own, which those processes map: they share one copy.
+    """
+    saved, sizes = {}, []
+    with _arrays_beside(path).open("wb") as arrays:
+
+        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+            content = buffer.raw()
+            if content.nbytes < LARGE_BYTES:
+                return True
+            arrays.write(content)
+            arrays.write(bytes(-content.nbytes % mmap.PAGESIZE))
+            sizes.append(content.nbytes)
+            return False
+
+        for setting, place in places.items():
+            if is_held(place):
+                try:
+                    saved[place] = _dumped(find_held(place), keep_inside)
+                except Exception as error:
+                    raise InputError(
+                        f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
+                        f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
+                        "make it with a function of a module, module:function, or train in one process"
+                    ) from error
+    path.write_bytes(pickle.dumps((saved, sizes)))
 
 
 def load_held(path: Path) -> None:
     """Holds for the rest of this process what `save_held` wrote."""
-    import cloudpickle
+    saved, sizes = pickle.loads(path.read_bytes())
+    arrays = iter(_mapped(_arrays_beside(path), sizes))
+    for place, content in saved.items():
+        _held[place] = pickle.loads(content, buffers=arrays)
 
-    for place, content in cloudpickle.loads(path.read_bytes()).items():
-        _held[place] = cloudpickle.loads(content)
+
+def _dumped(value: Any, keep_inside: Callable[[pickle.PickleBuffer], bool]) -> bytes:
+    import cloudpickle  # type: ignore[import-untyped]
+    import torch
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            """Tensors as arrays, which pickle apart from the rest."""
+            plain = type(value) is torch.Tensor and value.is_contiguous() and not value.requires_grad
+            if plain and value.device.type == "cpu" and value.nbytes >= LARGE_BYTES and value.dtype != torch.bfloat16:
+                return torch.from_numpy, (value.numpy(),)
+            return super().reducer_override(value)
+
+    file = io.BytesIO()
+    Pickler(file, protocol=5, buffer_callback=keep_inside).dump(value)
+    return file.getvalue()
+
+
+def _mapped(file: Path, sizes: list[int]) -> Iterator[memoryview]:
+    """Each array where it lies in the file; a process that writes to one gets the pages it writes to for itself."""
+    if not sizes:
+        return
+    with file.open("rb") as opened:
+        content = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY))
+    start = 0
+    for size in sizes:
+        yield content[start : start + size]
+        start += size + -size % mmap.PAGESIZE
+
+
+def _arrays_beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.arrays")
 
 
 def same(module: Any) -> Callable[[], Any]:
