@@ -45,7 +45,8 @@ def duration(seconds: float) -> str:
 
 
 def rate(per_second: float, of: str = "samples") -> str:
-    return f"{number(round(per_second) if per_second >= 100 else per_second)} {of}/s"
+    said = number(round(per_second) if per_second >= 100 else per_second)
+    return f"{said.rstrip('0').rstrip('.') if '.' in said else said} {of}/s"
 
 
 def _three(value: float) -> str:

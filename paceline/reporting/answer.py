@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.formatting import (
@@ -24,7 +24,7 @@ from paceline.reporting.sections.comparisons import coverage_sentence, predictio
 from paceline.reporting.sections.layers import iteration_sentence
 from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
-from paceline.reporting.sections.setting import unranked_sentence
+from paceline.reporting.sections.setting import busy_sentence, unranked_sentence
 from paceline.reporting.series import Series, series_by_workers
 from paceline.reporting.time_to_target import all_seconds_to_accuracy, target_accuracy
 from paceline.results.noise import differs
@@ -37,6 +37,7 @@ Tile = tuple[str, str]
 Said = tuple[str, tuple[str, ...]]
 """A sentence, and the figures that show it, the best first."""
 MOST_POINTS = 5
+NOTHING = "There is no run or measurement here yet."
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,15 @@ class Answer:
     """Figures that show it; the first of them that the page has is drawn below the sentence."""
     tiles: tuple[Tile, ...]
     summary: tuple[str, ...] = ()
+    busy: str = ""
+    """What made the times longer than they would be otherwise."""
 
 
 def answer_of(records: Records, runs: Sequence[RunResult]) -> Answer:
-    found = [said for said in _sentences(records, runs) if said[0]] or [(f"{count(records.found, 'record')}.", ())]
+    found = [said for said in _sentences(records, runs) if said[0]] or [(NOTHING, ())]
     sentence, pictures = found[0]
-    return Answer(sentence, pictures, _tiles(records, runs), tuple(said for said, _ in found[1 : 1 + MOST_POINTS]))
+    points = tuple(said for said, _ in found[1 : 1 + MOST_POINTS])
+    return Answer(sentence, pictures, _tiles(records, runs), points, busy_sentence(records, runs))
 
 
 def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
@@ -70,13 +74,16 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
     trained = [run for run in runs if run.run is not None or run.row["kind"] == "train"]
     series = series_by_workers(runs)
     if series:
-        yield first_to_target_sentence(series), ("time-to-accuracy", "accuracy-time", "throughput")
+        yield first_to_target_sentence(_by_workers(series)), ("time-to-accuracy", "accuracy-time", "throughput")
         yield scaling_sentence(series), ("throughput", "accuracy-time")
     elif len(trained) == 1 and len(runs) == 1 and trained[0].run is not None:
-        yield run_sentence(trained[0].run), ("accuracy", "loss", "wall-clock", "timeline")
+        curves = ("accuracy", "loss") if len(trained[0].curve) > 1 else ()  # a single point is no curve
+        yield run_sentence(trained[0].run), (*curves, "wall-clock", "timeline")
         yield device_sentence(trained[0]), ()
         yield from ((f"Warning: {warning}.", ()) for warning in trained[0].run.warnings)
     if trained and len(runs) > 1:
+        if not series and len({(run.driver, run.settings.get("strategy")) for run in trained}) > 1:
+            yield first_to_target_sentence(groups_of(trained)), ("accuracy-time",)
         yield best_sentence(trained), ("accuracy-time", "accuracy-updates", "accuracy", "wall-clock")
         yield unranked_sentence(runs), ()
     elif runs and not trained and not series:
@@ -118,22 +125,26 @@ def device_sentence(run: RunResult) -> str:
     return f"Training on {where} ran at {rate(run.samples_per_s)}." if math.isfinite(run.samples_per_s) else ""
 
 
-def first_to_target_sentence(found: Sequence[Series]) -> str:
+def _by_workers(found: Sequence[Series]) -> dict[str, Sequence[RunResult]]:
+    return {f"{one.name} with {count(point.workers, 'worker')}": point.runs for one in found for point in one.points}
+
+
+def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     """The fastest to an accuracy, among measured runs, or simulated ones if none was measured; empty if unclear."""
-    virtual = all(series.virtual for series in found)
-    points = [(series, point) for series in found if series.virtual == virtual for point in series.points]
-    target = target_accuracy([run for _, point in points for run in point.runs])
-    times_s = [(all_seconds_to_accuracy(point.runs, target), series, point) for series, point in points if point.ranked]
-    reached = sorted((entry for entry in times_s if entry[0]), key=lambda entry: median_of(entry[0]))
-    if len(reached) < 2:
+    virtual = all(run.virtual for runs in found.values() for run in runs)
+    same_clock = {name: runs for name, runs in found.items() if runs[-1].virtual == virtual}
+    target = target_accuracy([run for runs in same_clock.values() for run in runs])
+    times_s = {name: all_seconds_to_accuracy(runs, target) for name, runs in same_clock.items()}
+    ranked = [name for name, runs in same_clock.items() if times_s[name] and any(run.ranked for run in runs)]
+    if len(ranked) < 2:
         return ""
-    (first_s, series, point), (next_s, *_) = reached[:2]
-    name, clock = f"{series.name} with {count(point.workers, 'worker')}", " of simulated time" if virtual else ""
-    took = f"{duration(median_of(first_s))}{clock}"
-    if differs(first_s, next_s) is False:
-        other = f"{reached[1][1].name} with {count(reached[1][2].workers, 'worker')}"
-        return f"{name} and {other} reach {percent(target, 0)} test accuracy equally fast within noise: {took}."
-    return f"{name} is the first to reach {percent(target, 0)} test accuracy, after {took}."
+    first, second = sorted(ranked, key=lambda name: median_of(times_s[name]))[:2]
+    accuracy, clock = f"{percent(target, 0)} test accuracy", " of simulated time" if virtual else ""
+    took = f"{duration(median_of(times_s[first]))}{clock}"
+    apart = differs(times_s[first], times_s[second])
+    if apart is False:
+        return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
+    return f"{first} is the first to reach {accuracy}, after {took}{' (one run each)' * (apart is None)}."
 
 
 def best_sentence(runs: Sequence[RunResult]) -> str:
@@ -161,6 +172,8 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
         return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
     runs_each = "" if apart else " (one run each)"
     accuracy = f"{percent(median_of(top))} test accuracy"
+    if accuracy == f"{percent(median_of(accuracies[order[-1]]))} test accuracy":
+        return f"All {len(order)} settings{runs_each} reach the same: {accuracy}."
     return f"The most accurate of {len(order)} settings{runs_each} is {best_name}: {accuracy}."
 
 
@@ -240,7 +253,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
 def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     if records.title:
         return records.title
-    planned = [plan.workload for _, plan in records.plans]
+    planned = [found.workload for _, found in (*records.plans, *records.clusters)]
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
     networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
     data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))

@@ -20,10 +20,12 @@ KINDS = ("lines", "stack", "bars", "intervals", "timeline")
 class Column:
     name: str
     unit: str = ""
-    """s, %, a second, …; a share is in percent."""
+    """s, %, samples/s, …; a share is in percent. Where it says what a `value` is, it stands alone."""
 
     @property
     def title(self) -> str:
+        if self.name == "value" and self.unit:
+            return self.unit
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
@@ -128,11 +130,15 @@ class Section:
 
     @property
     def rows(self) -> list[list[Figure | TableBlock]]:
-        """The blocks, with figures that follow each other in one row."""
+        """The blocks, with narrow figures that follow each other in one row."""
         found: list[list[Figure | TableBlock]] = []
         for block in self.blocks:
-            if found and isinstance(block, Figure) and isinstance(found[-1][0], Figure):
+            if found and _is_narrow(block) and _is_narrow(found[-1][0]):
                 found[-1].append(block)
             else:
                 found.append([block])
         return found
+
+
+def _is_narrow(block: Figure | TableBlock) -> bool:
+    return isinstance(block, Figure) and not block.wide

@@ -103,14 +103,17 @@ def _accuracy(found: ResultsTable) -> str:
     if not ends:
         return ""
     workers = max(int(row["workers"]) for row in ends.values())
-    said = []
+    said, reached = [], False
     for way, row in ends.items():
         runs, diverged = row["n"] + row["diverged"], _diverged(found, row["setting"])
         if 2 * diverged >= runs:
             said.append(f"{way} diverges")
         else:
-            said.append(f"{way} reaches {percent(float(row['test_accuracy_mean']))} test accuracy")
-    return f"With {workers} simulated workers, {listed(said)}."
+            accuracy = percent(float(row["test_accuracy_mean"]))
+            said.append(f"{way} {accuracy}" if reached else f"{way} reaches {accuracy} test accuracy")
+            reached = True
+    once = " (one run each)" * all(row["n"] + row["diverged"] == 1 for row in ends.values())
+    return f"With {workers} simulated workers, {listed(said)}{once}."
 
 
 def _diverged(found: ResultsTable, setting: str) -> int:

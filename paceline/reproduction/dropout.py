@@ -30,7 +30,8 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
             same.append(network)
         else:
             change = median_of(seconds[half]) / median_of(seconds[0.0]) - 1
-            slower.append(f"{network} by {signed_percent(change, 0)}")
+            once = " in one run each" * (differs(seconds[0.0], seconds[half]) is None)
+            slower.append(f"{network} by {signed_percent(change, 0)}{once}")
         best = max(accuracy, key=lambda rate: median_of(accuracy[rate]))
         if best and differs(accuracy[0.0], accuracy[best]) is not False:
             gain = f"{percent(median_of(accuracy[best]))} instead of {percent(median_of(accuracy[0.0]))}"

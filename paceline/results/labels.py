@@ -14,7 +14,7 @@ Settings = Mapping[str, str]
 
 FIRST = ("network", "data", "strategy", "correction", "workers", "groups", "driver", "batch", "optimizer", "lr")
 """Settings by which runs are told apart before any other."""
-BARE = ("network", "data", "strategy", "driver", "optimizer", "processor", "kind")
+BARE = ("network", "data", "strategy", "correction", "driver", "optimizer", "processor", "kind")
 """Settings whose value says by itself what it is."""
 DRIVERS = {"virtual": "simulated", "local": "processes"}
 REPETITION = "seed"

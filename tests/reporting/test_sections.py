@@ -50,15 +50,15 @@ MANY = Records(runs=[(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)])
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        (ONE, ["what", "time", "learning", "conditions"]),
-        (MANY, ["what", "learning", "scaling", "workers", "timeline", "runs", "conditions"]),
-        (Records(measurements=[("m", a_measurement())]), ["what", "time", "timeline", "conditions"]),
-        (Records(simulations=[("s", a_simulation())]), ["what", "workers", "timeline"]),
+        (ONE, ["time", "learning", "what", "conditions"]),
+        (MANY, ["learning", "scaling", "workers", "timeline", "what", "runs", "conditions"]),
+        (Records(measurements=[("m", a_measurement())]), ["time", "timeline", "what", "conditions"]),
+        (Records(simulations=[("s", a_simulation())]), ["workers", "timeline", "what"]),
         (Records(predictions=[PredictionRow("a", 1.0)]), ["predictions"]),
         (Records(published=[PublishedRow("a", 1.0)]), ["published"]),
         (Records(costs=[CostRow("a", 1.0)]), ["costs"]),
-        (replace(ONE, price=2.0), ["what", "time", "learning", "costs", "conditions"]),
-        (replace(ONE, skipped=[Skipped("a", "b")]), ["what", "time", "learning", "conditions", "skipped"]),
+        (replace(ONE, price=2.0), ["time", "learning", "costs", "what", "conditions"]),
+        (replace(ONE, skipped=[Skipped("a", "b")]), ["time", "learning", "what", "conditions", "skipped"]),
         (Records(outcomes=[("c", an_outcome("a", "b"))]), ["what"]),
     ],
 )
@@ -265,8 +265,8 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
     [
         (replace(MANY, predictions=[PredictionRow("a", 11.0, measured=10.0)]), "The predicted a is 10.0 % too high",
          "predictions"),
-        (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 s of simulated time.",
-         "time-to-accuracy"),
+        (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 s of simulated time "
+         "(one run each).", "time-to-accuracy"),
         (Records(simulations=[("a", a_simulation(2)), ("b", a_simulation(4))]),
          "In simulation, sync trains 1.69 times as fast with 4 workers as with 2 (85 % efficiency).",
          "throughput"),

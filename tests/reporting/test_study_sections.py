@@ -203,7 +203,7 @@ def test_notes_and_tables_are_shown_as_they_are():
     table = ExtraTable("Some table", ("what", "how many"), (("a", "1"), ("b", "")))
     found = made(Records(notes=["First.", "Second."], tables=[table]))
     assert found["about"].points == ("First.", "Second.")
-    assert rows(found["tables"], "extra-0") == [("a", 1), ("b", None)]
+    assert rows(found["tables"], "extra-0") == [("a", "1"), ("b", None)]
 
 
 def test_digits_of_a_given_table_are_kept_and_stand_on_the_right():

@@ -93,7 +93,7 @@ function axis(look, more) {
 
 function valueAxis(look, col, largest, more) {
   const scale = scaleOf(col.unit, largest);
-  const named = [col.name, scale.unit].filter(Boolean).join(", ");
+  const named = [col.name === "value" ? "" : col.name, scale.unit].filter(Boolean).join(", ");
   return axis(look, { type: "value", name: named, ...more, axisLabel: { formatter: (v) => sayNumber(v * scale.factor) } });
 }
 

@@ -76,11 +76,12 @@ function drawLines(table, options, look) {
     splitLine: { show: false }, ...(x.name === "epoch" || (options.whole && !wide) ? { min: "dataMin" } : {}),
   });
   const levels = [...new Set(xs)].sort((a, b) => a - b);
-  if (options.whole && levels.length <= (look.narrow ? 6 : 10)) {
+  if (levels.length === 1 || (options.whole && levels.length <= (look.narrow ? 6 : 10))) {
     Object.assign(option.xAxis.axisLabel, { customValues: levels });
     option.xAxis.axisTick = { ...option.xAxis.axisTick, customValues: levels };
     option.xAxis.max = "dataMax";
   }
+  if (levels.length === 1) Object.assign(option.xAxis, { min: levels[0] - 1, max: levels[0] + 1 });
   option.yAxis = upwards(look, valueAxis(look, y, largestOf(ys), {
     ...above, ...(steep ? { type: "log" } : {}), scale: !options.zero,
     axisLine: { show: false }, axisTick: { show: false },

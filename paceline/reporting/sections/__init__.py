@@ -27,7 +27,6 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
         about(records.notes),
-        what_was_run(records, runs),
         *plans(records.plans),
         *clusters(records.clusters),
         predictions(records.all_predictions),
@@ -43,6 +42,7 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
         timeline(runs, measured),
         costs(records.costs, runs, records.price),
         extra_tables(records.tables),
+        what_was_run(records, runs),
         run_table(runs),
         conditions(records, runs),
         skipped(records),

@@ -89,8 +89,8 @@ def _sentences(models: Sequence[FittedSeries]) -> list[str]:
 def overhead_sentence(found: FittedSeries) -> str:
     small, large = found.observed[0][0], found.observed[-1][0]
     return (
-        f"{found.name} has an overhead of {duration(found.model.batch_s)} per batch: {percent(found.share(0))} of the "
-        f"epoch time at batch size {small:g}, {percent(found.share(-1))} at {large:g}."
+        f"With {found.name}, the overhead is {duration(found.model.batch_s)} per batch: {percent(found.share(0))} of "
+        f"the epoch time at batch size {small:g}, {percent(found.share(-1))} at {large:g}."
     )
 
 

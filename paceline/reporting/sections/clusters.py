@@ -24,10 +24,10 @@ def cluster_sentence(scaling: Scaling) -> str:
         return f"No simulated number of workers fits {network} on {scaling.cluster}."
     machine, best = max(rows, key=lambda row: row[1].samples_per_s)
     there = "" if machine.machine == scaling.cluster else f" on {machine.machine}"
-    said = (
-        f"In simulation, {network} is fastest with {count(best.workers, 'worker')}{there}: {rate(best.samples_per_s)}"
-    )
-    return f"{said} at {percent(best.efficiency, 0)} efficiency, limited by {best.bound}."
+    workers = count(best.workers, "worker")
+    said = f"{workers} train {network}{there} at" if len(rows) == 1 else f"{network} is fastest with {workers}{there}:"
+    speed = f"{rate(best.samples_per_s)} ({percent(best.efficiency, 0)} efficiency)"
+    return f"In simulation, {said} {speed}, limited by {best.bound}."
 
 
 def _rows(scaling: Scaling) -> Iterator[Row]:
@@ -38,7 +38,7 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     rows = list(_rows(scaling))
     currency = next((o.currency for _, o in rows if o.money_per_epoch is not None), "")
     columns = (
-        Column("machine"), Column("workers"), Column("machines"), Column("epoch", "s"),
+        Column("machine"), Column("workers"), Column("machines"), Column("epoch time", "s"),
         Column("throughput", "samples/s"), Column("efficiency", "%"), Column("waiting", "%"),
         Column("exchange", "%"), Column("staleness"), Column("cost per epoch", currency), Column("limited by"),
     )  # fmt: skip
@@ -51,7 +51,7 @@ def _section(scaling: Scaling, suffix: str) -> Section:
     views = tuple(
         View(column.name, data, {"line": "machine", "group": "machine", "x": "workers", "y": column.name, "both": True,
                                  "zero": True, "whole": True})
-        for column in columns[3:10]
+        for column in (columns[4], columns[3], *columns[5:10])
         if any(value is not None for value in data.values(column.name))
     )  # fmt: skip
     says = cluster_sentence(scaling)

@@ -118,11 +118,15 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
     lines = published_lines(rows)
     figures = [figure for figure in (lines, bars if views else None) if figure is not None]
-    all_cells = [(r.name, r.unit, r.published, r.ours, r.ratio, r.source) for r in rows]
-    listing = table(("what", "unit", "published", "ours", "ours / published", "source"), all_cells)
+    listing = table(
+        ("what", "unit", "published", "ours", "ours / published"),
+        [(r.name, r.unit, r.published, r.ours, r.ratio) for r in rows],
+    )
+    sources = "; ".join(dict.fromkeys(row.source for row in rows if row.source))
+    note = f"Published: {sources}." if sources else ""
     blocks: tuple[Figure | TableBlock, ...] = (
         *figures,
-        TableBlock("published-rows", "All published numbers", listing, folded=len(rows) > FEW),
+        TableBlock("published-rows", "All published numbers", listing, note, folded=len(rows) > FEW),
     )
     return Section("published", "Comparison with published numbers", (says,), blocks=blocks)
 

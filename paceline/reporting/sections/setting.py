@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from paceline.formatting import count, listed, percent, signed_percent
+from paceline.formatting import as_number, count, duration, listed, percent, signed_percent
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Section, TableBlock, table
 from paceline.results.labels import differing
@@ -15,6 +15,7 @@ from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, Ru
 MOST_SETS = 6
 MOST_STEPS = 30
 MOST_WARNINGS = 10
+IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_timeout", "timeout")
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 
 
@@ -29,9 +30,9 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
         unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
         shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
         if unequal:
-            rows = [(key.replace("_", " "), _values(runs, key)) for key in unequal]
+            rows = [(_word(key), _values(runs, key)) for key in unequal]
             blocks.append(TableBlock("unequal", "Settings that differ", table(("setting", "values"), rows)))
-        rows = [(key.replace("_", " "), value) for key, value in shared.items()]
+        rows = [(_word(key), _said(key, value)) for key, value in shared.items()]
         title = "Settings that all runs share" if len(runs) > 1 else "All settings"
         blocks.append(TableBlock("settings", title, table(("setting", "value"), rows), folded=True))
     if records.evaluations:
@@ -49,8 +50,22 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
 
 def _values(runs: Sequence[RunResult], key: str) -> str:
     """A strategy's setting is known for the runs that have it, and only where it is not the default."""
-    said = listed(values_of(runs, key), 20)
+    said = listed((_said(key, value) for value in values_of(runs, key)), 20)
     return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
+
+
+def _word(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _said(key: str, value: str) -> str:
+    """A truth value in words, seconds and bytes/s with their units."""
+    amount = as_number(value)
+    if isinstance(amount, int | float) and key in IN_SECONDS:
+        return duration(amount)
+    if isinstance(amount, int | float) and key == "bandwidth":
+        return f"{amount / 1e9:g} GB/s"
+    return {"True": "yes", "False": "no"}.get(value, value)
 
 
 def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
@@ -58,7 +73,7 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
         (ONE_PROCESS, "trained in one process"),
         (LOCAL, "trained by several processes on one machine"),
         (SIMULATED, "trained on a simulated cluster"),
-        (TIMED, "timed on a simulated cluster, without gradients"),
+        (TIMED, "timed without gradients on a simulated cluster"),
     ):
         some = [run for run in runs if run.driver == driver]
         if not some:
@@ -73,7 +88,8 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
             plural = "s" * (workers != ["1"])
             said += f" with {listed(values_of(some, 'strategy'))} and {listed(workers)} worker{plural}"
         if driver != TIMED:
-            said += f"; {listed(values_of(some, 'epochs'))} epochs at batch size {listed(values_of(some, 'batch'))}"
+            epochs, batches = values_of(some, "epochs"), listed(values_of(some, "batch"))
+            said += f"; {listed(epochs)} epoch{'s' * (epochs != ['1'])} at batch size {batches}"
             said += f" with {listed(values_of(some, 'optimizer'))}"
         seeds = values_of(some, "seed")
         if len(seeds) > 1:
@@ -103,13 +119,25 @@ def unranked_sentence(runs: Sequence[RunResult]) -> str:
     return f"Of {count(len(runs), 'run')}, {listed(said)}; {them} left out of rankings." if said else ""
 
 
+def busy_sentence(records: Records, runs: Sequence[RunResult]) -> str:
+    """Other work that made measured times longer; empty if there was none."""
+    timed = [run.run.conditions.busy for run in runs if run.run is not None and not run.virtual]
+    timed = timed or [m.conditions.get("busy", "") for _, m in records.measurements]
+    busy = [said for said in timed if said]
+    if not busy:
+        return ""
+    which = "" if len(busy) == len(timed) else f" during {len(busy)} of {len(timed)} runs"
+    load = busy[0].partition(": ")[0].removeprefix("this machine is busy")
+    return f"The machine was busy with other work{which}{load}: times are longer than on an idle one."
+
+
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
     if len(found) == 1:
         m = found[0][1]
         yield (
             f"{m.name} at batch size {m.batch} on {m.device_name}: {count(m.iterations, 'iteration')}, {m.sampled:,} "
-            f"sampled. The overhead of measuring is {signed_percent(m.overhead)}; {percent(m.accounted)} of an "
-            "iteration is attributed to a layer or part."
+            f"sampled. The overhead of measuring is {signed_percent(m.overhead)}; layers and other parts add up to "
+            f"{percent(m.accounted)} of an iteration without measuring."
         )
     elif found:
         names = dict.fromkeys(f"{m.name} at batch size {m.batch}" for _, m in found)
@@ -134,7 +162,8 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
         columns = ["condition", *(f"{n} of {sum(sets.values())}" for _, n in shown)]
         if len(shown) == 1:
             columns = ["condition", "value"]
-        rows = [(key.replace("_", " "), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
+        rows = [(_word(key), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
+        rows = [row for row in rows if any(row[1:])]
         more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
         blocks.append(TableBlock("conditions-table", "Machine and versions", table(columns, rows), more))
     if steps := _steps(records, runs):
