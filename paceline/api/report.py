@@ -26,11 +26,11 @@ def report(
     >>> paceline.report("runs/reported", "page.html").stat().st_size > 10_000
     True
     """
-    from paceline.reporting.writing import write_report
+    from paceline.reporting import report as write_page
 
     check_number(price, "price")
     places = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
-    return write_report(
+    return write_page(
         [as_path(place, "paths") for place in places], as_path(out, "out"), title=title,
         figures=as_optional_path(figures, "figures"), price=price,
     ).path  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ def _on_cluster(
 ) -> Scaling:  # fmt: skip
     from paceline.record import save, write_atomically
     from paceline.reporting.chrome_trace import TRACE, chrome_traces
-    from paceline.reporting.scaling_curve import write_curve
+    from paceline.reporting.paper_figures import write_figures
+    from paceline.reporting.sections.clusters import cluster_figure
     from paceline.simulation.scaling import scale, traces
     from paceline.simulation.this_machine import HERE
 
@@ -134,7 +136,8 @@ def _on_cluster(
     if out is not None:
         save(made, out / SCALING)
         write_atomically(out / TRACE, chrome_traces(traces(made, machines)))
-        write_curve(made, out)
+        figure = cluster_figure(made, "scaling")
+        write_figures([replace(figure, views=figure.views[:2])], out, "out")
     return made
 
 

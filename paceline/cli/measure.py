@@ -63,14 +63,13 @@ def _load(place: Path, out: Path | None) -> Measurement:
     """A saved measurement; its tables and plots are written again."""
     from paceline.measurement.measurement import Measurement
     from paceline.record import load
-    from paceline.reporting.experiment_table import saved_context
     from paceline.reporting.measurement_files import write_tables
 
     found = load(place / "measurement.json" if place.is_dir() else place)
     if not isinstance(found, Measurement):
         raise InputError(f"{place} holds a {type(found).__name__.lower()}, not a measurement")
     home = place if place.is_dir() else place.parent
-    write_tables(found, out or home, saved_context(home / "experiment.csv"))
+    write_tables(found, out or home, saved=home)
     return found
 
 

@@ -81,9 +81,7 @@ def _files(out: Path, made: TimeRecord | Scaling) -> str:
 
     if not isinstance(made, Scaling):
         return f"record and trace: {out}"
-    from paceline.reporting.scaling_curve import CURVE
-
-    return f"curve: {out / CURVE}   record: {out / SCALING}   trace: {out / TRACE}"
+    return f"curves, record and trace: {out}, {SCALING}, {TRACE}"
 
 
 def _table(made: TimeRecord) -> Table:

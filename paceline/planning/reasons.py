@@ -33,7 +33,7 @@ def money_words(money: float, currency: str) -> str:
 
 
 def amount_words(money: float) -> str:
-    return f"{money:,.2f}" if money >= 0.01 or not money else f"{money:.2g}"
+    return f"{money:,.2f}" if money >= 0.01 or not money else "under 0.01"
 
 
 def batches_words(batches: float) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.errors import InputError, OutputError
+
 if TYPE_CHECKING:
     from paceline.reporting.writing import Written
     from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
@@ -27,8 +29,16 @@ def report(
     `figures` is a directory for the figures as PNG and SVG. Rows to be shown beside the records are given here, or lie
     beside them as predictions.csv, published.csv and costs.csv. `price` is that of a machine an hour.
     """
-    from paceline.reporting.writing import write_report
+    from paceline.reporting.writing import write_records
+    from paceline.results.records import find_records
 
-    return write_report(
-        paths, out, title=title, figures=figures, predictions=predictions, published=published, costs=costs, price=price
-    )
+    if price is not None and not price >= 0:
+        raise InputError(f"price={price} should be a number of at least 0: what a machine costs an hour")
+    path = Path(out) / "report.html" if Path(out).is_dir() else Path(out)
+    if path.is_dir():
+        raise OutputError(f"`out={str(path)!r}` is a directory: name a file")
+    records = find_records(paths)
+    records.add_rows([*predictions, *published, *costs])
+    records.title = title or records.title
+    records.price = price
+    return write_records(records, path, figures=None if figures is None else Path(figures))

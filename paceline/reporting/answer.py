@@ -18,7 +18,7 @@ from paceline.formatting import (
     signed_percent,
 )
 from paceline.planning.plan import Plan
-from paceline.planning.reasons import time_words
+from paceline.planning.reasons import amount_words, time_words
 from paceline.reporting.sections.clusters import cluster_sentence
 from paceline.reporting.sections.comparisons import coverage_sentence, prediction_sentence, published_sentence
 from paceline.reporting.sections.layers import iteration_sentence
@@ -229,7 +229,7 @@ def _tiles_of_plan(plan: Plan) -> tuple[Tile, ...]:
     pick = plan.pick
     return (
         (time_words(pick.time_s), "predicted training time"),
-        (number(pick.money), plan.currency),
+        (amount_words(pick.money), plan.currency),
         (f"{pick.machines:,}", f"{pick.candidate.machine}, {pick.candidate.device}"),
         (f"{pick.candidate.workers:,}", "workers" if pick.candidate.workers != 1 else "worker"),
         (f"{pick.candidate.batch:,}", f"batch size per worker, {pick.candidate.precision}"),
@@ -253,7 +253,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
 def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     if records.title:
         return records.title
-    planned = [found.workload for _, found in (*records.plans, *records.clusters)]
+    planned = [plan.workload for _, plan in records.plans] + [scaling.workload for _, scaling in records.clusters]
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
     networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
     data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))

@@ -12,7 +12,6 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from paceline.errors import OutputError
@@ -41,9 +40,7 @@ class EventFile:
     def __enter__(self) -> EventFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._file.close()
 
     def begin_at(self, step: int) -> None:

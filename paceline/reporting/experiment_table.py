@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,16 +71,3 @@ def experiment_csv(m: Measurement, experiment: TrainingContext, directory: Path)
         **{f"output_{what}": experiment.outputs.get(what, "") for what in OUTPUTS},
     }
     return csv_text(list(row), [row.values()])
-
-
-def saved_context(path: Path) -> TrainingContext | None:
-    """What an `experiment.csv` says, so that showing a measurement again forgets nothing; None where it says less."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            row = next(csv.DictReader(file))
-        reached_s = {share: float(row[column]) for share, column in TIMES.items() if row[column]}
-        validation = ValidationTime(float(row["validation_s"] or "nan"), row["validation"])
-        outputs = {what: row[f"output_{what}"] for what in OUTPUTS if row[f"output_{what}"]}
-        return TrainingContext(float(row["training_s"]), reached_s, validation, outputs)
-    except (OSError, StopIteration, KeyError, ValueError, csv.Error):
-        return None

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.formatting import listed, number
+
 Cell = str | int | float | None
 
 KINDS = ("lines", "stack", "bars", "intervals", "timeline")
@@ -58,6 +60,14 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> Ta
     return Table(named, tuple(tuple(_finite(cell) for cell in row) for row in rows))
 
 
+def filled(given: Table) -> Table:
+    """Without the columns that have no value."""
+    kept = [place for place in range(len(given.columns)) if any(row[place] not in (None, "") for row in given.rows)]
+    return Table(
+        tuple(given.columns[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in given.rows)
+    )
+
+
 def value_of(cell: Cell) -> float | None:
     """The number that a cell holds, if it does."""
     if not isinstance(cell, str):
@@ -97,13 +107,36 @@ class Figure:
     kind: str
     views: tuple[View, ...]
     """Where there are several, the reader chooses one by its name."""
-    says: str
-    """What is to be seen, in a sentence for those who cannot see it."""
+    says: str = ""
+    """What is to be seen, in a sentence for those who cannot see it; without one, the first values are read out."""
     note: str = ""
     choice: str = "show"
     """What the views differ in."""
     wide: bool = False
     """Takes a row of its own."""
+
+    @property
+    def words(self) -> str:
+        """For those who cannot see it."""
+        return f"{self.title}. {self.says or _read_out(self.views[0])}"
+
+
+def _read_out(view: View) -> str:
+    """The last value of each line, or the values of the first bar."""
+    names = [column.name for column in view.table.columns]
+    if "line" in view.options:
+        y = view.options["y"]
+        lines = zip(view.table.values(view.options["line"]), view.table.values(y), strict=True)
+        ends = {line: value for line, value in lines if value is not None}
+        said = [f"{line} {number(value)}" for line, value in ends.items()]
+        return f"{view.table.columns[names.index(y)].title} at the last {view.options['x']}: {listed(said)}."
+    parts = view.options.get("parts") or view.options["values"]
+    first, *_ = view.table.rows
+    values = {part: first[names.index(part)] for part in parts}
+    unit = view.table.columns[names.index(parts[0])].unit
+    known = {part: value for part, value in values.items() if isinstance(value, int | float)}
+    said = [f"{part} {number(value)} {unit}".rstrip() for part, value in known.items()]
+    return f"{first[names.index(view.options['category'])]}: {listed(said)}."
 
 
 @dataclass(frozen=True, eq=False)

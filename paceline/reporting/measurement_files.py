@@ -8,8 +8,11 @@ from paceline import record
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.chrome_trace import chrome_trace
 from paceline.reporting.experiment_table import TrainingContext, context_of, experiment_csv
-from paceline.reporting.measurement_plots import write_plots
+from paceline.reporting.paper_figures import write_figures
+from paceline.reporting.sections.layers import measurement_figures
 from paceline.results.csv_text import csv_text
+
+EXPERIMENT = "experiment.csv"
 
 
 def write_measurement(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
@@ -18,17 +21,24 @@ def write_measurement(m: Measurement, directory: Path, experiment: TrainingConte
     return [directory / "measurement.json", *write_tables(m, directory, experiment)]
 
 
-def write_tables(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
-    """What is made from the record, and from the `experiment` around it where more is known than the record tells."""
+def write_tables(
+    m: Measurement, directory: Path, experiment: TrainingContext | None = None, saved: Path | None = None
+) -> list[Path]:
+    """What is made from the record, and from the `experiment` around it where more is known than the record tells.
+
+    A measurement that was `saved` in a directory keeps the experiment.csv that is there.
+    """
+    kept = saved / EXPERIMENT if saved is not None and (saved / EXPERIMENT).is_file() else None
     texts = {
         "layers.csv": layers_csv(m),
         "iterations.csv": iterations_csv(m),
-        "experiment.csv": experiment_csv(m, experiment or context_of(m), directory),
+        EXPERIMENT: kept.read_text() if kept else experiment_csv(m, experiment or context_of(m), directory),
         "trace.json": chrome_trace(m.trace),
     }
     for name, text in texts.items():
         record.write_atomically(directory / name, text)
-    return [*(directory / name for name in texts), *write_plots(m, directory)]
+    drawn = write_figures(measurement_figures([(m.name, m)]), directory, "out")
+    return [*(directory / name for name in texts), *drawn]
 
 
 def layers_csv(m: Measurement) -> str:

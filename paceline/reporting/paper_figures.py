@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import OutputError
 from paceline.reporting.colours import LIGHT, colour_of
 from paceline.reporting.figure import Column, Figure, Table, View
-from paceline.reporting.page import Page
 
 WIDTH_IN = 6.4
 MOST_NAMES = 12
@@ -22,16 +21,16 @@ FAR = 16
 Drawing = Callable[[View, Any], None]
 
 
-def write_figures(page: Page, directory: Path) -> list[Path]:
-    """Each figure of the page, and each view of it where there are several; of single runs, one."""
+def write_figures(figures: Iterable[Figure], directory: Path, argument: str = "figures") -> list[Path]:
+    """Each figure, and each view of it where there are several; of single runs, one."""
     import matplotlib
 
     matplotlib.use("Agg")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        return [path for figure in page.figures for path in _write_figure(figure, directory)]
+        return [path for figure in figures for path in _write_figure(figure, directory)]
     except OSError as error:
-        raise OutputError(f"`figures={str(directory)!r}` cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"`{argument}={str(directory)!r}` cannot be written: {error.strerror or error}") from error
 
 
 def _write_figure(figure: Figure, directory: Path) -> list[Path]:
@@ -65,7 +64,8 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
         DRAWINGS[figure.kind](view, axes)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        axes.set_title(figure.title, loc="left", fontsize=10)
+        title = f"{figure.title}: {view.name}" if view.name else figure.title
+        axes.set_title(title, loc="left", fontsize=10)
         axes.grid(axis="y" if upright else "x", color=LIGHT["rule"], linewidth=0.6)
         axes.set_axisbelow(True)
         paths = [place.with_name(f"{place.name}.{ending}") for ending in ("png", "svg")]
@@ -112,6 +112,11 @@ def _draw_lines(view: View, axes: Any) -> None:
         if "low" in o:
             low, high = table.values(o["low"]), table.values(o["high"])
             axes.vlines(line[0], [low[i] for i in rows], [high[i] for i in rows], color=colour, linewidth=1)
+        if "ideal" in o:
+            ideal = table.values(o["ideal"])
+            first = None if "ideal" in labelled else "ideal"
+            labelled.add("ideal")
+            axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label=first)
     axes.set(xlabel=_column(table, o["x"]).title, ylabel=_column(table, o["y"]).title)
     if o.get("zero"):
         axes.set_ylim(bottom=0)
@@ -142,7 +147,7 @@ def _draw_stack(view: View, axes: Any) -> None:
         told += 1
         axes.barh(range(len(names)), column, 0.7, left=left, color=colour_of(part, place), label=part)
         left = [a + b for a, b in zip(left, column, strict=True)]
-    _name_rows(axes, names if len(names) > 1 else [""])
+    _name_rows(axes, names)
     axes.set_xlabel(_column(view.table, parts[0]).unit)
     _legend(axes, told)
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -59,9 +58,7 @@ class TensorBoard:
     def __enter__(self) -> TensorBoard:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self.file is None:
             return
         with self.file:

@@ -49,7 +49,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         findings=[Finding(sentence, figure) for sentence, figure in said if sentence],
         published=[row for strategy in EPOCH_S for row in _relative(found, strategy)],
         costs=_costs(),
-        tables=[_by_workers(found), _prices()],
+        tables=[_by_workers(found)],
     )
 
 
@@ -159,22 +159,3 @@ def _costs() -> list[CostRow]:
             f"prices of August 2017; {EPOCHS} epochs of {EPOCH_S['downpour'][0]} s cost {cents:.2g} cents",
         ))  # fmt: skip
     return rows
-
-
-def _prices() -> ExtraTable:
-    header = (
-        "machines",
-        "vCPUs",
-        "memory, GiB",
-        "GPU memory, GiB",
-        "published, US$ per year",
-        "computed, US$ per year",
-    )
-    rows = tuple(
-        (
-            f"{row.instances} × {row.machine.name}", str(row.vcpus), f"{row.memory_bytes / 2**30:g}",
-            f"{row.gpu_memory_bytes / 2**30:g}", f"{row.printed_per_year:,.2f}", f"{row.per_year:,.2f}",
-        )
-        for row in price_table()
-    )  # fmt: skip
-    return ExtraTable("Prices of August 2017", header, rows)

@@ -20,38 +20,28 @@ Values = dict[float, list[float]]
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
-    slower, same, better, equal = [], [], [], []
+    time: list[str] = []
+    learned: list[str] = []
     for network in dict.fromkeys(row["network"] for row in found.rows):
         seconds, accuracy = _values(found, network, "train_s"), _values(found, network, "test_accuracy")
         if len(seconds) < 2 or 0.0 not in seconds:
             continue
         half = min(seconds, key=lambda rate: abs(rate - HALF))
-        if differs(seconds[0.0], seconds[half]) is False:
-            same.append(network)
-        else:
-            change = median_of(seconds[half]) / median_of(seconds[0.0]) - 1
-            once = " in one run each" * (differs(seconds[0.0], seconds[half]) is None)
-            slower.append(f"{network} by {signed_percent(change, 0)}{once}")
+        change = signed_percent(median_of(seconds[half]) / median_of(seconds[0.0]) - 1, 0)
+        time.append(f"{network} {_unless_noise(change, seconds[0.0], seconds[half])}")
         best = max(accuracy, key=lambda rate: median_of(accuracy[rate]))
-        if best and differs(accuracy[0.0], accuracy[best]) is not False:
-            gain = f"{percent(median_of(accuracy[best]))} instead of {percent(median_of(accuracy[0.0]))}"
-            better.append(f"{network} at dropout {best:g} ({gain})")
-        else:
-            equal.append(network)
-    said = []
-    if slower:
-        said.append((f"A dropout of 0.5 changes the training time of {listed(slower)}.", "time-by-dropout"))
-    if same:
-        said.append(
-            (f"A dropout of 0.5 does not change the training time of {listed(same)} beyond noise.", "time-by-dropout")
-        )
-    if better:
-        said.append((f"Dropout improves the test accuracy of {listed(better)}.", "learned-by-dropout"))
-    if equal:
-        said.append(
-            (f"Dropout does not improve the test accuracy of {listed(equal)} beyond noise.", "learned-by-dropout")
-        )
-    return Conclusions(findings=[Finding(*one) for one in said])
+        ends = f"{percent(median_of(accuracy[0.0]))} to {percent(median_of(accuracy[best]))} at dropout {best:g}"
+        learned.append(f"{network} {_unless_noise(ends, accuracy[0.0], accuracy[best])}")
+    said = {
+        f"A dropout of 0.5 changes the training time: {listed(time)}.": "time-by-dropout",
+        f"Dropout changes the best test accuracy: {listed(learned)}.": "learned-by-dropout",
+    }
+    return Conclusions(findings=[Finding(*one) for one in said.items()] if time else [])
+
+
+def _unless_noise(change: str, without: list[float], with_it: list[float]) -> str:
+    apart = differs(without, with_it)
+    return "not beyond noise" if apart is False or without is with_it else f"{change}{' (one run)' * (apart is None)}"
 
 
 def _values(found: ResultsTable, network: str, metric: str) -> Values:

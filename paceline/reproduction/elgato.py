@@ -34,11 +34,6 @@ WHAT = {
     "communication": ("communication", "% of the time"),
 }  # fmt: skip
 """Name and unit of each quantity."""
-ROWS = (
-    ("t_g", 0), ("t_s", 0), *(("time", batch) for batch in (100, 500, 1000, 2000)),
-    *(("communication", batch) for batch in (100, 2000)),
-)  # fmt: skip
-"""Rows of the table of the model: quantity and batch size."""
 LSTM_OBSERVED_S = {2000: 110.0}
 """Mentioned beside the share of communication."""
 COMMUNICATION_S = {"mlp": {100: 57.5, 2000: 2.85}, "lstm": {2000: 15.25}}
@@ -75,7 +70,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     return Conclusions(
         findings=[Finding(sentence, figure) for sentence, figure in said],
         published=[row for name in PUBLISHED for row in _published(name, models.get(name))],
-        tables=[_table(models), _operations()],
+        tables=[_operations()],
     )
 
 
@@ -178,21 +173,6 @@ def _accuracies(found: ResultsTable) -> list[str]:
     return said
 
 
-def _table(models: dict[str, TwoParameters]) -> ExtraTable:
-    """The model of two devices: as printed, solved exactly where two times were observed, and ours if it fits."""
-    columns: dict[str, dict[tuple[str, int], float]] = {}
-    for network in PUBLISHED:
-        columns[f"{network}, as printed"] = {(what, batch): value for what, batch, value, _ in _printed(network)}
-        exact = {"mlp, solved exactly": _exact()} if network == "mlp" else {}
-        ours = {f"{network}, ours": models[network]} if network in models else {}
-        for name, model in (exact | ours).items():
-            columns[name] = {row: _value(model, *row) for row in ROWS}
-    rows = tuple(
-        (f"{_name(*row)}, {WHAT[row[0]][1]}", *(_said(column.get(row)) for column in columns.values())) for row in ROWS
-    )
-    return ExtraTable("Communication model of two devices", ("quantity", *columns), rows)
-
-
 def _operations() -> ExtraTable:
     """Where the LSTM's operations run: of the whole graph in the publication, of one step here."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -206,7 +186,3 @@ def _operations() -> ExtraTable:
     rows += [(f"{place}, here", "", f"{many}") for place, many in sorted(ours.items())]
     header = ("device", "operations per graph", "operations per step")
     return ExtraTable("Operations of lstm by device", header, tuple(rows))
-
-
-def _said(value: float | None) -> str:
-    return "" if value is None else f"{value:.5g}"

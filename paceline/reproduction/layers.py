@@ -14,7 +14,7 @@ from paceline.measurement.measurement import Measurement
 from paceline.reporting.sections.overhead import overhead_sentence, unattributed_sentence
 from paceline.reproduction.sources import IMRAN
 from paceline.reproduction.study import Conclusions
-from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.run_result import measurement_names, run_results
 from paceline.results.table import ResultsTable
@@ -63,7 +63,6 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         *(Finding(sentence, "layers") for sentence in _dominating(measured)),
     ]
     made.published = [*_longer(measured), *_missed(measured)]
-    made.tables = [_layers(measured)]
     return made
 
 
@@ -116,22 +115,3 @@ def _dominating(measured: list[tuple[str, Measurement]]) -> list[str]:
             f"in {slower} of {len(layers)} layers."
         )
     return said
-
-
-def _layers(measured: list[tuple[str, Measurement]]) -> ExtraTable:
-    """Medians over the repetitions, of layers that have parameters."""
-    by_setting: dict[tuple[str, int], list[Measurement]] = {}
-    for _, m in measured:
-        by_setting.setdefault((m.name, m.batch), []).append(m)
-    rows = []
-    for (network, batch), ms in by_setting.items():
-        for layer in ms[0].layers:
-            if not layer.parameters or network == "googlenet":
-                continue
-            same = [other for m in ms for other in m.layers if other.name == layer.name]
-            times = [
-                median_of(getattr(s, f"{part}_s").median_s for s in same) for part in ("forward", "backward", "update")
-            ]
-            rows.append((network, str(batch), layer.name, *(f"{1e3 * seconds:.4g}" for seconds in times)))
-    header = ("network", "batch", "layer", "forward, ms", "backward, ms", "update, ms")
-    return ExtraTable("Layers with parameters, medians of the repetitions", header, tuple(rows))

@@ -16,7 +16,7 @@ from paceline.errors import InputError, nearest
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import experiment_of
 from paceline.record import write_atomically
-from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PredictionRow, PublishedRow
+from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.csv_text import csv_text
 from paceline.results.table import ResultsTable
 
@@ -33,20 +33,19 @@ class Conclusions:
 
     findings: list[Finding] = field(default_factory=list)
     published: list[PublishedRow] = field(default_factory=list)
-    predictions: list[PredictionRow] = field(default_factory=list)
     costs: list[CostRow] = field(default_factory=list)
     tables: list[ExtraTable] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """As files that a report finds, also one that is made later."""
         kinds: dict[type, list[Any]] = {
-            Finding: self.findings, PublishedRow: self.published, PredictionRow: self.predictions, CostRow: self.costs,
+            Finding: self.findings, PublishedRow: self.published, CostRow: self.costs,
         }  # fmt: skip
         for name, kind in FILES.items():
             columns = [f.name for f in fields(kind)]
             (folder / name).unlink(missing_ok=True)
-            if kinds[kind]:
-                rows = [[getattr(row, column) for column in columns] for row in kinds[kind]]
+            if found := kinds.get(kind):
+                rows = [[getattr(row, column) for column in columns] for row in found]
                 write_atomically(folder / name, csv_text(columns, rows))
         for table in self.tables:
             path = folder / f"{table.title.replace(' ', '-')}{TABLE}"

@@ -12,10 +12,10 @@ from paceline.cost.shared_bus import SharedBus
 from paceline.formatting import listed, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.measurement.links import LinkMeasurement, measure_links
-from paceline.reporting.sections.feeding import WAYS, arithmetic_sentence, expected_s, feeding_sentence
+from paceline.reporting.sections.feeding import arithmetic_sentence, feeding_sentence
 from paceline.reproduction.sources import WUENSCHE
 from paceline.reproduction.study import FOLDER, Conclusions
-from paceline.results.comparison_rows import ExtraTable, Finding, PredictionRow, PublishedRow
+from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.table import ResultsTable
 
@@ -32,7 +32,7 @@ LINKS = "links.json"
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     fed = [made for _, made in find_records([directory]).feedings]
     on_bus = [made for made in fed if made.what == STAND_INS]
-    made = Conclusions(published=_published(on_bus), predictions=_predictions(on_bus))
+    made = Conclusions(published=_published(on_bus))
     if on_bus:
         made.findings = [Finding(feeding_sentence(on_bus), "feeding-bus"), Finding(arithmetic_sentence(on_bus))]
     if images := _images(fed):
@@ -78,17 +78,6 @@ def _published(on_bus: list[Feeding]) -> list[PublishedRow]:
         for how, rows in (("arithmetic", arithmetic), ("measured", measured))
         for name, theirs, ours, unit in rows
     ]
-
-
-def _predictions(on_bus: list[Feeding]) -> list[PredictionRow]:
-    rows = []
-    for devices, ahead in sorted({(made.devices, made.ahead) for made in on_bus}):
-        same = [made for made in on_bus if (made.devices, made.ahead) == (devices, ahead)]
-        name = f"iteration time of {devices} device{'s' * (devices != 1)}, {WAYS[ahead]}"
-        rows.append(
-            PredictionRow(name, expected_s(same[0]), measured=median_of(made.iteration_s.median_s for made in same))
-        )
-    return rows
 
 
 def _images(fed: list[Feeding]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import RecordError
+from paceline.formatting import as_number
 
 
 def csv_text(header: list[str], rows: Iterable[Iterable[object]]) -> str:
@@ -34,11 +35,4 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
 
 
 def _value(text: str | None) -> Any:
-    if not text or text in ("True", "False"):
-        return text == "True" if text else None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return {"True": True, "False": False}.get(text, as_number(text)) if text else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.measurement.feeding import Feeding
 from paceline.measurement.mark_log import PARTS
-from paceline.measurement.measurement import Measurement
+from paceline.measurement.measurement import Measurement, Spread
 from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.training.evaluate import Evaluation
@@ -24,6 +24,11 @@ METRICS = (
     *(f"{part}_s" for part in PARTS), "accounted", "overhead", "parameters", "message_bytes", "process_s", "cpu_s",
     "peak_memory_bytes",
 )  # fmt: skip
+OF_A_RUN = (
+    "test_accuracy", "test_top_accuracy", "test_loss", "test_metric", "updates", "wall_s", "train_s", "samples_per_s",
+    "parameters",
+)  # fmt: skip
+"""That its record has under the same names."""
 
 
 def metrics_of(record: Any) -> Metrics:
@@ -35,34 +40,22 @@ def metrics_of(record: Any) -> Metrics:
     if isinstance(record, TimeRecord):
         return _simulation(record)
     if isinstance(record, Feeding):
-        return _feeding(record)
+        waiting = {"waiting_share": record.waiting_s / record.iteration_s.median_s}
+        return _iteration(record.iteration_s) | waiting
     if isinstance(record, Evaluation):
-        return {
-            "test_accuracy": record.accuracy,
-            "test_top_accuracy": record.top_accuracy,
-            "test_loss": record.loss,
-            "test_metric": record.metric,
-        }
+        return {f"test_{name}": getattr(record, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
     return {}
 
 
 def _run(run: Run) -> Metrics:
     last = run.epochs[-1] if run.epochs else None
     found: Metrics = {
-        "test_accuracy": run.test_accuracy,
-        "test_top_accuracy": run.test_top_accuracy,
-        "test_loss": run.test_loss,
-        "test_metric": run.test_metric,
+        **{name: getattr(run, name) for name in OF_A_RUN},
         "train_accuracy": last.train_accuracy if last else math.nan,
         "train_loss": last.loss if last else math.nan,
         "epochs_done": len(run.epochs),
-        "updates": run.updates,
-        "wall_s": run.wall_s,
-        "train_s": run.train_s,
         "epoch_s": sum(e.wall_s for e in run.epochs) / len(run.epochs) if run.epochs else math.nan,
-        "samples_per_s": run.samples_per_s,
         "updates_per_s": run.updates / run.train_s if run.train_s else math.nan,
-        "parameters": run.parameters,
     }
     if run.distribution is not None:
         found |= _distribution(run.distribution)
@@ -100,21 +93,14 @@ def _simulation(record: TimeRecord) -> Metrics:
     }
 
 
-def _feeding(made: Feeding) -> Metrics:
-    return {
-        "iteration_s": made.iteration_s.median_s,
-        "iteration_p10_s": made.iteration_s.p10_s,
-        "iteration_p90_s": made.iteration_s.p90_s,
-        "waiting_share": made.waiting_s / made.iteration_s.median_s,
-    }
+def _iteration(spread: Spread) -> Metrics:
+    return {"iteration_s": spread.median_s, "iteration_p10_s": spread.p10_s, "iteration_p90_s": spread.p90_s}
 
 
 def _measurement(m: Measurement) -> Metrics:
     return {
         **{f"{part}_s": seconds for part, seconds in m.parts_s.items()},
-        "iteration_s": m.iteration_s.median_s,
-        "iteration_p10_s": m.iteration_s.p10_s,
-        "iteration_p90_s": m.iteration_s.p90_s,
+        **_iteration(m.iteration_s),
         "samples_per_s": m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan,
         "accounted": m.accounted,
         "overhead": m.overhead,

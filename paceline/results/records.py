@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -101,14 +101,16 @@ class Records:
     """Of a machine an hour."""
 
     @property
-    def found(self) -> int:
-        """How many records, and rows beside them."""
-        lists: tuple[list[Any], ...] = (
-            self.runs, self.simulations, self.measurements, self.links, self.feedings, self.plans, self.clusters,
-            self.evaluations, self.expected, self.failed, self.rows, self.predictions, self.published, self.costs,
-            self.tables,
-        )  # fmt: skip
-        return sum(map(len, lists))
+    def counts(self) -> dict[str, int]:
+        """How many there are of each kind, and of rows beside them; without what there is none of."""
+        lists: dict[str, tuple[Sequence[Any], ...]] = {
+            "runs": (self.runs, self.rows), "failed runs": (self.failed,), "plans": (self.plans,),
+            "simulations": (self.simulations, self.clusters), "measurements": (self.measurements,),
+            "link measurements": (self.links,), "feedings": (self.feedings,), "evaluations": (self.evaluations,),
+            "predictions": (self.all_predictions,), "published figures": (self.published,), "costs": (self.costs,),
+            "tables": (self.tables,),
+        }  # fmt: skip
+        return {what: many for what, some in lists.items() if (many := sum(map(len, some)))}
 
     @property
     def failed(self) -> list[tuple[str, RunOutcome]]:
@@ -161,15 +163,11 @@ class Records:
         return True
 
     def add_rows(self, rows: Iterable[Row]) -> None:
+        homes: dict[type, list[Any]] = {
+            PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,
+        }  # fmt: skip
         for row in rows:
-            if isinstance(row, PredictionRow):
-                self.predictions.append(row)
-            elif isinstance(row, PublishedRow):
-                self.published.append(row)
-            elif isinstance(row, CostRow):
-                self.costs.append(row)
-            else:
-                self.findings.append(row)
+            homes[type(row)].append(row)
 
 
 def find_records(paths: Iterable[str | Path]) -> Records:
@@ -185,7 +183,7 @@ def find_records(paths: Iterable[str | Path]) -> Records:
             if file.resolve() not in seen:
                 seen.add(file.resolve())
                 _read_file(file, path, records)
-    if not records.found:
+    if not records.counts:
         _refuse(given, records)
     return records
 

@@ -243,17 +243,15 @@ def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
     """Measurements with the shortest names that tell them apart; with their places where nothing else does."""
     found = sorted(records.measurements, key=lambda entry: (entry[1].name, entry[1].batch, _threads(entry[1])))
     told = [
-        (m.name, f"batch {m.batch}", m.device_name, m.step, f"{_threads(m)} threads", m.conditions.get("data", ""))
+        {
+            "network": m.name, "batch": str(m.batch), "processor": m.device_name, "step": m.step,
+            "threads": str(_threads(m)), "data": m.conditions.get("data", ""),
+        }
         for _, m in found
-    ]
-    kept = [0]
-    for place in range(1, len(told[0]) if told else 0):
-        before = {tuple(words[i] for i in kept) for words in told}
-        if len({tuple(words[i] for i in (*kept, place)) for words in told}) > len(before):
-            kept.append(place)
-    names = [", ".join(words[i] for i in kept) for words in told]
+    ]  # fmt: skip
+    names = [label_by(settings, dict.fromkeys(("network", *telling_keys(told)))) for settings in told]
     return [
-        (f"{name}, {_short_place(place)}" if names.count(name) > 1 else name, m)
+        (f"{name} · {_short_place(place)}" if names.count(name) > 1 else name, m)
         for name, (place, m) in zip(names, found, strict=True)
     ]
 

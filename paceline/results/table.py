@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, RecordError
-from paceline.formatting import number
-from paceline.notebook import to_pandas
+from paceline.notebook import html_of, to_pandas
 from paceline.record import write_atomically
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 SUMMARY, PUBLISHED = "summary.csv", "published.csv"
 STATISTICS = ("mean", "std", "min", "max")
-SHOWN_ROWS, SHOWN_METRICS = 60, 6
+SHOWN_METRICS = 6
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,9 @@ class ResultsTable:
     def _repr_html_(self) -> str:
         """For notebooks: one line per setting, with the means of its repetitions."""
         means = [m for m in METRICS if any(_is_number(row.get(f"{m}_mean")) for row in self.summary)][:SHOWN_METRICS]
-        cells = [
-            [*(row.get(key) for key in self.varied), row["n"], *(row.get(f"{m}_mean", math.nan) for m in means)]
-            for row in self.summary[:SHOWN_ROWS]
-        ]
-        header = "".join(f"<th>{html.escape(name)}</th>" for name in (*self.varied, "runs", *means))
-        body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in cells)
-        caption = html.escape(f"{self.title}: {len(self.rows)} runs")
-        return f"<table><caption>{caption}</caption><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        names = {**{key: key for key in self.varied}, "runs": "n", **{m: f"{m}_mean" for m in means}}
+        rows = [{name: row.get(key, math.nan) for name, key in names.items()} for row in self.summary]
+        return html_of(self.title, {"runs": len(self.rows)}, rows)
 
     def write(self, directory: str | Path) -> list[Path]:
         """`results.csv` and `summary.csv`; `published.csv` if the experiment states published numbers."""
@@ -183,7 +176,3 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return " ".join(value.split()) if isinstance(value, str) else value
-
-
-def _html(value: Any) -> str:
-    return number(value) if _is_number(value) else "" if value is None else html.escape(str(value))

@@ -28,9 +28,9 @@ def rows_of(path):
 
 def test_every_file_is_there(measured):
     names = {path.name for path in measured.iterdir()}
-    plots = {f"{plot}.{kind}" for kind in ("png", "svg") for plot in ("parts", "with-and-without")}
+    plots = {f"{plot}.{kind}" for kind in ("png", "svg") for plot in ("parts", "layers", "sampled-iterations")}
     assert {"measurement.json", "layers.csv", "iterations.csv", "experiment.csv", "trace.json"} <= names
-    assert plots | {"layers-by-iteration.png", "forward-and-backward.svg"} <= names
+    assert plots | {f"layers-by-iteration-lenet5-{part}.png" for part in ("forward", "backward")} <= names
 
 
 @pytest.mark.serial

@@ -86,9 +86,10 @@ def test_with_a_directory_there_are_curve_and_record(paceline, tmp_path):
     words = ["--cluster", "g2-standard-48", "--strategy", "sync", "--workers", "1,2,4,8"]
     result = paceline("simulate", "dnn", *words, "--out", "curve", "--json", "a.json")
     assert result.code == 0, result.err
-    written = {"scaling.json", "scaling.png", "scaling.svg", "trace.json"}
-    assert {path.name for path in (tmp_path / "curve").iterdir()} == written
-    assert (tmp_path / "curve" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+    curves = {f"scaling-{what}.{kind}" for what in ("throughput", "epoch-time") for kind in ("png", "svg")}
+    assert {path.name for path in (tmp_path / "curve").iterdir()} == {"scaling.json", "trace.json"} | curves
+    assert (tmp_path / "curve" / "scaling-throughput.png").read_bytes().startswith(b"\x89PNG")
+    assert "ideal" in (tmp_path / "curve" / "scaling-throughput.svg").read_text()
     saved = package.load(tmp_path / "curve" / "scaling.json")
     assert saved == package.load(tmp_path / "a.json")
     assert [o.machines for o in saved.machines[0].outcomes] == [1, 1, 1, 2]  # four GPUs each
@@ -138,7 +139,7 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
     assert [row[1] for row in listing.table.rows] == [1, 2, 1, 2, 3, 4]
     fastest = max((o for m in made.machines for o in m.outcomes), key=lambda o: o.samples_per_s)
     assert f"fastest with {fastest.workers} workers on g2-standard-48" in section.sentences[0]
-    assert {view.name for view in figure.views} >= {"epoch", "throughput", "efficiency", "cost per epoch"}
+    assert {view.name for view in figure.views} >= {"epoch time", "throughput", "efficiency", "cost per epoch"}
     assert any("8 workers need 3 × g2-standard-48" in point for point in section.points)
     assert section.sentences[0] in (tmp_path / "s.html").read_text()
     nothing = replace(made, machines=tuple(replace(m, outcomes=()) for m in made.machines))

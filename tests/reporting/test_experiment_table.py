@@ -14,8 +14,8 @@ from paceline.reporting.experiment_table import (
     context_of,
     experiment_csv,
     experiment_of_run,
-    saved_context,
 )
+from paceline.reporting.measurement_files import write_tables
 from paceline.training.measured_quarters import Quarters
 from paceline.training.measured_validation import ValidationTime
 from tests.a_run import a_run
@@ -69,17 +69,13 @@ def test_a_run_tells_its_own_times_and_files(tmp_path):
     assert row["output_record"] == str(tmp_path / "record.json") and row["output_checkpoint"] == ""
 
 
-def test_what_was_saved_is_known_again(tmp_path):
-    experiment = context_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
-    (tmp_path / "experiment.csv").write_text(experiment_csv(a_measurement(), experiment, tmp_path))
-    assert saved_context(tmp_path / "experiment.csv") == experiment
-
-
-@pytest.mark.parametrize("text", ["", "network\nmlp\n", "training_s\nsoon\n"])
-def test_a_table_that_says_less_is_made_anew(tmp_path, text):
-    (tmp_path / "experiment.csv").write_text(text)
-    assert saved_context(tmp_path / "experiment.csv") is None
-    assert saved_context(tmp_path / "missing.csv") is None
+def test_what_was_saved_is_kept_when_a_measurement_is_shown_again(tmp_path):
+    m, experiment = a_measurement(), context_of(a_measurement(), ValidationTime(2.5, "one validation of 360 samples"))
+    write_tables(m, tmp_path, experiment)
+    saved = (tmp_path / "experiment.csv").read_text()
+    for again in (tmp_path, tmp_path / "copy"):
+        write_tables(m, again, saved=tmp_path)
+        assert (again / "experiment.csv").read_text() == saved and row_of(saved)["validation_s"] == "2.5"
 
 
 def test_without_a_validation_the_cell_is_empty_with_a_reason(tmp_path):

@@ -26,7 +26,7 @@ def test_every_figure_is_there_as_png_and_svg(tmp_path):
         price=1.0,
     )
     page = page_of(records)
-    paths = write_figures(page, tmp_path / "new" / "figures")
+    paths = write_figures(page.figures, tmp_path / "new" / "figures")
     assert {path.suffix for path in paths} == {".png", ".svg"} and len(paths) == len(set(paths))
     names = {path.stem for path in paths if path.suffix == ".svg"}
     expected = {"throughput", "efficiency", "staleness", "timeline", "layers", "parts", "published-s", "predictions"}
@@ -40,7 +40,7 @@ def test_every_figure_is_there_as_png_and_svg(tmp_path):
 
 
 def test_hostile_names_are_text_in_drawings_and_no_part_of_file_names(tmp_path):
-    paths = write_figures(page_of(evil_records()), tmp_path)
+    paths = write_figures(page_of(evil_records()).figures, tmp_path)
     assert all(path.parent == tmp_path and EVIL not in path.name and "<" not in path.name for path in paths)
     for path in paths:
         if path.suffix == ".svg":
@@ -50,4 +50,4 @@ def test_hostile_names_are_text_in_drawings_and_no_part_of_file_names(tmp_path):
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="`figures="):
-        write_figures(page_of(Records(measurements=[("m", a_measurement())])), tmp_path / "file")
+        write_figures(page_of(Records(measurements=[("m", a_measurement())])).figures, tmp_path / "file")

@@ -81,7 +81,7 @@ def test_a_directory_of_a_plan_is_read(plan, page):
 
 
 def test_figures_for_a_paper(plan, tmp_path):
-    made = write_figures(page_of(Records(plans=[("a", plan)])), tmp_path)
+    made = write_figures(page_of(Records(plans=[("a", plan)])).figures, tmp_path)
     assert {path.name for path in made} >= {"plan-front.png", "plan-shares.svg"}
 
 

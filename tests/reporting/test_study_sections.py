@@ -86,7 +86,7 @@ def test_every_tower_has_a_line():
     drawn = figures(records(a_run(), together))["worker-accuracy"]
     lines = drawn.views[0].table
     assert list(dict.fromkeys(lines.values("line"))) == ["one process", "towers, worker 0", "towers, worker 1"]
-    assert lines.values("training accuracy")[-1] == pytest.approx(80.0) and "10.0 percentage points" in drawn.says
+    assert lines.values("training accuracy")[-1] == pytest.approx(80.0) and "worker 1 80" in drawn.words
     assert "worker-accuracy" not in figures(records(a_run(), a_run(distribution=d))), "workers that told nothing"
 
 
@@ -189,7 +189,7 @@ def test_every_layer_is_drawn_by_iteration_some_at_a_time():
         "alexnet, layers 1 to 16, forward", "alexnet, layers 17 to 32, forward", "alexnet, layers 33 to 38, forward",
     ]  # fmt: skip
     drawn = [name for view in figure.views[::2] for name in dict.fromkeys(view.table.values("layer"))]
-    assert drawn == [layer.name for layer in layers if layer.parameters] and "38 layers" in figure.says
+    assert drawn == [layer.name for layer in layers if layer.parameters] and len(drawn) == 38
 
 
 def test_iterations_against_threads():

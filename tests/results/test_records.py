@@ -34,7 +34,7 @@ def test_records_of_all_kinds_are_found_at_any_depth(tmp_path):
     assert [place for place, _ in found.measurements] == [f"{name}/one/measure"]
     assert [place for place, _ in found.simulations] == [f"{name}/deep/er/time.json"]
     assert len(found.links) == len(found.evaluations) == 1
-    assert found.runs[0][1] == a_run() and found.skipped == [] and found.found == 5
+    assert found.runs[0][1] == a_run() and found.skipped == [] and sum(found.counts.values()) == 5
 
 
 def test_a_file_can_be_named_and_counts_once(tmp_path):

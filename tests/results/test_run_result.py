@@ -65,8 +65,8 @@ def test_measurements_have_names_as_short_as_tells_them_apart():
 
     m = a_measurement()
     assert names() == [] and names(("a", m)) == ["alexnet"]
-    assert names(("a", m), ("b", replace(m, batch=64))) == ["alexnet, batch 8", "alexnet, batch 64"]
-    assert names(("a", m), ("b", m)) == ["alexnet, a", "alexnet, b"]
+    assert names(("a", m), ("b", replace(m, batch=64))) == ["alexnet · batch 8", "alexnet · batch 64"]
+    assert names(("a", m), ("b", m)) == ["alexnet · a", "alexnet · b"]
 
 
 def test_efficiency_is_speed_up_by_workers():

@@ -57,7 +57,7 @@ function drawLines(table, options, look) {
   for (const line of lines) {
     const { colour, dash } = styleOf(line.group);
     series.push({
-      type: "line", name: line.group, id: line.label, data: line.points, color: colour,
+      type: "line", name: line.group, id: line.label, data: line.points, color: colour, z: 3 - lines.indexOf(line) / lines.length,
       showSymbol: options.points || (!many && longest <= 60), symbol: "circle", symbolSize: options.points ? 11 : 6, triggerLineEvent: true,
       lineStyle: { width: many ? 1.25 : 2.25, type: dash, opacity: many ? 0.65 : 1 },
       emphasis: { focus: lines.length <= 60 ? "series" : "none", lineStyle: { width: 3.5, opacity: 1 } },

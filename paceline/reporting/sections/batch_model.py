@@ -13,6 +13,8 @@ from paceline.reporting.series import Series, epoch_s, series_by
 from paceline.results.run_result import RunResult
 
 BATCH = "batch"
+WORST_FIT = 0.5
+"""A model that misses an epoch time by more than this share does not describe it."""
 MODEL = (
     "The model: epoch time = (samples / batch size) · t_g + (samples / devices) · t_s. t_g is the overhead per batch, "
     "whatever its size (gathering gradients, sending parameters, launching kernels); t_s is the time per sample. Both "
@@ -34,8 +36,8 @@ class FittedSeries:
 
     @property
     def is_fitted(self) -> bool:
-        """At the bound of 0 the times say nothing about a parameter: then there is no estimate."""
-        return self.model.batch_s > 0 and self.model.sample_s > 0
+        """At the bound of 0, or far from the times, the model says nothing: then there is no estimate."""
+        return self.model.batch_s > 0 and self.model.sample_s > 0 and self.error <= WORST_FIT
 
     def share(self, place: int) -> float:
         """Of the epoch time that is overhead per batch, at one of the batch sizes."""
@@ -44,8 +46,8 @@ class FittedSeries:
     @property
     def error(self) -> float:
         """The largest one."""
-        errors = [abs(self.model.time_s(batch) / seconds - 1.0) for batch, seconds in self.observed if seconds > 0]
-        return max(errors) if self.is_fitted and errors else math.nan
+        errors = (abs(self.model.time_s(batch) / seconds - 1.0) for batch, seconds in self.observed if seconds > 0)
+        return max(errors, default=math.inf)
 
 
 def fit_batch_models(runs: Sequence[RunResult]) -> list[FittedSeries]:
@@ -124,7 +126,7 @@ def _shares(models: Sequence[FittedSeries]) -> Figure:
     columns = ("line", Column("batch size"), Column("overhead", "%"), Column("overhead per epoch", "s"))
     options = {"line": "line", "group": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
     title = "Overhead per batch as a share of the epoch time"
-    return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),), says=title + ".")
+    return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),))
 
 
 def _parameters(models: Sequence[FittedSeries]) -> TableBlock:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from paceline.formatting import count, duration, listed, percent, rate
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
 
 Row = tuple[MachineScaling, ClusterOutcome]
+METRICS = ("throughput", "epoch time", "efficiency", "waiting", "exchange", "staleness", "cost per epoch")
 
 
 def clusters(found: Sequence[tuple[str, Scaling]]) -> list[Section]:
@@ -34,34 +35,44 @@ def _rows(scaling: Scaling) -> Iterator[Row]:
     return ((machine, outcome) for machine in scaling.machines for outcome in machine.outcomes)
 
 
-def _section(scaling: Scaling, suffix: str) -> Section:
+def cluster_figure(scaling: Scaling, name: str) -> Figure:
+    """A view for each metric, throughput first."""
+    data = _table(scaling)
+    options = {"line": "machine", "group": "machine", "x": "workers", "both": True, "zero": True, "whole": True}
+    views = tuple(
+        View(metric, data, {**options, "y": metric, **({"ideal": "ideal"} if metric == "throughput" else {})})
+        for metric in METRICS
+        if any(value is not None for value in data.values(metric))
+    )
+    title = f"{scaling.workload.network} with {scaling.strategy.name}, simulated"
+    return Figure(name, title, "lines", views, cluster_sentence(scaling), wide=True)
+
+
+def _table(scaling: Scaling) -> Table:
     rows = list(_rows(scaling))
     currency = next((o.currency for _, o in rows if o.money_per_epoch is not None), "")
     columns = (
-        Column("machine"), Column("workers"), Column("machines"), Column("epoch time", "s"),
-        Column("throughput", "samples/s"), Column("efficiency", "%"), Column("waiting", "%"),
-        Column("exchange", "%"), Column("staleness"), Column("cost per epoch", currency), Column("limited by"),
+        "machine", "workers", "machines", Column("epoch time", "s"), Column("throughput", "samples/s"),
+        Column("ideal", "samples/s"), Column("efficiency", "%"), Column("waiting", "%"), Column("exchange", "%"),
+        "staleness", Column("cost per epoch", currency), "limited by",
     )  # fmt: skip
     cells: list[tuple[Cell, ...]] = [
-        (m.machine, o.workers, o.machines, o.epoch_s or None, o.samples_per_s, 100 * o.efficiency,
-         100 * o.waiting_share, 100 * o.communication_share, o.staleness_mean, o.money_per_epoch, o.bound)
+        (
+            m.machine, o.workers, o.machines, o.epoch_s or None, o.samples_per_s, o.samples_per_s / o.efficiency,
+            100 * o.efficiency, 100 * o.waiting_share, 100 * o.communication_share, o.staleness_mean,
+            o.money_per_epoch, o.bound,
+        )
         for m, o in rows
     ]  # fmt: skip
-    data = table(columns, cells)
-    views = tuple(
-        View(column.name, data, {"line": "machine", "group": "machine", "x": "workers", "y": column.name, "both": True,
-                                 "zero": True, "whole": True})
-        for column in (columns[4], columns[3], *columns[5:10])
-        if any(value is not None for value in data.values(column.name))
-    )  # fmt: skip
-    says = cluster_sentence(scaling)
+    return table(columns, cells)
+
+
+def _section(scaling: Scaling, suffix: str) -> Section:
     alone = [f"{duration(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
     left_out = tuple(reason for machine in scaling.machines for reason in machine.left_out)
     blocks: list[Figure | TableBlock] = []
-    if rows:
-        figure = Figure(
-            f"cluster{suffix}", "Simulated, by number of workers", "lines", views, says, choice="show", wide=True
-        )
-        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "All numbers of workers", data)]
-    sentences = (says, f"Predicted step time of a single worker: {listed(alone)}.")
+    if list(_rows(scaling)):
+        figure = cluster_figure(scaling, f"cluster{suffix}")
+        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "All numbers of workers", figure.views[0].table)]
+    sentences = (cluster_sentence(scaling), f"Predicted step time of a single worker: {listed(alone)}.")
     return Section(f"cluster{suffix}", "Simulated cluster", sentences, left_out, tuple(blocks))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from paceline.formatting import count, duration, median_of, number, percent
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, filled, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 from paceline.results.run_result import RunResult
 
@@ -48,21 +48,14 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     figure = Figure(
         "predictions", "Predicted and measured" if known else "Predicted", "intervals", tuple(views), says, wide=True
     )
-    told: list[tuple[Column, list[Cell]]] = [
-        (Column("what"), [row.name for row in rows]),
-        (Column("unit"), [row.unit for row in rows]),
-        (Column("predicted"), [row.predicted for row in rows]),
-    ]
-    if any(math.isfinite(row.low) or math.isfinite(row.high) for row in rows):
-        told += [(Column("low"), [row.low for row in rows]), (Column("high"), [row.high for row in rows])]
-    if known:
-        told += [(Column("measured"), [row.measured for row in rows])]
-        told += [(Column("error", "%"), [100 * row.error for row in rows])]
-    listing = table([column for column, _ in told], list(zip(*(cells for _, cells in told), strict=True)))
-    rows_block = TableBlock(
-        "prediction-rows", "All predictions", listing, INTERVAL if known else "", folded=len(rows) > FEW
-    )
-    return Section("predictions", title, tuple(filter(None, (says, covered))), blocks=(figure, rows_block))
+    listings = (
+        TableBlock(
+            "prediction-rows" + "-2" * place, "All predictions", filled(view.table), INTERVAL if known else "",
+            folded=len(view.table.rows) > FEW,
+        )
+        for place, view in enumerate(views)
+    )  # fmt: skip
+    return Section("predictions", title, tuple(filter(None, (says, covered))), blocks=(figure, *listings))
 
 
 def prediction_sentence(rows: Sequence[PredictionRow]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.formatting import count, duration, percent
+from paceline.formatting import duration, percent, signed_percent
 from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
@@ -19,13 +19,18 @@ MOST_LINES = 16
 
 def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
     shown = measured[:MOST_MEASUREMENTS]
-    made = (parts_figure(shown), layers_figure(shown), by_iteration(shown), wall_clock_figure(runs))
-    figures = [figure for figure in made if figure is not None]
+    wall_clock = wall_clock_figure(runs)
+    figures = [*measurement_figures(shown), *([wall_clock] if wall_clock is not None else [])]
     sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
     points = tuple(advised for _, m in measured[:1] for advised in _advice(m))
     if len(measured) > MOST_MEASUREMENTS:
         sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
     return Section("time", "Where the time goes", tuple(sentences), points, tuple(figures)) if figures else None
+
+
+def measurement_figures(measured: Sequence[tuple[str, Measurement]]) -> list[Figure]:
+    made = (parts_figure(measured), layers_figure(measured), by_iteration(measured), with_and_without(measured))
+    return [figure for figure in made if figure is not None]
 
 
 def _advice(m: Measurement) -> list[str]:
@@ -70,12 +75,9 @@ def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
         *(Column(part, "s") for part in names),
         Column("iteration without measuring", "s"),
     ]
-    name, first = measured[0]
-    total = sum(first.parts_s.values()) or 1.0
-    says = f"{name}: " + ", ".join(f"{part} {percent(s / total, 1)}" for part, s in first.parts_s.items() if s > 0)
     note = "Parts are measured in sampled iterations and scaled to the time of an iteration without measuring."
     view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
-    return Figure("parts", "Parts of an iteration", "stack", (view,), f"{says}.", note, wide=True)
+    return Figure("parts", "Parts of an iteration", "stack", (view,), note=note, wide=True)
 
 
 def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
@@ -87,11 +89,7 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             views.append(View(f"{name}, eager step", _layer_table(m.eager_layers), _options()))
     if not views:
         return None
-    name, first = next((name, m) for name, m in measured if m.layers or m.eager_layers)
-    layers = sorted(first.layers or first.eager_layers, key=lambda layer: -layer.total_s)
-    total = sum(layer.total_s for layer in layers) or 1.0
-    largest = ", ".join(f"{layer.name} {percent(layer.total_s / total, 0)}" for layer in layers[:3])
-    says = f"{count(len(layers), 'layer')} of {name}; the slowest are {largest}."
+    says = iteration_sentence(*next((name, m) for name, m in measured if m.layers or m.eager_layers))
     note = "In network order; medians of the sampled iterations, scaled to an iteration without measuring."
     if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
         note += " The optimizer updates all layers at once; its time is divided in proportion to their bytes."
@@ -109,11 +107,9 @@ def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             views += _iteration_views(f"{name}{which}", m, some)
     if not views:
         return None
-    shown = len({layer for view in views for layer in view.table.values("layer")})
-    says = f"Forward and backward times of {count(shown, 'layer')}, iteration by iteration."
     note = "Sampled iterations as measured; layers with parameters, if there are any."
     title = "Layer times by iteration"
-    return Figure("layers-by-iteration", title, "lines", tuple(views), says, note, choice="measurement", wide=True)
+    return Figure("layers-by-iteration", title, "lines", tuple(views), "", note, choice="measurement", wide=True)
 
 
 def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[View]:
@@ -125,6 +121,22 @@ def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[V
     data = table(columns, [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples])
     options = {"line": "layer", "group": "layer", "x": "iteration", "zero": True}
     return [View(f"{name}, {part}", data, {**options, "y": part}) for part in ("forward", "backward")]
+
+
+def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
+    """Every iteration that was kept, those with the clock's marks apart."""
+    views = []
+    for name, m in measured:
+        rows = [("sampled" if k.sampled else "not sampled", k.number, k.seconds) for k in m.kept]
+        if len({row[0] for row in rows}) == 2:
+            data = table(("iterations", Column("iteration"), Column("time", "s")), sorted(rows))
+            options = {"line": "iterations", "group": "iterations", "x": "iteration", "y": "time", "zero": True}
+            views.append(View(name, data, options))
+    if not views:
+        return None
+    says = f"The overhead of measuring is {signed_percent(measured[0][1].overhead)} of the training time."
+    title = "Iteration time with and without measuring"
+    return Figure("sampled-iterations", title, "lines", tuple(views), says, says, choice="measurement", wide=True)
 
 
 def _options() -> dict[str, object]:

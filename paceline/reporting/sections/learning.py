@@ -92,17 +92,8 @@ def _of_one(run: RunResult) -> list[Figure]:
             if _drawable(data, x.name, what)
         ]
         if views:
-            figures.append(Figure(what, title, "lines", tuple(views), _says(run, what), choice="over"))
+            figures.append(Figure(what, title, "lines", tuple(views), choice="over"))
     return figures
-
-
-def _says(run: RunResult, what: str) -> str:
-    first, last = run.curve[0], run.curve[-1]
-    if what == "accuracy":
-        said = f"Test accuracy went from {percent(first.test_accuracy)} to {percent(last.test_accuracy)}"
-    else:
-        said = f"Test loss went from {first.test_loss:.4g} to {last.test_loss:.4g}"
-    return f"{said} in {count(len(run.curve), 'epoch')}."
 
 
 def _drawable(data: Table, x: str, y: str) -> bool:
@@ -117,11 +108,9 @@ def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
     over_updates = _views({"": runs}, "updates")
     time = f"over {clocks[there[0]]}" if len(there) == 1 else "over time"
     best = largest([run.accuracy for run in runs])
-    says = f"Curves of {count(len(runs), 'run')}."
-    says += f" The best final test accuracy is {percent(best)}." if math.isfinite(best) else ""
     made = (("accuracy-time", time, over_time), ("accuracy-updates", "over updates", over_updates))
     return [
-        Figure(name, f"{'Accuracy and loss' if math.isfinite(best) else 'Loss'} {over}", "lines", tuple(views), says)
+        Figure(name, f"{'Accuracy and loss' if math.isfinite(best) else 'Loss'} {over}", "lines", tuple(views))
         for name, over, views in made
         if views
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.formatting import count, number, percent
+from paceline.formatting import count, number
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import money_words, time_words
@@ -13,7 +13,8 @@ from paceline.reporting.figure import Cell, Column, Figure, Section, Table, Tabl
 IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 MORE_IN_FLIGHT = "more batches in flight"
 PICK = "recommended"
-UNITS = ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (float("inf"), 86400.0, "days"))
+MANY = 12
+UNITS = ((1, 1e-3, "ms"), (120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (float("inf"), 86400.0, "days"))
 IN_FLIGHT_NOTE = (
     "Batches in flight: how many of the workload's batches are computed at the same time from parameters that lack "
     "each other's updates. With 1, training converges as in one process; with more, convergence is less certain."
@@ -50,9 +51,10 @@ def _section(plan: Plan, suffix: str) -> Section:
         f"configurations on {where}, {len(shown):,} are not beaten in time, cost and batches in flight together; "
         f"{plan.conditions.get('simulated', '')} were simulated, the others were ruled out by bounds."
     )
+    title = "Best configurations, fastest first"
     blocks: list[Figure | TableBlock] = [
-        TableBlock(f"plan{suffix}-rows", "Best configurations, fastest first", _table(plan, shown), _note(plan)),
         *_figures(plan, shown, suffix),
+        TableBlock(f"plan{suffix}-rows", title, _table(plan, shown), _note(plan), folded=len(shown) > MANY),
     ]
     left = table(("left out", Column("candidates")), list(plan.excluded.items()))
     if plan.excluded:
@@ -93,7 +95,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
             "line": "plan", "group": "group", "x": plan.currency, "y": "time", "points": True,
             "styles": {name: [hue, 0] for name, hue in zip(groups, (1, 0, 2, 4, 7), strict=True)},
         }),),
-        f"The recommended configuration takes {time_words(best.time_s)} and {number(best.money)} {plan.currency}; "
+        f"The recommended configuration takes {time_words(best.time_s)} and {money_words(best.money, plan.currency)}; "
         f"{count(len(shown) - 1, 'alternative')} shown.",
         "Each point is a configuration that no other beats in time, cost and batches in flight together.",
     )  # fmt: skip
@@ -101,7 +103,6 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
     shares = Figure(
         f"plan{suffix}-shares", "Predicted time of a step", "stack",
         (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40}),),
-        f"Computing is {percent(_computing(best), 0)} of a step of the recommended configuration.",
     )  # fmt: skip
     return [front, shares]
 

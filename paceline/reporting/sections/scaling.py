@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.formatting import count, duration, listed, median_of, percent, times
+from paceline.formatting import count, listed, median_of, percent, times
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
 from paceline.reporting.sections.by_setting import NOTE
 from paceline.reporting.sections.doubling import doubling
@@ -23,8 +23,8 @@ from paceline.reporting.time_to_target import (
 from paceline.results.comparison_rows import PublishedRow
 from paceline.results.run_result import RunResult
 
-Made = tuple[str, str, dict[str, str], dict[str, Any], str]
-"""A figure: id, title, columns by the names of its views, options, and its description."""
+Made = tuple[str, str, dict[str, str], dict[str, Any]]
+"""A figure: id, title, columns by the names of its views, and options."""
 
 
 def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -> Section | None:
@@ -36,32 +36,24 @@ def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -
     data = _table(found, target, loss)
     both = {"both": True}
     made: list[Made] = [
-        ("throughput", "Throughput", {"": "throughput"}, {"ideal": "ideal", **both}, _at_most_workers(found)),
-        ("efficiency", "Scaling efficiency", {"": "efficiency"}, {}, _at_most_workers(found)),
-        (
-            "time-by-workers",
-            "Time",
-            {"training": "time", "epoch": "epoch"},
-            both,
-            "Training time by number of workers.",
-        ),
+        ("throughput", "Throughput", {"": "throughput"}, {"ideal": "ideal", **both}),
+        ("efficiency", "Scaling efficiency", {"": "efficiency"}, {}),
+        ("time-by-workers", "Time", {"training": "time", "epoch": "epoch"}, both),
     ]
     if _several(data, "test accuracy"):
-        says = "Test accuracy by number of workers."
-        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}, says))
+        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}))
     if _several(data, "time to loss") and _comparable(found, loss):
-        title = f"Time to a test loss of {loss:.2g}"
-        made.insert(0, ("time-to-loss", title, {"": "time to loss"}, both, f"{title}, by number of workers."))
+        made.insert(0, ("time-to-loss", f"Time to a test loss of {loss:.2g}", {"": "time to loss"}, both))
     if _several(data, "time to accuracy"):
         title = f"Time to {percent(target, 0)} test accuracy"
-        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both, _reached(found, target)))
+        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both))
     figures = []
-    for name, title, columns, more, says in made:
+    for name, title, columns, more in made:
         known = {view: y for view, y in columns.items() if _several(data, y)} or columns
         views = tuple(View(view, data, _options(y, more)) for view, y in known.items())
         missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
         note = "No point: fewer than half of the repetitions reach it." if missing else ""
-        figures.append(Figure(name, _clocked(title, found), "lines", views, says, note))
+        figures.append(Figure(name, _clocked(title, found), "lines", views, note=note))
     if saved := doubling(found, loss, published):
         figures.append(saved)
     least = listed(sorted({series.points[0].workers for series in found}))
@@ -103,22 +95,6 @@ def scaling_sentence(found: Sequence[Series]) -> str:
         said = f"{series.name} trains {speed} ({percent(series.efficiency(point), 0)} efficiency)."
     said = f"{clock}{said}"
     return f"{said[0].upper()}{said[1:]}" if point is base or clock else said
-
-
-def _at_most_workers(found: Sequence[Series]) -> str:
-    ends = [(series, series.points[-1]) for series in found[:6]]
-    said = [f"{series.name} {times(series.speed_up(end))} with {count(end.workers, 'worker')}" for series, end in ends]
-    return f"Speedup: {'; '.join(said)}."
-
-
-def _reached(found: Sequence[Series], target: float) -> str:
-    said = []
-    for series in found[:6]:
-        times_s = [(p.workers, median_of(s)) for p in series.points if (s := all_seconds_to_accuracy(p.runs, target))]
-        least = min(times_s, key=lambda entry: entry[1], default=None)
-        best = "does not reach it" if least is None else f"{duration(least[1])} with {count(least[0], 'worker')}"
-        said.append(f"{series.name}: {best}")
-    return "; ".join(said) + "."
 
 
 def _spread(name: str, unit: str = "") -> tuple[Column, Column, Column]:

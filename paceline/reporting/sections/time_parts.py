@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.formatting import percent
 from paceline.reporting.figure import Cell, Column, Figure, View, table
 from paceline.results.run_result import RunResult
 from paceline.trace import Trace
@@ -42,12 +41,8 @@ def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
         (run.label, *(parts.get(name, 0.0) for name in names)) for run, parts in found[:MOST_RUNS]
     ]
     data = table(("run", *(Column(name, "s") for name in names)), rows)
-    parts = found[0][1]
-    total = sum(parts.values())
-    largest = sorted(parts, key=lambda name: -parts[name])[:3]
-    says = f"{found[0][0].label}: " + ", ".join(f"{name} {percent(parts[name] / total, 1)}" for name in largest) + "."
     notes = [f"The first {MOST_RUNS} of {len(found)} runs."] if len(found) > MOST_RUNS else []
     if any(run.run is not None and run.run.resumed for run, _ in found):
         notes.append("For a resumed run, the time since it was last resumed.")
     view = View("", data, {"category": "run", "parts": names})
-    return Figure("wall-clock", "Wall-clock time of the run", "stack", (view,), says, " ".join(notes), wide=True)
+    return Figure("wall-clock", "Wall-clock time of the run", "stack", (view,), note=" ".join(notes), wide=True)

@@ -32,7 +32,7 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
         spans = drawn_spans(trace)
         views.append(View(name, _table(spans), {"row": "who", "what": "what", "start": "start", "end": "end"}))
         if len(spans) < len(trace.spans):
-            notes.append(f"{name}: {len(trace.spans):,} spans are drawn as {len(spans):,}.")
+            notes.append(f"{name}: the first {len(spans):,} of {len(trace.spans):,} spans.")
     if len(traced) > MOST_VIEWS:
         notes.append(f"{MOST_VIEWS} of {len(traced)} traces are shown.")
     if of_workers:
@@ -64,46 +64,10 @@ def _split_names(trace: Trace) -> Trace:
     )
 
 
-def _whole(trace: Trace) -> list[Span]:
-    return [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.end_s >= s.start_s]
-
-
 def drawn_spans(trace: Trace, most: int = MOST_SPANS) -> list[Span]:
-    """All spans; of too many, what each row did most in each of as many moments as can be drawn."""
-    spans = _whole(trace)
-    if len(spans) <= most:
-        return spans
-    rows: dict[str, list[Span]] = {}
-    for span in spans:
-        rows.setdefault(span.who, []).append(span)
-    begin_s, end_s = min(s.start_s for s in spans), max(s.end_s for s in spans)
-    moments = max(1, most // len(rows))
-    found = []
-    for who, mine in rows.items():
-        found += _most_of_each_moment(who, mine, begin_s, (end_s - begin_s) / moments or 1.0, moments)
-    return found
-
-
-def _most_of_each_moment(who: str, spans: list[Span], begin_s: float, width_s: float, moments: int) -> list[Span]:
-    shares: list[dict[str, float]] = [{} for _ in range(moments)]
-    for span in spans:
-        first = min(moments - 1, int((span.start_s - begin_s) / width_s))
-        last = min(moments - 1, int((span.end_s - begin_s) / width_s))
-        for moment in range(first, last + 1):
-            left = max(span.start_s, begin_s + moment * width_s)
-            right = min(span.end_s, begin_s + (moment + 1) * width_s)
-            shares[moment][span.what] = shares[moment].get(span.what, 0.0) + max(0.0, right - left)
-    found: list[Span] = []
-    for moment, share in enumerate(shares):
-        what = max(share, key=lambda name: share[name]) if share else ""
-        if not what or sum(share.values()) < width_s / 2:
-            continue
-        start_s, end_s = begin_s + moment * width_s, begin_s + (moment + 1) * width_s
-        if found and found[-1].what == what and math.isclose(found[-1].end_s, start_s):
-            found[-1] = Span(who, what, found[-1].start_s, end_s)
-        else:
-            found.append(Span(who, what, start_s, end_s))
-    return found
+    """Whatever has a beginning and an end; of too many, those that begin first."""
+    spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.end_s >= s.start_s]
+    return spans if len(spans) <= most else sorted(spans, key=lambda span: span.start_s)[:most]
 
 
 def _table(spans: list[Span]) -> Table:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields
 
-from paceline.formatting import count
 from paceline.reporting.figure import Cell, Column, Figure, View, table
 from paceline.results.labels import REPETITION, differing, telling_keys
 from paceline.results.run_result import RunResult, group_name
@@ -44,9 +43,8 @@ def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
     columns = ("line", Column("epoch"), Column("training accuracy", "%"))
     options = {"line": "line", "group": "line", "x": "epoch", "y": "training accuracy"}
     views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
-    says = f"Training accuracy of each worker in {count(len(views), 'workload')}. {_apart(told)}"
     note = "Averages over the steps of an epoch, on the batches that each worker had; the first of the repetitions."
-    return Figure("worker-accuracy", "Training accuracy by worker", "lines", views, says, note, choice="of", wide=True)
+    return Figure("worker-accuracy", "Training accuracy by worker", "lines", views, "", note, choice="of", wide=True)
 
 
 def _lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
@@ -59,12 +57,3 @@ def _lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
     else:
         found = [(f"worker {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
     return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]
-
-
-def _apart(runs: Sequence[RunResult]) -> str:
-    """How far the workers of one run are from each other at its end."""
-    ends = [[values[-1] for _, values in _lines(run)] for run in runs if run.workers > 1]
-    apart = max((max(end) - min(end) for end in ends if all(map(math.isfinite, end))), default=math.nan)
-    if not math.isfinite(apart):
-        return ""
-    return f"In the last epoch, workers of the same run are at most {100 * apart:.1f} percentage points apart."

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from paceline.formatting import count, duration, median_of, percent
+from paceline.formatting import count, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
 from paceline.results.run_result import RunResult, groups_of
@@ -53,12 +53,8 @@ def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]
         )
 
 
-def _seconds(d: Distribution) -> tuple[float, float, float]:
-    return (
-        sum(w.computing_s for w in d.by_worker),
-        sum(w.communicating_s for w in d.by_worker),
-        sum(w.waiting_s for w in d.by_worker),
-    )
+def _seconds(d: Distribution) -> tuple[float, ...]:
+    return tuple(sum(getattr(w, f"{what}_s") for w in d.by_worker) for what in DOING)
 
 
 def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
@@ -74,8 +70,7 @@ def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
     note = f"The first {MOST_BARS} of {len(rows)} settings." if len(rows) > MOST_BARS else ""
     data = table(("runs", *(Column(what, "%") for what in DOING)), rows[:MOST_BARS])
     view = View("", data, {"category": "runs", "parts": list(DOING), "whole": 100})
-    says = f"Time of the workers in {count(len(rows), 'setting')}."
-    return Figure("shares", "How workers spend their time", "stack", (view,), says, note, wide=True)
+    return Figure("shares", "How workers spend their time", "stack", (view,), note=note, wide=True)
 
 
 def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
@@ -100,11 +95,7 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
         views.append(View(run.label, table(columns, rows[:MOST_ROWS]), options))
     if not views:
         return None
-    d = told[0][1]
-    computing, _, waiting = _seconds(d)
-    many = count(len(d.by_worker), "worker")
-    says = f"{many}: {duration(computing)} computing and {duration(waiting)} waiting in total."
-    return Figure("by-worker", "Time by worker", "stack", tuple(views), says, choice="run", wide=True)
+    return Figure("by-worker", "Time by worker", "stack", tuple(views), choice="run", wide=True)
 
 
 def staleness(runs: Sequence[RunResult]) -> Figure | None:
