@@ -170,7 +170,7 @@ def has_fused_kernel(rule: Rule, parameters: Tensor) -> bool:
 
 
 def fused_update(
-    rule: Rule, parameters: list[Tensor], gradients: list[Tensor], velocities: list[Tensor], lr: Tensor
+    rule: Rule, parameters: list[Tensor], gradients: list[Tensor], velocities: list[Tensor], lr: Tensor | float
 ) -> None:
     """The same update in one kernel over lists of tensors, so that gradients need not be joined first."""
     momentum = 0.0 if rule.optimizer == "sgd" else rule.momentum

@@ -34,6 +34,7 @@ class BatchSource:
         self._orders: OrderedDict[tuple[int, int], tuple[Tensor, ...]] = OrderedDict()
         self._reader: Reader | None = None
         self._requested: deque[Key] = deque()
+        self._prepared: tuple[Key, Batch] | None = None
 
     def position(self, number: int) -> tuple[int, int]:
         """The worker whose pass a batch belongs to, and its position in that pass."""
@@ -61,8 +62,15 @@ class BatchSource:
                 if len(self._requested) < DEPTH:
                     self._request((epoch, number))
 
+    def prepare(self, epoch: int, number: int) -> None:
+        """Makes a batch that will be asked for next, since there is time."""
+        self._prepared = (epoch, number), self.batch(epoch, number)
+
     def batch(self, epoch: int, number: int) -> Batch:
         """The batch, prepared, on the device."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == (epoch, number):
+            return prepared[1]
         feeder = self.feeder
         if isinstance(feeder, ResidentFeeder):
             chosen = self.indices(epoch, number)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
 from paceline.step.optimizers import State
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What is known about a payload besides its numbers."""
 
     samples: int

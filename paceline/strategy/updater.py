@@ -103,7 +103,7 @@ class Updater:
     def decode(self, payload: Tensor, out: Tensor) -> Tensor:
         """The gradient in an encoded payload; `out` is written only where that is not the payload itself."""
         if self.exchange.is_dense:
-            return payload[: self.encoded]
+            return payload if len(payload) == self.encoded else payload[: self.encoded]
         self.exchange.decode(payload[: self.encoded], out)
         return out
 

@@ -1,11 +1,11 @@
-"""The workload's update rules at the server, written so that a small update is few operations and no copies."""
+"""The workload's update rules at the server: the same kernels as in one process, beside the version there is."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from paceline.step.optimizers import Rule, initial_state, update
+from paceline.step.optimizers import Rule, fused_update, has_fused_kernel, initial_state, update
 from paceline.strategy.correction import State
 
 
@@ -16,10 +16,7 @@ class RuleOptimizer:
         self.rule, self.size, self.dtype = rule, size, dtype
         self.names = tuple(initial_state(rule, torch.zeros(0)))
         self._rate = torch.zeros((), dtype=torch.float64 if dtype == torch.float64 else torch.float32)
-        self._momentum = 0.0
-        self._short = not rule.l1 and rule.optimizer in ("sgd", "momentum")
-        if rule.optimizer == "momentum":
-            self._momentum = rule.momentum
+        self._fused: bool | None = None
 
     def initial_state(self) -> dict[str, Tensor]:
         zero = torch.zeros(0, dtype=self.dtype)
@@ -31,20 +28,15 @@ class RuleOptimizer:
     def update(
         self, old: Tensor, gradient: Tensor, new: Tensor, before: State, after: State, rate: float, room: Tensor
     ) -> None:
-        rule, room = self.rule, room[: len(gradient)]
-        if self._short:  # the most frequent rules, in as few operations as there are
-            if self._momentum:
-                gradient = torch.add(gradient, before["velocity"], alpha=self._momentum, out=after["velocity"])
-                if rule.l2:
-                    gradient.add_(old, alpha=rule.l2)
-            elif rule.l2:
-                gradient = torch.add(gradient, old, alpha=rule.l2, out=room)
-            torch.sub(old, gradient, alpha=rate, out=new)
-            return
         if new is not old:
             new.copy_(old)
         state = {}
         for name in self.names:
             state[name] = after[name] if after[name] is before[name] else after[name].copy_(before[name])
+        if self._fused is None:
+            self._fused = has_fused_kernel(self.rule, new)
+        if self._fused:
+            fused_update(self.rule, [new], [gradient], [*state.values()], rate)
+            return
         self._rate = self._rate.to(new.device).fill_(rate)
-        update(rule, new, room.copy_(gradient), state, self._rate)
+        update(self.rule, new, room[: len(gradient)].copy_(gradient), state, self._rate)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
@@ -35,11 +36,11 @@ from paceline.training.drivers.local.preparation import launcher_parts, share_ma
 from paceline.training.drivers.local.run_progress import RunProgress
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
-from paceline.training.drivers.local.span_log import spans_of
+from paceline.training.drivers.local.span_log import SpanLog, spans_of
+from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.supervisor import Supervisor
 from paceline.training.drivers.local.validation import ValidationThread
 from paceline.training.drivers.local.worker_measurements import wait_for_clocks
-from paceline.training.drivers.local.writer_lock import WriterLock
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import flat_parameters, named_parameters
 from paceline.training.run import Run
@@ -89,6 +90,7 @@ class LocalTraining:
         )
         self.memory = SharedMemory(sizes)
         opened.callback(self.memory.close)
+        self.store = SharedStore(self.memory, updater, SpanLog(self.memory, workers), self._help)
         self.bells = self._make_bells(opened)
         self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
         opened.callback(self.evaluator.close)
@@ -182,8 +184,8 @@ class LocalTraining:
 
     def _validate_now(self) -> None:
         assert self.validation is not None
-        with WriterLock(self.memory, self._help).reading() as version:
-            parameters = self.memory.parameters[version % 2].clone()
+        parameters = torch.empty_like(self.memory.parameters[0])
+        version = self.store.read(parameters)
         self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
@@ -229,7 +231,7 @@ class LocalTraining:
     def snapshot(self) -> Snapshot:
         """While the processes continue: what is saved is one version of everything."""
         memory = self.memory
-        with WriterLock(memory, self._help):
+        with self.store.lock:
             version, done = self.updates, memory.control[ControlField.EPOCHS_DONE]
             parameters = memory.parameters[version % 2].clone()
             state = saved_state(memory)

@@ -16,6 +16,7 @@ from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import batch_status, commit_log, mailbox
+from paceline.training.drivers.local.doorbell import fence
 from paceline.training.drivers.local.event_log import EventLog
 from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, PayloadField, SlotField
 from paceline.training.drivers.local.shared_memory import STALENESS_BINS, SharedMemory
@@ -31,12 +32,12 @@ class SharedStore:
         self.lock = WriterLock(memory, on_wait)
         self.log = EventLog(memory) if memory.sizes.events else None
         self.headers = [memoryview(header) for header in memory.headers]
-        self.committed = -1
-        """The version that was committed here last."""
         self.payload: Tensor | None = None
         """The payload of a worker that commits alone: no other process reads it, so it need not be shared."""
         self.local: Tensor | None = None
         """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
+        self.held = -1
+        """The version that these are; -1: they are none, since the worker has changed them."""
         self._prepared: Tensor | None = None
         """What the correction needs no parameters for, of the payload that is about to be committed."""
 
@@ -48,9 +49,12 @@ class SharedStore:
 
     def read(self, into: Tensor) -> int:
         """Copies the newest version; its number."""
-        with self.lock.reading() as version:
+        control = self.memory.control
+        while True:
+            version = control[ControlField.VERSION]
             into.copy_(self.memory.parameters[version % 2])
-        return version
+            if control[ControlField.WRITING] <= version + 1:  # else the one after the next takes its place: once more
+                return version
 
     def read_for_round(self, into: Tensor, group: int, number: int) -> int:
         """Copies the version that the first member of a group found for its round, whatever others do meanwhile."""
@@ -78,17 +82,19 @@ class SharedStore:
         memory, version = self.memory, order.update
         control = memory.control
         with self.lock:
-            self.lock.wait_for_readers()
             assert version == control[ControlField.VERSION] + 1, (
                 f"update {version} after {control[ControlField.VERSION]}"
             )
             control[ControlField.WRITING] = version
+            fence()  # a reader that finds anything of it finds this word, too
             old, new = (version - 1) % 2, version % 2
             header = self.headers[new]
             header[:] = self.headers[old]
             given = [self._given(contribution, header) for contribution in order.contributions]
-            target = memory.parameters[new] if into is None else into
-            self.updater.apply(order, given, memory.parameters[old], target, memory.states[old], memory.states[new])
+            source, target = memory.parameters[old], memory.parameters[new] if into is None else into
+            if into is not None and self.held == version - 1:
+                source = into
+            self.updater.apply(order, given, source, target, memory.states[old], memory.states[new])
             if into is not None:
                 memory.parameters[new].copy_(into)
             bins = 2 * memory.sizes.groups
@@ -99,7 +105,9 @@ class SharedStore:
                     batch_status.mark(memory, task.epoch, task.batches, batch_status.APPLIED, version)
             if self.log is not None:
                 header[-1] = self.log.update(order, header[-1])
-            control[ControlField.VERSION] = self.committed = version
+            control[ControlField.VERSION] = version
+            if into is not None:
+                self.held = version
             now_ns = time.monotonic_ns()
             control[ControlField.UPDATE_NS] += now_ns - start_ns
         self.spans.add(UPDATE, start_ns, now_ns)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_S = 0.5
 SHORT_WAIT_S = 0.02
-SPIN_NS = 1_000_000
-"""How long a worker looks for its group's commit before it sleeps, at most; else for half as long as a task takes."""
+SPIN_NS = 2_000_000
+"""How long a worker looks for its group's commit before it sleeps, at most; else for as long as a task takes."""
 SUPPLY_NS = 10_000_000
 """Tasks for so long are enough for the server to bring more."""
 
@@ -67,13 +67,12 @@ class Worker:
             self.learner.bind(payload)
         if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
             self.store.local = self.learner.local
+        self.changes_parameters = settings.strategy.local_step or not self.learner.exchange.sums_gradients
         self.decoded = torch.empty(settings.layout.parameters, dtype=settings.layout.torch_dtype)
         self.staging = self._staging()
         self.average = self._group_average()
         self.score = WorkerScore(memory, self.number, settings.workload.top)
         self.fetches, self.place = 0, 0
-        self.held = -1
-        """The version that the learner's parameters are, since this worker committed it."""
         self.task_ns, self.began_ns, self.wanted = 1_000_000_000, 0, 2
         """How long a task takes; as long as that is not known the server gives few at a time."""
         self.faults = [fault for fault in settings.faults if fault.worker == self.number]
@@ -154,7 +153,8 @@ class Worker:
         if self._is_turn(task):
             return
         start_ns = time.monotonic_ns()
-        patience_ns = min(SPIN_NS, self.task_ns // 2)
+        self.learner.source.prepare(task.epoch, task.batches[0])
+        patience_ns = min(SPIN_NS, self.task_ns)
         while time.monotonic_ns() - start_ns < patience_ns and self.commits:
             if self._is_turn(task):
                 self._waited(start_ns)
@@ -166,7 +166,6 @@ class Worker:
             late = not self.bell.wait(POLL_INTERVAL_S) and self.commits and task.round is not None
             if late and self.store.commit_round(self.group, self.members):  # whoever should have done it may be dead
                 self._notify_members()
-                self.held = self.store.committed if self.store.local is not None else -1
             self.beat()
         self.bell.disarm()
         self._waited(start_ns)
@@ -206,6 +205,8 @@ class Worker:
         slot = self.payloads[place]
         out = slot if self.average is None else self.average.payload(slot)
         result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
+        if self.changes_parameters:
+            self.store.held = -1
         if self.faults:
             time.sleep(self.slower_s * len(task.batches))
             self._corrupt(out)
@@ -219,14 +220,14 @@ class Worker:
             into = self.memory.fetched[self.number][self.place]
         else:
             into = learner.local if self.staging is None else self.staging
-        in_round = task.round is not None and position < len(task.batches)
-        if self.held == store.version and not self.memory.snapshots:  # this worker made it, in its own parameters
-            found = self.held
-        elif in_round:
-            assert task.round is not None
+        if into is store.local and store.held == store.version and not self.memory.snapshots:
+            found = store.held
+        elif task.round is not None and position < len(task.batches):
             found = store.read_for_round(into, self.group, task.round)
         else:
             found = store.read(into)
+        if store.local is not None:
+            store.held = found
         self.memory.fetched_versions[self.number, self.place, self.fetches] = found
         self.fetches += 1
         now_ns = self.free_ns = time.monotonic_ns()
@@ -259,17 +260,13 @@ class Worker:
 
     def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
         """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""
-        committed = False
         if task.round is not None:
-            committed = self.store.push_to_round(task, self.group, self.members)
-            if committed:
+            if self.store.push_to_round(task, self.group, self.members):
                 self._notify_members()
         elif finite:
             self.store.commit_own(task, self.group, pulled)
-            committed = True
         else:
             self.store.refuse_own(task)
-        self.held = self.store.committed if committed and self.store.local is not None else -1
         now_ns = self.free_ns = time.monotonic_ns()
         self.task_ns += (now_ns - self.began_ns - self.task_ns) // 8
         if task.sequence % 4 == 0:
