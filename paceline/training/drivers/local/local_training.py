@@ -263,6 +263,7 @@ class LocalTraining:
         if self.validation is not None:
             self.validation.close()
             self.validation = None  # it knows the run, which knows us: no cycle keeps the memory
+        self.store.lock.on_wait = None  # nor this one
         self._opened.close()
 
 
