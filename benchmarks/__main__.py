@@ -23,7 +23,20 @@ from paceline.errors import PacelineError
 from paceline.step.placement import choose_device
 from paceline.training.conditions import current_conditions
 
-NAMES = ("epoch", "auto", "folder", "measure", "virtual", "server", "faults", "predict", "workers", "plan")
+NAMES = (
+    "epoch",
+    "auto",
+    "folder",
+    "measure",
+    "virtual",
+    "server",
+    "faults",
+    "predict",
+    "workers",
+    "plan",
+    "memory",
+    "workspaces",
+)
 USUAL = NAMES[:3]  # measuring takes as long as all of these
 
 

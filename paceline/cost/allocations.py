@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor, UntypedStorage
 
 Event = tuple[int, int]
-"""A block's number, and its size in bytes where it is allocated or `FREED`."""
+"""A block's number, and its size in bytes where it is allocated or `FREED`; or an operation's, and `RUN`."""
 FREED = -1
+RUN = -2
 
 
 @dataclass
@@ -35,11 +36,9 @@ class AllocationLog:
             if is_new:
                 self.events.append((number, storage.nbytes()))
 
-    def use_workspace(self, size_bytes: int) -> None:
-        """Memory that an operation allocates and frees itself."""
-        if size_bytes > 0:
-            number = self._number()
-            self.events += [(number, size_bytes), (number, FREED)]
+    def mark(self, operation: int) -> None:
+        """The operation of this number has allocated its results; workspaces of libraries come now."""
+        self.events.append((operation, RUN))
 
     def number_of(self, tensor: Tensor) -> int:
         return self._numbers[tensor.untyped_storage()._cdata]

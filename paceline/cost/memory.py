@@ -1,8 +1,27 @@
-"""The device memory a training step needs, estimated from shapes."""
+"""The memory that a training step reserves on its device.
+
+On a GPU the allocations and frees of the traced step are replayed through a model of PyTorch's allocator, in the order
+in which the step makes them: data, network, optimizer state, a few iterations, and what capturing a graph adds. On a
+CPU it is the memory of the process.
+"""
 
 from __future__ import annotations
 
-from paceline.cost.op_tracing import NetworkShape
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+from paceline.cost.allocations import FREED, RUN, Event
+from paceline.cost.caching_allocator import Block, CachingAllocator
+from paceline.cost.op_tracing import GradientMemory, NetworkShape
+from paceline.cost.operation import Operation
+from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
+from paceline.cost.workload_tracing import DataShape
+from paceline.cost.workspaces import CUBLAS_BYTES, workspace_bytes
+from paceline.step.graph import WARM_UP, WINDOW_BYTES, window_length
+from paceline.step.optimizers import Rule
+from paceline.step.step import has_own_code
 from paceline.workload import Workload
 
 # State tensors of the parameters' size that each optimizer keeps.
@@ -10,16 +29,174 @@ OPTIMIZER_TENSORS = {
     "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adam": 2, "adamw": 2,
     "nadam": 2,
 }  # fmt: skip
-RUNTIME_BYTES = {True: 600 << 20, False: 250 << 20}
-"""Libraries, contexts and workspaces, by whether the device is a GPU."""
-ALLOCATOR_OVERHEAD = 1.15
-"""Memory reserved by the allocator, relative to memory in use."""
+PROCESS_BYTES = 250 << 20
+"""Libraries and workspaces of a process on a CPU."""
+CPU_OVERHEAD = 1.15
+"""Memory reserved by the allocator of a CPU, relative to memory in use."""
+ITERATIONS = 3
+"""After these, further iterations reserve nothing more."""
+CAPTURED_STEPS = 4
+"""Steps of a captured window that are replayed; later ones reuse the memory of these."""
+PIECE = 1024
+"""Samples that are prepared at a time where all are kept on the device."""
+DEFAULT_STREAM, SIDE_STREAM, CAPTURE_STREAM = range(3)
 
 
-def memory_bytes(shape: NetworkShape, workload: Workload, on_gpu: bool) -> int:
-    """Parameters, gradients, optimizer state and saved activations, with allocator overhead, plus the runtime.
+def memory_bytes(
+    shape: NetworkShape, workload: Workload, data: DataShape, *, step: str, on_gpu: bool
+) -> int:  # fmt: skip
+    """On a GPU the most that PyTorch's allocator reserves, without the CUDA context; on a CPU that of the process."""
+    if on_gpu:
+        return _reserved(
+            shape.memory, shape.operations, shape.parameter_shapes, Rule.of(workload), data, step, workload.batch,
+            has_own_code(workload),
+        )  # fmt: skip
+    copies = 2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2)  # an optimizer of the user's own counts as Adam
+    return int(CPU_OVERHEAD * (shape.parameter_bytes * copies + shape.activation_bytes)) + PROCESS_BYTES
 
-    An optimizer of the user's own is taken to keep as much as Adam.
-    """
-    parameters = shape.parameter_bytes * (2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2))
-    return int(ALLOCATOR_OVERHEAD * (parameters + shape.activation_bytes)) + RUNTIME_BYTES[on_gpu]
+
+@functools.lru_cache(maxsize=512)
+def _reserved(
+    memory: GradientMemory, operations: tuple[Operation, ...], shapes: Shapes, rule: Rule, data: DataShape, step: str,
+    batch: int, own_code: bool,
+) -> int:  # fmt: skip
+    sizes = [4 * prod(shape) for shape in shapes]
+    run = _StepReplay(memory, operations, sizes, trace_update(shapes, rule, step, True), data, batch)
+    run.place_network_and_data()
+    if own_code:
+        run.free(run.gradient().values())  # the trial of a user's own network
+    if step == "plain":
+        run.plain()
+    else:
+        run.make_flat()
+        if step == "graph":
+            run.graph()
+        else:
+            run.flat(ITERATIONS)
+    return run.allocator.peak_bytes
+
+
+Live = dict[int, Block]
+
+
+@dataclass
+class _StepReplay:
+    memory: GradientMemory
+    operations: tuple[Operation, ...]
+    parameter_sizes: list[int]
+    update: UpdateTrace
+    data: DataShape
+    batch: int
+    allocator: CachingAllocator = field(default_factory=CachingAllocator)
+    stream: int = DEFAULT_STREAM
+    pool: int = 0
+    _parameters: list[Block] = field(default_factory=list)
+    _streams: set[int] = field(default_factory=set)
+    _tried: set[tuple[str, tuple[int, ...], str]] = field(default_factory=set)
+
+    def place_network_and_data(self) -> None:
+        self._parameters = self.allocate(self.parameter_sizes)
+        self.allocate(self.memory.buffer_bytes)
+        if self.data.in_memory:
+            samples = max(self.data.samples, self.batch)
+            self.allocate(size * samples // self.batch for size in self.memory.batch_bytes)
+            if self.data.kind != "text":  # bytes become floating point numbers on the device
+                size = self.memory.batch_bytes[0] * min(samples, PIECE) // self.batch
+                self.free(self.allocate((size // 4, size, size)))
+
+    def make_flat(self) -> None:
+        """Parameters and gradient in one buffer each; the network's own memory is free again."""
+        self.allocate((sum(self.parameter_sizes), sum(self.parameter_sizes)))
+        self.free(self._parameters)
+        self.allocate(self.update.state_bytes)
+
+    def plain(self) -> None:
+        """The gradients of an iteration are in use until the next one has its own."""
+        before: list[Block] = []
+        for number in range(ITERATIONS):
+            batch = self.allocate(self.memory.batch_bytes)
+            live = self.gradient()
+            self.replay(self.update.events if number else self.update.first_events)
+            self.free(before)
+            before = [*live.values(), *batch]
+        self.free(before)
+
+    def flat(self, iterations: int, scale: float = 1.0) -> None:
+        before: list[Block] = []
+        for _ in range(iterations):
+            batch = self.allocate(self.memory.batch_bytes)
+            kept = self.flat_step(scale)
+            self.free(before)
+            before = [*kept, *batch]
+        self.free(before)
+
+    def flat_step(self, scale: float = 1.0) -> list[Block]:
+        """One gradient and one update; returns the loss and the output."""
+        live = self.gradient(scale)
+        self.replay(self.update.events)
+        gradients = set(self.memory.gradients)
+        self.free(block for number, block in live.items() if number in gradients)
+        return [block for number, block in live.items() if number not in gradients]
+
+    def graph(self) -> None:
+        """Warm-up on a stream of its own, then a window of several steps and one of a single step are captured."""
+        memory = self.memory
+        snapshot = self.allocate(
+            [*self.parameter_sizes, *memory.buffer_bytes,
+             sum(self.parameter_sizes), *self.update.state_bytes]
+        )  # fmt: skip
+        example = self.allocate(memory.batch_bytes)
+        outcome: list[Block] = []
+        self.stream = SIDE_STREAM
+        for _ in range(WARM_UP):
+            before, outcome = outcome, self.flat_step()
+            self.free(before)
+        self.stream = DEFAULT_STREAM
+        kept_bytes = [size for number, size in memory.events if number in memory.kept and size >= 0]
+        step_bytes = (*memory.batch_bytes, *kept_bytes)
+        steps = self.data.samples // self.batch
+        length = window_length(steps, WINDOW_BYTES // sum(step_bytes)) if self.data.in_memory and steps else 1
+        for pool, steps_captured in enumerate(sorted({length, 1}, reverse=True), start=1):
+            self.allocate(size * steps_captured for size in step_bytes)
+            self.allocator.empty_cache()
+            self.stream, self.pool = CAPTURE_STREAM, pool
+            for _ in range(min(CAPTURED_STEPS, steps_captured)):
+                self.free(self.flat_step())
+            self.stream, self.pool = DEFAULT_STREAM, 0
+        self.free((*snapshot, *example, *outcome))
+        self.free(self.allocate(size * length for size in memory.batch_bytes))
+        if self.data.samples > self.batch and (rest := self.data.samples % self.batch):
+            self.flat(1, rest / self.batch)  # a smaller last batch is not captured
+
+    def gradient(self, scale: float = 1.0) -> Live:
+        if self.stream not in self._streams:
+            self._streams.add(self.stream)
+            if any(operation.family in ("matmul", "recurrent") for operation in self.operations):
+                self.allocate((CUBLAS_BYTES,))
+        return self.replay(self.memory.events, self.operations, scale)
+
+    def replay(self, events: Iterable[Event], operations: tuple[Operation, ...] = (), scale: float = 1.0) -> Live:
+        """The blocks that are in use afterwards, by number."""
+        live: Live = {}
+        for number, size in events:
+            if size == FREED:
+                self.allocator.free(live.pop(number))
+            elif size != RUN:
+                live[number] = self.allocator.allocate(int(size * scale), self.stream, self.pool)
+            elif operations:
+                self._use_workspace(operations[number])
+        return live
+
+    def _use_workspace(self, operation: Operation) -> None:
+        key = operation.family, operation.sizes, operation.dtype
+        size = workspace_bytes(operation, key not in self._tried)
+        self._tried.add(key)
+        if size:
+            self.free(self.allocate((size,)))
+
+    def allocate(self, sizes: Iterable[int]) -> list[Block]:
+        return [self.allocator.allocate(size, self.stream, self.pool) for size in sizes]
+
+    def free(self, blocks: Iterable[Block]) -> None:
+        for block in list(blocks):
+            self.allocator.free(block)

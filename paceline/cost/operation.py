@@ -52,6 +52,8 @@ def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str
     written, read = tensors_in(output), tensors_in(arguments)
     if not written and not read:
         return None
+    if name.startswith(("_foreach_", "_fused_")) and name not in _SPECIAL:
+        return _of_lists(plain, arguments)
     special = _SPECIAL.get(plain)
     found = special(arguments, output) if special is not None else None
     if found is not None:
@@ -59,6 +61,18 @@ def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str
     if plain in ALIASES:
         return ALIASES[plain], (max([1, *(t.numel() for t in written)]),), True
     return "add", (max([1, *(t.numel() for t in (*written, *read))]),), False
+
+
+def _of_lists(name: str, arguments: tuple[Any, ...]) -> tuple[str, Sizes, bool]:
+    """An operation on lists of tensors, as optimizers run: one pass over all their elements, or a fused update."""
+    like = ALIASES.get(name.removeprefix("_foreach_"))
+    elements = sum(tensor.numel() for tensor in tensors_in(arguments[0]))
+    passes = sum(tensor.numel() for tensor in tensors_in(arguments)) / max(1, elements)
+    if name.startswith(
+        "_fused_"
+    ):  # reads every list, and writes all but the gradients: three elements are one of `add_`
+        return "add_", (max(1, round(elements * (2 * passes - 1) / 3)),), True
+    return like or "add", (max(1, elements),), like is not None
 
 
 def traffic_of(

@@ -33,6 +33,8 @@ class DataShape:
     classes: int
     samples: int
     target_shape: tuple[int, ...] = ()
+    in_memory: bool = True
+    """Whether all samples are in memory, so that a step can keep them on its device."""
     example: Batch | None = field(default=None, compare=False, repr=False)
     """A prepared sample, where one could be read: its types and shapes go before those above."""
 
@@ -41,7 +43,7 @@ class DataShape:
         text = dataset.kind == "text"
         return DataShape(
             dataset.kind, tuple(dataset.shape), len(dataset.classes), len(dataset.train),
-            tuple(dataset.shape) if text else (), _example(dataset),
+            tuple(dataset.shape) if text else (), isinstance(dataset.train, Arrays), _example(dataset),
         )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from paceline.simulation.worker_step import exchanges_by_server
 
 MEMORY_SHARE = 0.9
 """Share of the memory that may be used."""
+CONTEXT_BYTES = 600 << 20
+"""The CUDA context and libraries of a worker, beside the memory that PyTorch reserves."""
 SLOT_COPIES = 4
 """Copies of the parameters per worker that exchanges with a server: payloads and fetched parameters."""
 SERVER_COPIES = 8
@@ -25,7 +27,7 @@ def fits(candidate: Candidate, place: MachineOption, worker_bytes: int, paramete
     if candidate.workers > 1 and exchanges_by_server(candidate.strategy, placement):
         exchanged_bytes = (SLOT_COPIES * placement.on_one + SERVER_COPIES * placement.together) * parameter_bytes
     device_bytes, host_bytes = place.device.memory_bytes, place.machine.memory_bytes
-    if device_bytes is not None and worker_bytes > MEMORY_SHARE * device_bytes:
+    if device_bytes is not None and worker_bytes + CONTEXT_BYTES > MEMORY_SHARE * device_bytes:
         return False
     in_host = exchanged_bytes + (
         placement.on_one * worker_bytes if device_bytes is None and not placement.on_gpu else 0

@@ -159,14 +159,14 @@ _UPDATES = {
 }  # fmt: skip
 
 
-def has_fused_kernel(rule: Rule, parameters: Tensor) -> bool:
-    """Whether one kernel of PyTorch's does the whole rule, and does it well.
+def has_fused_kernel(rule: Rule, parameters: Tensor, on_gpu: bool | None = None) -> bool:
+    """Whether one kernel of PyTorch's does the whole rule, and does it well; `on_gpu`: None for where they are.
 
     On a GPU its rate is float32, too coarse for float64, and it leaves most of the device idle on few parameters.
     """
     known = rule.optimizer in ("sgd", "momentum", "nesterov") and hasattr(torch, "_fused_sgd_") and not rule.l1
     suits_gpu = parameters.dtype != torch.float64 and parameters.numel() > FUSED_ON_GPU_FROM
-    return known and (suits_gpu or not parameters.is_cuda)
+    return known and (suits_gpu or not (parameters.is_cuda if on_gpu is None else on_gpu))
 
 
 def fused_update(

@@ -11,29 +11,47 @@ from paceline.cost.memory import OPTIMIZER_TENSORS, memory_bytes
 from paceline.cost.workload_tracing import DataShape, data_shape_of, trace_workload
 from paceline.workload import OPTIMIZERS, Workload, resolve
 
-DIGITS = DataShape("image", (1, 8, 8), 10, 1437)
+IMAGES = DataShape("image", (3, 64, 64), 10, 512)
 
 
-def needed(settings: dict[str, object], *, on_gpu: bool = True) -> int:
-    workload = resolve("lenet5", settings)
-    return memory_bytes(trace_workload(workload, DIGITS), workload, on_gpu)
+def needed(settings: dict[str, object], *, step: str = "flat", on_gpu: bool = True, network: str = "resnet18") -> int:
+    workload = resolve(network, {"data": "synthetic:3x64x64/10:512", **settings})
+    shape = trace_workload(workload, IMAGES, on_gpu=on_gpu)
+    return memory_bytes(shape, workload, IMAGES, step=step, on_gpu=on_gpu)
 
 
-def test_a_larger_batch_needs_more():
-    found = [needed({"batch": batch}) for batch in (1, 8, 64, 512)]
-    assert found == sorted(found) and len(set(found)) == 4
+@pytest.mark.parametrize("step", ["plain", "flat", "graph"])
+def test_a_larger_batch_needs_more(step):
+    found = [needed({"batch": batch}, step=step) for batch in (2, 16, 128)]
+    assert found == sorted(found) and len(set(found)) == 3
 
 
 def test_optimizer_state_needs_memory():
     assert set(OPTIMIZER_TENSORS) == set(OPTIMIZERS)
-    workload = resolve("lenet5")
-    parameters = trace_workload(workload, DIGITS).parameter_bytes
-    more = needed({"optimizer": "adam"}) - needed({"optimizer": "sgd"})
-    assert more == pytest.approx(1.15 * 2 * parameters, rel=0.01)
+    workload = resolve("resnet18", {"batch": 2, "data": "synthetic:3x64x64/10:512"})
+    parameters = trace_workload(workload, IMAGES).parameter_bytes
+    sgd, momentum, adam = (needed({"batch": 2, "optimizer": name}) for name in ("sgd", "momentum", "adam"))
+    assert momentum - sgd == pytest.approx(parameters, rel=0.5)
+    assert adam - momentum > parameters, "adam also needs room for its intermediate results"
+
+
+def test_a_captured_step_holds_its_activations_in_two_graphs():
+    eager, captured = (needed({"batch": 128}, step=step) for step in ("flat", "graph"))
+    assert 1.7 < captured / eager < 2.3
 
 
 def test_half_precision_saves_activation_memory():
-    assert needed({"batch": 4096, "precision": "bfloat16"}) < 0.95 * needed({"batch": 4096})
+    assert needed({"batch": 256, "precision": "bfloat16"}) < 0.8 * needed({"batch": 256})
+
+
+def test_a_smaller_last_batch_is_computed_outside_the_graph():
+    workload = resolve("resnet18", {"batch": 128, "data": "synthetic:3x64x64/10:512"})
+    shape = trace_workload(workload, IMAGES, on_gpu=True)
+    whole, rest = (
+        memory_bytes(shape, workload, DataShape("image", (3, 64, 64), 10, samples), step="graph", on_gpu=True)
+        for samples in (512, 512 + 100)
+    )
+    assert rest > 1.1 * whole
 
 
 MEASURED = """
@@ -57,6 +75,7 @@ print(1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmH
 
 def test_the_estimate_is_close_to_a_real_process():
     workload = Workload("lenet5", "synthetic:1x28x28/10:2048", batch=1024)
-    predicted = memory_bytes(trace_workload(workload, data_shape_of(workload)), workload, on_gpu=False)
+    data = data_shape_of(workload)
+    predicted = memory_bytes(trace_workload(workload, data), workload, data, step="flat", on_gpu=False)
     run = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     assert 0.5 < predicted / int(run.stdout) < 2.0

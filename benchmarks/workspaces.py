@@ -1,0 +1,78 @@
+"""Workspaces of convolutions on a GPU: what `paceline.cost.workspaces` models.
+
+With `cudnn.benchmark` the first call with given sizes tries several algorithms, with the largest of their workspaces;
+later calls use that of the fastest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks.options import Options
+from benchmarks.table import show
+from paceline.cost.families import Sizes
+from paceline.cost.workload_tracing import DataShape, trace_workload
+from paceline.workload import resolve
+
+IMAGES, SMALL_IMAGES = DataShape("image", (3, 224, 224), 1000, 1024), DataShape("image", (3, 32, 32), 10, 1024)
+NETWORKS = (
+    ("resnet50", IMAGES, 64), ("vgg16", IMAGES, 32), ("googlenet", IMAGES, 64), ("alexnet", IMAGES, 128),
+    ("resnet20", SMALL_IMAGES, 256), ("benchmarks.own_networks:mobile", SMALL_IMAGES, 256),
+)  # fmt: skip
+AT_MOST = 18
+"""Convolutions of each network."""
+
+
+def convolutions(network: str, data: DataShape, batch: int) -> list[Sizes]:
+    workload = resolve(network, {"batch": batch, "data": "digits"})
+    found = trace_workload(workload, data, on_gpu=True).operations
+    distinct = list(dict.fromkeys(o.sizes for o in found if o.family == "convolution"))
+    return distinct[:: -(-len(distinct) // AT_MOST)]
+
+
+def extra_bytes(call: Any) -> tuple[int, Any]:
+    """Peak memory of a call beyond what it returns."""
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    made = call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - max(before, torch.cuda.memory_allocated()), made
+
+
+def workspaces(sizes: Sizes, dtype: torch.dtype) -> dict[str, Any]:
+    n, c, h, w, k, r, s, p, _, groups, biased = sizes
+    stride = max(1, round(h / p))
+    padding = max(0, -(-((p - 1) * stride + r - h) // 2)), max(0, -(-((p - 1) * stride + s - w) // 2))
+    x = torch.randn(n, c, h, w, device="cuda", dtype=dtype, requires_grad=True)
+    weight = torch.randn(k, c // groups, r, s, device="cuda", dtype=dtype, requires_grad=True)
+    bias = torch.randn(k, device="cuda", dtype=dtype) if biased else None
+    found: dict[str, Any] = {"sizes": sizes, "dtype": str(dtype)}
+    for time in ("first", "later"):
+        found[f"forward {time}"], y = extra_bytes(
+            lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)
+        )
+        gradient = torch.ones_like(y)
+        found[f"input {time}"], _ = extra_bytes(lambda y=y, g=gradient: torch.autograd.grad(y, x, g, retain_graph=True))
+        found[f"weight {time}"], _ = extra_bytes(
+            lambda y=y, g=gradient: torch.autograd.grad(y, weight, g, retain_graph=True)
+        )
+    return found
+
+
+def run(options: Options) -> dict[str, Any]:
+    if options.device.type != "cuda":
+        show("workspaces: these are of a GPU; there is none here")
+        return {}
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
+    results = []
+    for network, data, batch in NETWORKS[:1] if options.quick else NETWORKS:
+        for sizes in convolutions(network, data, batch):
+            for dtype in (torch.float32, torch.bfloat16):
+                results.append({"network": network, **workspaces(sizes, dtype)})
+                show(json.dumps(results[-1]))
+    return {"workspaces": results}
