@@ -61,7 +61,7 @@ def test_an_interrupted_run_is_resumed_where_it_was(tmp_path, started, number):
     process.send_signal(number)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"continue with: paceline train --resume {place}" in said
+    assert f"continue with: `paceline.resume('{place}')`" in said
     assert_gone(children)
     assert load(place).status == "interrupted"
     epochs = load_checkpoint(place).epoch + 2
