@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
-from paceline.cli.options import DataDirOption, OutOption, of_workload, takes_settings
+from paceline.cli.console import JsonOption, console_for, output_json, progress_bar, warn_if_busy
+from paceline.cli.options import DataDirOption, OutOption, takes_settings
+from paceline.cli.tables import rows_table
 from paceline.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from paceline.measurement.measurement import LayerTime, Measurement
-    from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
 
@@ -35,9 +35,8 @@ def measure(
     given: dict[str, Any],
 ) -> None:
     """Measure every layer's forward, backward and update time."""
+    from paceline.api.measure import measure as run
     from paceline.record import dump
-    from paceline.training.settings import RunSettings
-    from paceline.workload import resolve
 
     console = console_for(json)
     if [workload is not None, load is not None, links].count(True) != 1:
@@ -49,9 +48,10 @@ def measure(
         found = _load(load, out)
     else:
         assert workload is not None
-        own, others = of_workload(given)
-        options = {"iterations": RunSettings.iterations, "data_dir": data_dir, "out": out, **others}
-        found = _measure(resolve(workload, own), options, console)
+        with progress_bar(console, "measuring") as advance:
+            found = run(
+                workload, data_dir=data_dir, out=out, watch=lambda done, total: advance(done / total), **given
+            )  # fmt: skip
     show(found, console)
     warn_if_busy(found.conditions.get("busy", ""))
     if out is not None:
@@ -74,49 +74,34 @@ def _load(place: Path, out: Path | None) -> Measurement:
 
 
 def _measure_links(device: str, console: Console, json: str | None) -> None:
-    from rich.table import Table
-
     from paceline.api.measure import measure_links
     from paceline.record import dump
 
     found = measure_links(device)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("link")
-    table.add_column("latency", justify="right")
-    table.add_column("bandwidth", justify="right")
-    for speed in found.links:
-        table.add_row(speed.link, f"{1e6 * speed.latency_s:.1f} µs", f"{speed.bandwidth / 1e9:.2f} GB/s")
-    console.print(table)
+    rows = [
+        {
+            "link": speed.link, "latency": f"{1e6 * speed.latency_s:.1f} µs",
+            "bandwidth": f"{speed.bandwidth / 1e9:.2f} GB/s",
+        }
+        for speed in found.links
+    ]  # fmt: skip
+    console.print(rows_table(rows, left=("link",)))
     output_json(dump(found), json)
-
-
-def _measure(workload: Workload, options: dict[str, Any], console: Console) -> Measurement:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from paceline.api.measure import measure as run
-
-    columns = (TextColumn("measuring"), BarColumn(bar_width=24), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=options["iterations"])
-        return run(workload, watch=lambda done, _: bar.update(task, completed=done), **options)
 
 
 def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
     """One row per measurement with the parts of an iteration."""
-    from rich.table import Table
-
     from paceline.formatting import percent
     from paceline.measurement.mark_log import PARTS
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) > 0 for _, m in measurements)]
-    for column in ("", "iteration ms", *parts, "accounted", "scale"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    rows = []
     for name, m in measurements:
         total = sum(m.parts_s.values()) or 1.0
-        shares = [percent(m.parts_s[part] / total, 1) for part in parts]
-        table.add_row(name, f"{1e3 * m.iteration_s.median_s:.3f}", *shares, f"{m.accounted:.3f}", f"{m.scale:.3f}")
-    console.print(table, markup=False)
+        shares = {part: percent(m.parts_s[part] / total, 1) for part in parts}
+        ends = {"accounted": f"{m.accounted:.3f}", "scale": f"{m.scale:.3f}"}
+        rows.append({"": name, "iteration ms": ms(m.iteration_s.median_s), **shares, **ends})
+    console.print(rows_table(rows, left=("",)), markup=False)
 
 
 def show(m: Measurement, console: Console) -> None:
@@ -158,20 +143,17 @@ def ms(seconds: float) -> str:
 
 
 def _layer_table(layers: tuple[LayerTime, ...], total_s: float) -> Table:
-    from rich.table import Table
-
     from paceline.formatting import percent
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("layer", "kind", "forward", "backward", "update", "share", "GFLOP/s", "GB/s"):
-        table.add_column(column, justify="left" if column in ("layer", "kind") else "right", no_wrap=True)
-    for layer in layers:
-        if layer.total_s < 5e-4 * total_s:
-            continue
-        table.add_row(
-            layer.name, layer.kind, ms(layer.forward_s.median_s), ms(layer.backward_s.median_s),
-            ms(layer.update_s.median_s) + ("*" if layer.update_apportioned and layer.parameters else ""),
-            percent(layer.total_s / total_s, 1), f"{layer.achieved_flops / 1e9:.1f}",
-            f"{layer.achieved_bytes / 1e9:.1f}",
-        )  # fmt: skip
-    return table
+    rows = [
+        {
+            "layer": layer.name, "kind": layer.kind, "forward": ms(layer.forward_s.median_s),
+            "backward": ms(layer.backward_s.median_s),
+            "update": ms(layer.update_s.median_s) + "*" * (layer.update_apportioned and layer.parameters > 0),
+            "share": percent(layer.total_s / total_s, 1), "GFLOP/s": f"{layer.achieved_flops / 1e9:.1f}",
+            "GB/s": f"{layer.achieved_bytes / 1e9:.1f}",
+        }
+        for layer in layers
+        if layer.total_s >= 5e-4 * total_s
+    ]  # fmt: skip
+    return rows_table(rows, left=("layer", "kind"))

@@ -58,7 +58,7 @@ def test_a_signal_stops_in_good_order_and_the_run_goes_on(started, tmp_path, pac
     epochs = len(before.epochs) + 1
     result = paceline("train", "--resume", "run", "--epochs", str(epochs))
     assert result.code == 0, result.err
-    assert f"going on after {len(before.epochs)} epoch" in result.out
+    assert f"resuming after {len(before.epochs)} epoch" in result.out
     after = package.load(tmp_path / "run")
     assert after.status == "finished" and after.resumed == 1
     assert after.epochs[: len(before.epochs)] == before.epochs
