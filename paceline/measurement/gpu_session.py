@@ -104,7 +104,7 @@ class GpuSession(Session):
         self.every = max(MIN_EVERY, min(SAMPLED_SHARE, iterations // self.lengths.default // self.min_blocks))
 
     def sample_every(self, blocks: int) -> None:
-        """Traces one block in `blocks`, the first after half as many."""
+        """Traces one block in `blocks`."""
         self.every = blocks
         self._block = ceil(self._block / blocks) * blocks
 
@@ -114,7 +114,7 @@ class GpuSession(Session):
 
     @property
     def timing(self) -> bool:
-        return bool(self._kind)
+        return self._kind != ""
 
     def validated(self, nanoseconds: int) -> None:
         """The device's time for an evaluation cannot be told from that of its block, which does not count then."""
@@ -184,9 +184,8 @@ class GpuSession(Session):
             self._first_done = perf_counter()
             self._stack.close()  # the shapes of one iteration are known
         self._done += count
-        left = self._length - self._done
-        if left > 0:
-            if self._kind == "untouched" and left <= count:
+        if self._done < self._length:
+            if self._kind == "untouched" and self._length - self._done <= count:
                 self._events.last_iteration()
             self._begin_iteration()
             return
