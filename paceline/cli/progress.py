@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Table
 
 from paceline.cli.download_bar import DownloadBar
@@ -18,13 +20,30 @@ from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress as Advance
 from paceline.training.watcher import WorkersProgress
 
+if TYPE_CHECKING:
+    from paceline.training.measured_training import TrainingClock
+
+
+class _MeasuredProgress(Progress):
+    """A progress bar with what a clock has measured so far below it."""
+
+    def __init__(self, clock: TrainingClock | None, *columns: ProgressColumn, **options: Any) -> None:
+        self.clock = clock
+        super().__init__(*columns, **options)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.clock is not None and self.clock.live is not None:
+            yield self.clock.live
+
 
 class TerminalWatcher:
     """A watcher of runs. Without a terminal it prints one line per epoch and draws no bar."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: TrainingClock | None = None) -> None:
         self.console = console
-        self.bar = Progress(
+        self.bar = _MeasuredProgress(
+            clock,
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),

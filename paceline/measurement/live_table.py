@@ -23,11 +23,31 @@ REDRAW_EVERY_S = 0.5
 LAYERS, LAST_SAMPLES = 12, 100
 
 
-class LiveTable:
-    def __init__(self, session: Session, name: str, console: Console | None = None) -> None:
+class LiveView:
+    """What a session has measured so far, for a terminal; made anew after a sampling window, if it is due."""
+
+    def __init__(self, session: Session, name: str) -> None:
         self.session, self.name = session, name
-        self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=True)
-        self._drawn_s = 0.0
+        self._made_s = 0.0
+        self._view: Group | None = None
+        session.on_window = self.renew_if_due
+
+    def renew_if_due(self) -> bool:
+        if perf_counter() - self._made_s < REDRAW_EVERY_S:
+            return False
+        self._view, self._made_s = live_view(self.session, self.name), perf_counter()
+        return True
+
+    def __rich__(self) -> Group:
+        return self._view or Group()
+
+
+class LiveTable:
+    """A live display of its own, for a loop that has none."""
+
+    def __init__(self, session: Session, name: str, console: Console | None = None) -> None:
+        self.session, self.view = session, LiveView(session, name)
+        self._live = Live(self.view, console=console or Console(stderr=True), auto_refresh=False, transient=True)
 
     def __enter__(self) -> LiveTable:
         self.session.on_window = self.redraw_if_due
@@ -41,9 +61,8 @@ class LiveTable:
         self._live.stop()
 
     def redraw_if_due(self) -> None:
-        if perf_counter() - self._drawn_s >= REDRAW_EVERY_S:
-            self._live.update(live_view(self.session, self.name), refresh=True)
-            self._drawn_s = perf_counter()
+        if self.view.renew_if_due():
+            self._live.refresh()
 
 
 def live_view(session: Session, name: str) -> Group:

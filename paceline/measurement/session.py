@@ -73,7 +73,7 @@ class Session:
     shapes_known: bool = False
     """If not, the first iteration, which is warm-up, records the layers' shapes."""
     log: MarkLog | None = None
-    on_window: Callable[[], None] | None = None
+    on_window: Callable[[], object] | None = None
     """Called after a sampling window; its time belongs to no iteration."""
     _began: int | None = None
     _validated_ns: int = 0
