@@ -76,7 +76,7 @@ class GpuSession(Session):
         self._before_s: float | None = None
         """Host time per iteration of the last untouched block, or None if the host waited for the device."""
         self._needs_after: TracedBlock | None = None
-        self._events, self._launches = BlockEvents(), 0.0
+        self._events, self.launches = BlockEvents(), 0.0
         self._logs: list[MarkLog] = []
         self._last_traced: tuple[MarkLog, list[Kernel], KernelKeys] | None = None
         self._iteration = ExitStack()
@@ -99,8 +99,7 @@ class GpuSession(Session):
         self._alone_s, self._pairs, self._blocks = [], [], TracedBlocks()
 
     def plan(self, iterations: int) -> None:
-        """Chooses the sampling rate for a run of about `iterations`: enough blocks, at most one in forty."""
-        self._planned = iterations
+        self._planned = iterations  # enough blocks, at most one in forty
         self.every = max(MIN_EVERY, min(SAMPLED_SHARE, iterations // self.lengths.default // self.min_blocks))
 
     def sample_every(self, blocks: int) -> None:
@@ -148,7 +147,7 @@ class GpuSession(Session):
 
     def _begin_block(self) -> None:
         self._kind, self._done, self._logs = self._next_kind(), 0, []
-        self._length = self.lengths.length(self._kind, self._launches)
+        self._length = self.lengths.length(self._kind, self.launches)
         self._start = perf_counter()
         if self._kind == "untouched":
             self._events.begin()
@@ -243,7 +242,7 @@ class GpuSession(Session):
         self._read_samples()
 
     def _read_samples(self) -> None:
-        self.kernels_alone_s = self._events.alone_s
+        self.kernels_alone_s, self.kernels_traced_s = self._events.alone_s, [b.kernels_s for b in self._blocks]
         samples = samples_of(self._blocks, self._pairs)
         self.samples = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
 
@@ -252,7 +251,7 @@ class GpuSession(Session):
 
     def _process_trace(self, kernels: list[Kernel], host_s: float, marked: bool) -> None:
         if kernels:  # else the profiler returned nothing; another block follows
-            self._launches = len({kernel.launched for kernel in kernels}) / self._done
+            self.launches = len({kernel.launched for kernel in kernels}) / self._done
             by_launch = keys_by_launch(kernels, self._logs)
             if marked and self.order is None:
                 self.order = KernelOrder.learned(kernels, by_launch)
@@ -284,7 +283,8 @@ class GpuSession(Session):
             loading=loading_in(self._logs),
             weight=float(self.every),
             host_s=host_s,
-            launches=self._launches,
+            launches=self.launches,
+            kernels_s=sum(kernel.end - kernel.start for kernel in kernels) * 1e-9 / self._done,
             before_s=self._before_s,
         )
         self._needs_after, self._last_traced = block, (self._logs[-1], kernels, keys)

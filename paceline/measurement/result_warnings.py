@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from paceline.formatting import duration, percent
 
 if TYPE_CHECKING:
     from paceline.measurement.measurement import LayerTime
+    from paceline.measurement.session import Session
 
 MAX_DISAGREEMENT = 0.05
 FEW_SAMPLES = 10
 MAX_KERNEL_DISAGREEMENT = 0.1
 """Between a trace's kernels and the same kernels timed by events; clocks and gaps between kernels differ by less."""
+GAP_S = 1e-6
 NEGATIVE_SHARE = 1e-3
 """A negative time below this share of an iteration is noise of the marks' cost."""
 
@@ -43,10 +46,16 @@ def measurement_warnings(
         yield busy
 
 
-def trace_warnings(alone_s: float, busy_s: float, idle_s: dict[str, float]) -> Iterator[str]:
-    """Whether the kernels of the traces take as long as events say that they do, where that is known (`alone_s`)."""
-    traced_s = busy_s + idle_s.get("between kernels", 0.0)
-    if alone_s > 0.0 and abs(traced_s / alone_s - 1.0) > MAX_KERNEL_DISAGREEMENT:
+def trace_warnings(session: Session) -> Iterator[str]:
+    """Whether the kernels of the traces take as long as events say that they do, where that is known.
+
+    Between two kernels that run one after another there is a gap of about a microsecond.
+    """
+    if not session.kernels_alone_s or not session.kernels_traced_s:
+        return
+    alone_s, traced_s = min(session.kernels_alone_s), median(session.kernels_traced_s)
+    least_s = (1.0 - MAX_KERNEL_DISAGREEMENT) * alone_s - session.launches * GAP_S
+    if not least_s <= traced_s <= (1.0 + MAX_KERNEL_DISAGREEMENT) * alone_s:
         yield (
             f"traces and events disagree: an iteration's kernels take {duration(traced_s)} in traces and "
             f"{duration(alone_s)} one after another; kernels were lost, counted twice or slowed down by tracing"

@@ -61,8 +61,11 @@ class Session:
     """Evaluations inside iterations; they belong to none of them."""
     hidden_s: float = 0.0
     """Communication that overlapped with computing in a sampled iteration; exposed communication is a part."""
+    launches: float = 0.0
     kernels_alone_s: list[float] = field(default_factory=list)
-    """Device time of iterations whose kernels ran one after another, by events alone; the trace has to agree."""
+    """Device time of iterations whose kernels ran one after another, by events alone; `launches` are theirs."""
+    kernels_traced_s: list[float] = field(default_factory=list)
+    """The kernels of iterations in traces, which have to agree with that."""
     backwards: int = 0
     number: int = 0
     first_key: SpanKey = LOOP

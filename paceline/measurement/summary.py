@@ -56,7 +56,7 @@ def summarise(
     parts_s = {part: fmean((_part_s(sample, part) for sample in samples), weights) for part in NAMED_PARTS}
     named_s = sum(parts_s.values())
     parts_s["unattributed"] = untouched_s - named_s
-    layers, idle_s = _layers(session), _idle_causes_s(samples)
+    layers = _layers(session)
     sampled = len(samples) * session.stride
     added_s = session.overhead.added_s(untouched_s)
     return Measurement(
@@ -83,11 +83,11 @@ def summarise(
             *measurement_warnings(
                 named_s / untouched_s, sampled, untouched_s, parts_s, layers, conditions.get("busy", "")
             ),
-            *trace_warnings(min(session.kernels_alone_s, default=0.0), named_s - parts_s["idle"], idle_s),
+            *trace_warnings(session),
         ),
         kept=tuple(IterationTime(*wall) for wall in _evenly(session.walls)),
         samples=_layer_samples(session),
-        idle_causes_s=idle_s,
+        idle_causes_s=_idle_causes_s(samples),
         hidden_communication_s=session.hidden_s,
         validation_s=session.validation_ns * 1e-9 / max(1, session.number),
         epoch_start_s=fmean(epoch_starts_s) if epoch_starts_s else 0.0,

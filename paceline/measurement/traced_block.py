@@ -50,6 +50,8 @@ class TracedBlock:
     loading: list[tuple[int, int]]
     weight: float = 1.0
     """Blocks that it stands for."""
+    kernels_s: float = 0.0
+    """All kernels per iteration, one added to another."""
     host_s: float = 0.0
     """Host time per iteration, and kernel launches per iteration."""
     launches: float = 0.0

@@ -63,7 +63,7 @@ def test_a_loop_in_three_lines(model, optimizer):
     assert sum(measured.parts_s.values()) == pytest.approx(measured.iteration_s.mean_s)
     for part in ("forward", "backward", "update"):
         assert measured.parts_s[part] > 0.0
-    assert measured.parts_s["load"] >= 0.0  # of a list: less than what a mark may cost on a busy machine
+    assert measured.parts_s["load"] > -1e-5  # of a list: less than what a mark may cost on a busy machine
     assert measured.trace.spans and measured.overhead > -1.0
 
 
