@@ -17,16 +17,15 @@ from paceline.record_fields import from_json, to_json
 
 __all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "save", "to_json", "write_atomically"]
 
-SCHEMA = 4
+SCHEMA = 3
 OLDEST = {
-    "run": 4,
+    "run": 2,
     "events": 2,
-    "simulation": 4,
-    "scaling": 4,
+    "simulation": 2,
+    "scaling": 2,
     "plan": 3,
     "outcome": 2,
-    "measurement": 4,
-    "feeding": 4,
+    "measurement": 3,
     "calibration": 3,
 }
 """The oldest schema that is still read, for kinds that have changed."""

@@ -82,8 +82,27 @@ def small_tensors_real(mode: FakeTensorMode | None = None) -> Iterator[FakeTenso
             self.real_bytes += size_bytes
             return function(*arguments, **keywords)
 
-    with SmallTensorsReal():  # type: ignore[no-untyped-call]
+    with SmallTensorsReal(), _no_rejection_sampling():  # type: ignore[no-untyped-call]
         yield fake
+
+
+@contextmanager
+def _no_rejection_sampling() -> Iterator[None]:
+    """`nn.init.trunc_normal_` draws again until all values are within their limits; fake tensors have no values."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.nn import init
+
+    name = "_no_grad_trunc_normal_"
+    original = getattr(init, name)
+
+    def draw(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+        return tensor if isinstance(tensor, FakeTensor) else original(tensor, *arguments, **keywords)
+
+    setattr(init, name, draw)
+    try:
+        yield
+    finally:
+        setattr(init, name, original)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ ROOT = Path(paceline.__file__).parent
 # From top to bottom.
 FLOORS = (
     "cli",
-    "integrations",
     "api",
     "reproduction",
     "experiment",

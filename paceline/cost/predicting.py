@@ -24,6 +24,8 @@ from paceline.errors import InputError, nearest
 from paceline.step.phase import AUTOCAST
 from paceline.workload import STEPS, Workload
 
+Traces = dict[tuple[str, bool], NetworkShape]
+"""By workload and whether it is for a GPU."""
 HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 """Names of devices of this machine."""
 
@@ -35,16 +37,18 @@ def predict(
     step: str = "auto",
     data: DataShape | None = None,
     drift: Drift | None = None,
+    traces: Traces | None = None,
 ) -> Prediction:
     """`device`: a calibration or its file, a device or its catalogue name; None, `auto`, `cpu`, `cuda` or `cuda:N` for
     a calibrated device of this machine.
 
-    `drift` is the slowdown of the machine since it was calibrated, by probe, where known.
+    `drift` is the slowdown of the machine since it was calibrated, by probe, where known. `traces` keeps traces of the
+    user's own networks for the next prediction with the same dictionary.
     """
     calibration, name, basis, extra_log_sd = _resolved(device, workload)
     data = data or data_shape_of(workload)
     on_gpu = calibration.device == "cuda"
-    shape = _read(workload, data, on_gpu)
+    shape = _read(workload, data, on_gpu, {} if traces is None else traces)
     kind = _step_kind(step, on_gpu)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
@@ -74,13 +78,17 @@ def _read_cached(key: str, data: DataShape, on_gpu: bool) -> NetworkShape:
     return trace_workload(Workload(**json.loads(key)), data, on_gpu=on_gpu)
 
 
-def _read(workload: Workload, data: DataShape, on_gpu: bool) -> NetworkShape:
-    """Cached, because tracing a network again for every device of a catalogue would dominate the time."""
-    if ":" in workload.network or ":" in workload.loss:
-        return trace_workload(workload, data, on_gpu=on_gpu)
+def _read(workload: Workload, data: DataShape, on_gpu: bool, traces: Traces) -> NetworkShape:
+    """Cached, because tracing a network again for every device of a catalogue would dominate the time. The user's own
+    code may give another network the next time, so its traces are kept only as long as the caller wants."""
     precision = workload.precision if workload.precision in AUTOCAST else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
-    return _read_cached(json.dumps(record.to_json(plain), sort_keys=True), data, on_gpu)
+    key = json.dumps(record.to_json(plain), sort_keys=True)
+    if ":" not in workload.network and ":" not in workload.loss:
+        return _read_cached(key, data, on_gpu)
+    if (key, on_gpu) not in traces:
+        traces[key, on_gpu] = trace_workload(workload, data, on_gpu=on_gpu)
+    return traces[key, on_gpu]
 
 
 def _resolved(device: Device | Calibration | str | None, workload: Workload) -> ResolvedDevice:

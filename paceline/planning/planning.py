@@ -90,15 +90,15 @@ def default_predict(workload: Workload) -> Predict:
     """Predicts with the cost model; the shape of the data is looked up once."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
-    from paceline.cost.predicting import predict
+    from paceline.cost.predicting import Traces, predict
     from paceline.cost.workload_tracing import data_shape_of
 
-    shape = data_shape_of(workload)
+    shape, traces = data_shape_of(workload), Traces()
 
     def predicted(asked: Workload, device: Device) -> Prediction:
         # Hundreds of small matrices: several threads would mostly wait for each other.
         with threadpool_limits(limits=1, user_api="blas"):
-            return predict(asked, device, data=shape)
+            return predict(asked, device, data=shape, traces=traces)
 
     return predicted
 

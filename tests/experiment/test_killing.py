@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,6 @@ import pytest
 
 from paceline.experiment import collect
 from tests.experiment.studies import table, without_times
-from tests.own_process import program
 
 STUDY = """
 repetitions = 5
@@ -45,7 +46,10 @@ class Compare:
     """The command, in a process of its own."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        self.process = program("compare", *arguments, cwd=folder, errors_too=True, session=True)
+        command = [sys.executable, "-m", "paceline", "compare", *arguments]
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
 
     def processes(self) -> list[int]:
         """All that it started, and what they started."""
@@ -57,7 +61,7 @@ class Compare:
 
     def end(self) -> tuple[int, str]:
         said, _ = self.process.communicate(timeout=120)
-        return self.process.wait(), said
+        return self.process.returncode, said
 
 
 def _children(process: int) -> list[int]:
@@ -92,7 +96,8 @@ def start(tmp_path: Path) -> Iterator:
 
     yield compare
     for compare in started:
-        compare.process.close()
+        compare.process.kill()
+        compare.process.wait()
 
 
 @pytest.mark.parametrize(

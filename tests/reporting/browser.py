@@ -158,16 +158,13 @@ class Tab:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def draw(self, *names: str) -> None:
+    def draw_everything(self) -> None:
         """Figures are drawn when they come into sight: looks at one after another, and goes back."""
-        for name in names:
-            figure = f"document.querySelector('figure[data-figure={json.dumps(name)}]')"
+        for place in range(self.ask("document.querySelectorAll('figure[data-figure]').length")):
+            figure = f"document.querySelectorAll('figure[data-figure]')[{place}]"
             self.ask(f"{figure}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
             self.until(f"{figure}.dataset.drawn !== undefined")
         self.ask("scrollTo({top: 0, behavior: 'instant'})")
-
-    def draw_everything(self) -> None:
-        self.draw(*self.ask("[...document.querySelectorAll('figure[data-figure]')].map(f => f.dataset.figure)"))
 
     def picture(self, path: Path, *, whole: bool = True) -> Path:
         found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

@@ -57,8 +57,7 @@ def iteration_sentence(name: str, m: Measurement) -> str:
 def _part_name(part: str) -> str:
     return {
         "load": "waiting for data", "copy": "copying", "forward": "forward pass", "backward": "backward pass",
-        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "loop": "the training loop",
-        "scale": "gradient scaling", "clip": "gradient clipping",
+        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "other": "outside the step",
     }.get(part, part)  # fmt: skip
 
 

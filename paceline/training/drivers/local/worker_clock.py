@@ -16,7 +16,7 @@ import torch
 
 from paceline import record
 from paceline.measurement.mark_cost import mark_cost_s
-from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, SpanKey, mark_around
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
 from paceline.measurement.measured_step import read_shapes
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.memory import peak_memory_bytes
@@ -54,7 +54,7 @@ class WorkerClock:
     def _marks(self, log: MarkLog) -> ExitStack:
         stack, worker, learner = ExitStack(), self.worker, self.worker.learner
 
-        def mark(thing: object, method: str, part: str, row: str = "", after: SpanKey = LOOP) -> None:
+        def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
             stack.callback(mark_around(thing, method, log, (part, row), after))
 
         mark(worker, "_carry_out", "communicate", after=("communicate", ""))

@@ -1,1 +1,0 @@
-"""The layer clock in other libraries' training loops. Each file imports its library; this one imports nothing."""
