@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paceline.formatting import listed, number
 
 Cell = str | int | float | None
 
+SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
+"""Up to how many seconds, by what they are multiplied, and their unit then."""
 KINDS = ("lines", "stack", "bars", "intervals", "timeline")
 
 
@@ -39,6 +41,18 @@ class Table:
     def values(self, name: str) -> list[Any]:
         place = [column.name for column in self.columns].index(name)
         return [row[place] for row in self.rows]
+
+    @property
+    def scales(self) -> list[tuple[float, str]]:
+        """By what each column is multiplied for reading, and its title then: seconds below one are ms or µs."""
+        found = []
+        for place, column in enumerate(self.columns):
+            numbers = [abs(cell) for row in self.rows if isinstance(cell := row[place], int | float)]
+            largest = max(numbers, default=1.0)
+            factor, unit = next(((f, u) for least, f, u in SMALL if largest < least), (1.0, column.unit))
+            scaled = column.unit == "s" and largest > 0
+            found.append((factor, replace(column, unit=unit).title) if scaled else (1.0, column.title))
+        return found
 
     @property
     def numeric(self) -> list[bool]:

@@ -107,13 +107,13 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def cell_text(cell: Cell, whole: bool = False) -> str:
-    """In a column of whole numbers, or not."""
+def cell_text(cell: Cell, whole: bool = False, factor: float = 1.0) -> str:
+    """In a column of whole numbers, or not, and in its unit for reading."""
     if cell is None:
         return UNKNOWN
     if isinstance(cell, str):
         return cell
-    return f"{cell:,.0f}" if whole and abs(cell) < 1e15 else number(cell)
+    return f"{cell:,.0f}" if whole and factor == 1 and abs(cell) < 1e15 else number(cell * factor)
 
 
 def _data(page: Page) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from paceline.formatting import count, duration, listed, times
 from paceline.reproduction.sources import WUENSCHE
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.noise import LEAST_GAIN
 from paceline.results.table import ResultsTable
 from paceline.step.placement import available_cores, processor_name
 
@@ -50,7 +51,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _headline(best: int, mine: tuple[float, ...], repetitions: int) -> str:
-    if best == 1:
+    if _speedup(mine) < 1 + LEAST_GAIN:
         return "More than one thread does not make a batch of 64 faster here."
     return (
         f"A batch of 64 is fastest with {best} threads: {duration(min(mine))}, {times(_speedup(mine))} as fast as with "

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+LEAST_GAIN = 0.05
+"""A time that is shorter by less than this share is not called shorter, however often it was measured."""
+
 
 def differs(first: Iterable[float], second: Iterable[float]) -> bool | None:
     """True if the ranges of the repetitions do not overlap; None where a setting has a single run, so noise is unknown.

@@ -15,7 +15,7 @@ import pytest
 
 from paceline import record
 from paceline.errors import InputError
-from paceline.measurement.measurement import Measurement
+from paceline.measurement.measurement import Measurement, Spread
 from paceline.reporting import report
 from paceline.reporting.page import page_of, render, write_summary
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
@@ -115,6 +115,25 @@ def test_every_figure_has_words_a_table_and_buttons(one):
     assert all(chart["role"] == "img" and len(chart["aria-label"]) > 20 for chart in charts)
     saves = [given["data-save"] for given in one.tags("button") if "data-save" in given]
     assert saves == ["csv", "svg"] * len(figures)
+
+
+def test_short_times_are_read_in_milliseconds_and_kept_in_seconds():
+    m = replace(a_measurement(), iteration_s=Spread(0.004, 0.003, 0.005))
+    page = page_about(measurements=[("m", m)])
+    assert any("iteration without measuring, ms" in row for row in page.rows)
+    columns = [column for table in page.data["tables"] for column in table["columns"]]
+    assert {"name": "iteration without measuring", "unit": "s", "values": [0.004]} in columns
+
+
+def test_a_busy_machine_is_said_where_times_are_shown():
+    busy = "this machine is busy (load 9.0 on 2 cores): times are longer than on an idle one"
+    run = replace(a_run(), conditions=replace(a_run().conditions, busy=busy, made_in="/home/someone"))
+    page = page_about(runs=[("a", run)])
+    assert "The machine was busy with other work (load 9.0 on 2 cores): times are longer" in page.text
+    assert "/home/someone" not in page.text
+    assert "during 1 of 2 runs" in page_about(runs=[("a", run), ("b", a_run())]).text
+    simulated = replace(a_virtual_run(), conditions=run.conditions)
+    assert "was busy" not in page_about(runs=[("a", simulated)]).text
 
 
 def test_tables_have_all_epochs_and_settings(one):

@@ -143,6 +143,12 @@ def test_workers_and_faults_are_told():
     assert rows(section, "batches")[0][:5] == ("2 workers", 90, 0, 0, 1)
 
 
+def test_strategies_are_compared_by_the_time_to_an_accuracy():
+    runs = [("a", a_run()), ("b", a_run(distribution=a_distribution("sync", 2, driver="local")))]
+    said = answer_of(Records(runs=runs), run_results(Records(runs=runs))).sentence
+    assert "81 % test accuracy" in said and said.endswith("(one run each).")
+
+
 def test_a_trace_of_few_spans_is_drawn_as_it_is():
     trace = a_trace(2, 5)
     assert drawn_spans(trace) == list(trace.spans)

@@ -58,13 +58,14 @@ function filterRows(region, input, status, changed) {
 
 // The table of a figure, when another view of it was chosen.
 function refill(element, table, most) {
-  const heads = table.columns.map((col) => {
+  const scales = table.columns.map((col) => scaleOf(col.unit, col.values ? largestOf(col.values) || 1 : 1));
+  const heads = table.columns.map((col, i) => {
     const head = document.createElement("th");
     head.scope = "col";
     if (col.values) head.className = "number";
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = col.unit ? `${col.name}, ${col.unit}` : col.name;
+    button.textContent = col.unit ? `${col.name}, ${scales[i].unit}` : col.name;
     head.append(button);
     return head;
   });
@@ -77,7 +78,7 @@ function refill(element, table, most) {
       if (box.tagName === "TH") box.scope = "row";
       if (col.values) box.className = "number";
       if (typeof value === "number") box.dataset.value = value;
-      box.textContent = typeof value === "number" ? sayNumber(value) : value === null ? "\u2013" : value;
+      box.textContent = typeof value === "number" ? sayNumber(value * scales[i].factor) : value === null ? "\u2013" : value;
       line.append(box);
     });
     return line;

@@ -10,7 +10,7 @@ from paceline.formatting import count, duration, median_of, percent, times
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, View, table
 from paceline.reporting.series import Series, epoch_s, numeric_settings, series_by
-from paceline.results.noise import differs
+from paceline.results.noise import LEAST_GAIN, differs
 from paceline.results.run_result import RunResult
 
 MOST_KEYS = 3
@@ -128,13 +128,13 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             speed = alone_s / median_of(seconds) if median_of(seconds) > 0 else math.nan
             rows.append((label, threads, median_of(seconds), min(seconds), max(seconds), speed, len(seconds)))
         fastest = min(by_threads, key=lambda t: median_of(by_threads[t]))
-        if fastest == few or differs(by_threads[few], by_threads[fastest]) is False:
+        gain = alone_s / median_of(by_threads[fastest])
+        if gain < 1 + LEAST_GAIN or differs(by_threads[few], by_threads[fastest]) is False:
             said.append(f"More threads do not make an iteration of {label} faster than {count(few, 'thread')} does")
         else:
-            gain = times(alone_s / median_of(by_threads[fastest]))
             said.append(
                 f"An iteration of {label} is fastest with {count(fastest, 'thread')}: "
-                f"{duration(median_of(by_threads[fastest]))}, {gain} as fast as with {few}"
+                f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}"
             )
     columns = (
         "runs", Column("threads"), Column("iteration", "s"), Column("min", "s"), Column("max", "s"),

@@ -32,12 +32,14 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         return None
     known = [row for row in rows if math.isfinite(row.error)]
     title = "Predictions and measurements" if known else "Predictions"
+    whose = {row.name.partition(" of ")[2] for row in rows}
+    same = whose.pop() if len(rows) > 1 and len(whose) == 1 else ""  # all of one iteration: said once, in the title
     views = []
     for unit, some in _by(rows, "unit").items():
         named = [Column(name, unit) for name in ("predicted", "low", "high", "measured")]
         columns = (Column("what"), *named, Column("error", "%"), Column("interval covers it"))
         cells = [
-            (row.name, row.predicted, row.low, row.high, row.measured, 100 * row.error,
+            (row.name.removesuffix(f" of {same}"), row.predicted, row.low, row.high, row.measured, 100 * row.error,
              {None: None, True: "yes", False: "no"}[row.inside])
             for row in some
         ]  # fmt: skip
@@ -45,9 +47,8 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         views.append(View(unit or "numbers", table(columns, cells), options))
     says = prediction_sentence(rows)
     covered = coverage_sentence(rows)
-    figure = Figure(
-        "predictions", "Predicted and measured" if known else "Predicted", "intervals", tuple(views), says, wide=True
-    )
+    shown = ("Predicted and measured" if known else "Predicted") + (f": {same}" if same else "")
+    figure = Figure("predictions", shown, "intervals", tuple(views), says, wide=True)
     listings = (
         TableBlock(
             "prediction-rows" + "-2" * place, "All predictions", filled(view.table), INTERVAL if known else "",

@@ -8,6 +8,7 @@ from paceline.cost.shared_bus import SharedBus
 from paceline.formatting import count, duration, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.results.noise import LEAST_GAIN
 
 WAYS = {False: "without prefetching", True: "with prefetching"}
 
@@ -51,12 +52,12 @@ def feeding_sentence(on_bus: Sequence[Feeding]) -> str:
     for made in on_bus:
         by_devices.setdefault(made.devices, {})[made.ahead] = made.iteration_s.median_s
     saved = {n: 1 - ways[True] / ways[False] for n, ways in sorted(by_devices.items()) if len(ways) == 2}
-    helped = [n for n, share in saved.items() if share > 0.05]
+    helped = [n for n, share in saved.items() if share > LEAST_GAIN]
     if helped:
         most = max(helped, key=lambda n: saved[n])
         said = f"Prefetching shortens an iteration by {percent(saved[most], 0)} with {count(most, 'device')} on one bus"
         rest = [n for n in saved if n > max(helped)]
-        return f"{said}; with {rest[0]} the bus is saturated and it does not help." if rest else f"{said}."
+        return f"{said}; from {rest[0]} devices on, the bus is saturated and it does not help." if rest else f"{said}."
     return "Prefetching does not shorten an iteration here."
 
 

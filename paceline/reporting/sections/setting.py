@@ -15,6 +15,8 @@ from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, Ru
 MOST_SETS = 6
 MOST_STEPS = 30
 MOST_WARNINGS = 10
+NOT_OF_THE_MACHINE = ("busy", "made_in")
+"""Conditions that are said elsewhere, or to nobody: no page tells where on a machine something lies."""
 IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_timeout", "timeout")
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 
@@ -150,7 +152,7 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
     for run in runs:
         if run.run is not None:
             c = run.run.conditions
-            _count(sets, {f.name: str(getattr(c, f.name)) for f in fields(c)})
+            _count(sets, {f.name: str(getattr(c, f.name)) for f in fields(c) if f.name not in NOT_OF_THE_MACHINE})
     for _, m in records.measurements:
         kept = ("threads", "precision", "python", "torch")
         told = {key: m.conditions[key] for key in kept if key in m.conditions}
@@ -163,7 +165,6 @@ def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
         if len(shown) == 1:
             columns = ["condition", "value"]
         rows = [(_word(key), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
-        rows = [row for row in rows if any(row[1:])]
         more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
         blocks.append(TableBlock("conditions-table", "Machine and versions", table(columns, rows), more))
     if steps := _steps(records, runs):

@@ -33,7 +33,7 @@ def time_parts(trace: Trace) -> dict[str, float]:
 
 
 def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
-    found = [(run, parts) for run in runs if (parts := time_parts(run.trace))]
+    found = [(run, parts) for run in runs if not run.virtual and (parts := time_parts(run.trace))]
     if not found:
         return None
     names = [name for name in dict.fromkeys(name for _, parts in found for name in parts) if name != REST] + [REST]

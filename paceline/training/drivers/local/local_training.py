@@ -138,8 +138,8 @@ class LocalTraining:
     def run(self, run: TrainingRun) -> None:
         self.validation = ValidationThread(self.memory, self._validate, run.validates, self.supervisor.server_bell)
         try:
-            self.supervisor.start()
             with self.recorder.span("start"):
+                self.supervisor.start()
                 while not self.supervisor.complete:
                     self._sleep()
                     self.supervisor.check()
