@@ -1,7 +1,7 @@
-"""The status of every batch in shared memory: a word each, written before the update that it belongs to.
+"""The status of every batch in shared memory: a word each, written before it is published.
 
-A word holds the epoch, whether the batch was applied, dropped or refused, and the version. A word of a version that was
-never published does not count, so a server that dies in the middle of an update leaves nothing half done.
+A word holds the epoch, whether the batch was applied, dropped or refused, and the number of the publication. A word of
+one that never came does not count, so a process that dies in the middle of an update leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -11,44 +11,60 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paceline.training.drivers.local.fields import HeaderField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 APPLIED, DROPPED, REFUSED = range(3)
-_VERSION_BITS = 40
-_EPOCH_SHIFT = _VERSION_BITS + 2
+_NUMBER_BITS = 40
+_EPOCH_SHIFT = _NUMBER_BITS + 2
 
 
-def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, version: int) -> None:
-    word = ((epoch + 1) << _EPOCH_SHIFT) | (kind << _VERSION_BITS) | version
+def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, number: int) -> None:
+    """Closes batches with publication `number`, and counts them in its header."""
+    word = ((epoch + 1) << _EPOCH_SHIFT) | (kind << _NUMBER_BITS) | number
     row = memory.batch_words[epoch % 2]
     for batch in batches:
         row[batch] = word
+    header = memory.headers[number % 2]
+    header[HeaderField.CLOSED + epoch % 2] = closed_count(header, epoch) + len(batches)
+    header[HeaderField.EPOCHS + epoch % 2] = epoch + 1
 
 
-def closed(status: npt.NDArray[Any], epoch: int, version: int) -> npt.NDArray[Any]:
-    """For each batch of an epoch whether it is closed, as of `version`."""
-    row = status[epoch % 2]
+def closed_count(header: memoryview, epoch: int) -> int:
+    """How many batches of an epoch are closed."""
+    known = header[HeaderField.EPOCHS + epoch % 2] == epoch + 1
+    return header[HeaderField.CLOSED + epoch % 2] if known else 0
+
+
+def closed(memory: SharedMemory, epoch: int) -> npt.NDArray[Any]:
+    """For each batch of an epoch whether it is closed."""
+    row = memory.batch_status[epoch % 2]
     found: npt.NDArray[Any] = (row >> _EPOCH_SHIFT) == epoch + 1
-    found &= (row & ((1 << _VERSION_BITS) - 1)) <= version
+    found &= ~_later(memory, row)
     return found
 
 
-def counts(status: npt.NDArray[Any], epoch: int, version: int) -> tuple[int, int, int]:
+def counts(memory: SharedMemory, epoch: int) -> tuple[int, int, int]:
     """How many batches of an epoch were applied, dropped and refused."""
-    kinds = ((status[epoch % 2] >> _VERSION_BITS) & 3)[closed(status, epoch, version)]
+    kinds = ((memory.batch_status[epoch % 2] >> _NUMBER_BITS) & 3)[closed(memory, epoch)]
     applied, dropped, refused = np.bincount(kinds, minlength=3)[:3].tolist()
     return applied, dropped, refused
 
 
-def begun(status: npt.NDArray[Any], version: int) -> list[int]:
+def begun(memory: SharedMemory) -> list[int]:
     """Epochs of which at least one batch is closed and that the words still show, in order."""
     epochs = set()
-    for row in status:
-        known = (row & ((1 << _VERSION_BITS) - 1)) <= version
-        epochs.update((np.unique(row[known & (row > 0)] >> _EPOCH_SHIFT) - 1).tolist())
+    for row in memory.batch_status:
+        epochs.update((np.unique(row[~_later(memory, row) & (row > 0)] >> _EPOCH_SHIFT) - 1).tolist())
     return sorted(epochs)
 
 
-def forget_after(status: npt.NDArray[Any], version: int) -> None:
-    """Clears what was marked for a version that was never committed, before another of that number is."""
-    status[(status & ((1 << _VERSION_BITS) - 1)) > version] = 0
+def forget_unpublished(memory: SharedMemory) -> None:
+    """Clears what was marked for a publication that never came, before another of that number does."""
+    status = memory.batch_status
+    status[_later(memory, status)] = 0
+
+
+def _later(memory: SharedMemory, words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = (words & ((1 << _NUMBER_BITS) - 1)) > memory.published
+    return found

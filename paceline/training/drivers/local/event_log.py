@@ -13,7 +13,7 @@ from paceline.errors import PacelineError
 from paceline.strategy.event_record import ContributionRecord, EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.strategy import Strategy
-from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.workload import Workload
 
@@ -24,31 +24,31 @@ class EventLog:
     def __init__(self, memory: SharedMemory) -> None:
         self.memory, self.room = memory, memory.events.cast("B")
 
-    def task(self, task: Compute, incarnation: int, end: int) -> int:
-        """A task is done, whatever becomes of its payload; the new end."""
+    def task(self, task: Compute, incarnation: int, header: memoryview) -> None:
+        """A task is done, whatever becomes of its payload."""
         place = self.memory.place(task.sequence)
         line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
         fetches = self.memory.slots[line + PayloadField.FETCHES]
         versions = tuple(self.memory.fetched_versions[task.worker, place, :fetches].tolist())
         found = TaskRecord(task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions)
-        return self._add(end, tuple(vars(found).values()))
+        self._add(header, tuple(vars(found).values()))
 
-    def update(self, order: Apply, end: int) -> int:
+    def update(self, order: Apply, header: memoryview) -> None:
         found = UpdateRecord.of(order)
         contributions = tuple(tuple(vars(one).values()) for one in found.contributions)
-        return self._add(end, (found.update, found.epoch, found.closed, contributions))
+        self._add(header, (found.update, found.epoch, found.closed, contributions))
 
-    def _add(self, end: int, entry: tuple[Any, ...]) -> int:
-        data = marshal.dumps(entry)
+    def _add(self, header: memoryview, entry: tuple[Any, ...]) -> None:
+        data, end = marshal.dumps(entry), header[HeaderField.RECORDED]
         if end + len(data) > len(self.room):
             raise PacelineError("more happened than there is room to record: train without `record_events`")
         self.room[end : end + len(data)] = data
-        return end + len(data)
+        header[HeaderField.RECORDED] = end + len(data)
 
 
 def events_of(memory: SharedMemory, workload: Workload, strategy: Strategy) -> EventRecord:
     """The launcher's side."""
-    end = int(memory.headers[memory.control[ControlField.VERSION] % 2, -1])
+    end = memory.word(HeaderField.RECORDED)
     log = io.BytesIO(memory.events.cast("B")[:end])
     tasks: dict[tuple[int, int], TaskRecord] = {}
     updates = []

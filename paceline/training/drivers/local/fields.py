@@ -14,14 +14,10 @@ LINE = 8
 class ControlField:
     """Words of the whole run."""
 
-    VERSION = 0
-    """The newest whole parameters, in buffer VERSION % 2. Writing this word is what commits an update."""
+    PUBLISHED = 0
+    """How often something was published: header PUBLISHED % 2 is the newest. Writing this word is what commits."""
     WRITING = LINE
-    """The version being written; above VERSION when its writer died before it was whole."""
-    EVENTS = LINE + 1
-    """How many rows of the commit log were written in total."""
-    COMMITTING_GROUP = LINE + 2
-    """The group whose round is being committed, + 1; 0: none is."""
+    """The number of the publication being written; above PUBLISHED when its writer died before it was whole."""
     SERVER_READY = 2 * LINE
     """The server's incarnation that serves; written by the server, as are those below."""
     SERVER_BEAT = 2 * LINE + 1
@@ -90,37 +86,29 @@ class PayloadField:
 SLOT_WORDS = 5 * LINE
 
 
-class EventField:
-    """Words of one row of the commit log."""
+class HeaderField:
+    """Words of a header: all that belongs to one publication, besides parameters and states."""
 
-    KIND = 0
-    WORKER = 1
-    SEQUENCE = 2
-    PULLED = 3
-    VERSION = 4
-    """The version that is the newest after the event."""
-    COUNT = 5
-    """How many rows belong together, in the first of them."""
-    EPOCHS = 6
+    VERSION = 0
+    """The newest parameters, in buffer VERSION % 2."""
+    EVENTS = 1
+    """How many rows of the commit log were written in total."""
+    RECORDED = 2
+    """Where the record of events ends."""
+    EPOCHS = 3
     """Two words, for the open even and odd epoch: its number + 1."""
-    CLOSED = 8
-    """How many of their batches are closed after the event."""
-
-
-EVENT_WORDS = 10
+    CLOSED = 5
+    """Two words: how many of their batches are closed."""
+    ROUNDS = 7
+    """A word for each group: rounds committed. Then one for each: which buffer has the state of its correction.
+    Then how many payloads had each staleness."""
 
 
 class GroupField:
-    """Words of one group, a line each; written by the holder of the writer lock."""
+    """Words of one group, a line each."""
 
-    ROUND = 0
-    """Rounds committed: the number of the round under way."""
-    COMMITTING_EVENT = 1
-    """The number of rows in the commit log once the round that is being committed counts."""
-    COMMITTING_ROUND = 2
-    """Rounds committed then."""
-    PLANNED = 3
+    PLANNED = 0
     """Rounds that tasks were given for; written by the server."""
-    SNAPSHOT_ROUND = 4
-    """The round that the group's snapshot of the parameters is for, + 1."""
-    SNAPSHOT_VERSION = 5
+    SNAPSHOT_ROUND = 1
+    """The round that the group's snapshot of the parameters is for, + 1; written by the holder of the writer lock."""
+    SNAPSHOT_VERSION = 2

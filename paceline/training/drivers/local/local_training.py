@@ -209,7 +209,7 @@ class LocalTraining:
 
     @property
     def updates(self) -> int:
-        return self.memory.control[ControlField.VERSION]
+        return self.memory.version
 
     def where(self) -> str:
         return f"update {self.updates}"

@@ -12,20 +12,20 @@ from paceline.record import from_json, to_json
 from paceline.strategy.coordinator import Position
 from paceline.strategy.ledger import LedgerSummary
 from paceline.training.drivers.local import batch_status
-from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, SlotField
+from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, HeaderField, SlotField
 from paceline.training.drivers.local.shared_memory import STALENESS_BINS, SharedMemory
 
 
-def ledger_of(memory: SharedMemory, version: int) -> LedgerSummary:
-    groups = memory.sizes.groups
+def ledger_of(memory: SharedMemory) -> LedgerSummary:
+    header, first = memory.header, memory.sizes.staleness_word
     done = memory.control[ControlField.EPOCHS_DONE]
     by_epoch = [tuple(row) for row in memory.totals[:done].tolist()]
-    later = [epoch for epoch in batch_status.begun(memory.batch_status, version) if epoch >= done]
+    later = [epoch for epoch in batch_status.begun(memory) if epoch >= done]
     epochs = range(done, max(later, default=done - 1) + 1)
-    by_epoch += [batch_status.counts(memory.batch_status, epoch, version) for epoch in epochs]
-    histogram = memory.headers[version % 2, 2 * groups : 2 * groups + STALENESS_BINS]
+    by_epoch += [batch_status.counts(memory, epoch) for epoch in epochs]
+    histogram = np.asarray(header[first : first + STALENESS_BINS])
     return LedgerSummary(
-        updates=version,
+        updates=memory.version,
         applied=sum(a for a, _, _ in by_epoch),
         dropped=sum(d for _, d, _ in by_epoch),
         refused=sum(r for _, _, r in by_epoch),
@@ -37,48 +37,40 @@ def ledger_of(memory: SharedMemory, version: int) -> LedgerSummary:
 
 def position_of(memory: SharedMemory) -> Position:
     """As of the version that is committed. Tasks that were given out count as not done."""
-    version, workers = memory.control[ControlField.VERSION], memory.sizes.workers
-    done = memory.control[ControlField.EPOCHS_DONE]
-    begun = range(done, max(batch_status.begun(memory.batch_status, version), default=-1) + 1)
-    closed = {
-        str(epoch): tuple(np.flatnonzero(batch_status.closed(memory.batch_status, epoch, version)).tolist())
-        for epoch in begun
-    }
+    workers, done = memory.sizes.workers, memory.control[ControlField.EPOCHS_DONE]
+    begun = range(done, max(batch_status.begun(memory), default=-1) + 1)
+    closed = {str(epoch): tuple(np.flatnonzero(batch_status.closed(memory, epoch)).tolist()) for epoch in begun}
     return Position(
-        version=version,
+        version=memory.version,
         opened=max(begun, default=done - 1) + 1,
         done=closed,
         sequences={str(w): memory.slots[w * SLOT_WORDS + SlotField.GIVEN] for w in range(workers)},
-        clocks={str(group): _rounds(memory, group, version) for group in range(memory.sizes.groups)},
-        ledger=ledger_of(memory, version),
+        clocks={str(group): _rounds(memory, group) for group in range(memory.sizes.groups)},
+        ledger=ledger_of(memory),
     )
 
 
-def _rounds(memory: SharedMemory, group: int, version: int) -> int:
+def _rounds(memory: SharedMemory, group: int) -> int:
     """The number of a group's next round. Workers that commit wait for each number in turn."""
-    words = memory.groups[group * LINE : (group + 1) * LINE]
-    if memory.sizes.workers_commit and words[GroupField.PLANNED]:
-        return words[GroupField.ROUND]
-    return max(words[GroupField.PLANNED], int(memory.headers[version % 2, group]))
+    rounds: int = memory.header[HeaderField.ROUNDS + group]
+    return rounds if memory.sizes.workers_commit else max(memory.groups[group * LINE + GroupField.PLANNED], rounds)
 
 
 def put_position(memory: SharedMemory, position: Position) -> None:
     """The reverse, into new memory: a server that starts finds the run as it was."""
-    control, version, groups = memory.control, position.version, memory.sizes.groups
+    control, header = memory.control, memory.header
     done = min(map(int, position.done), default=position.opened)
     _put_batches(memory, position, done)
-    header = memory.headers[version % 2]
     for staleness, count in position.ledger.staleness.items():
-        header[2 * groups + int(staleness)] = count
+        header[memory.sizes.staleness_word + int(staleness)] = count
     for group, clock in position.clocks.items():
-        header[int(group)] = clock
-        memory.groups[int(group) * LINE + GroupField.ROUND] = clock
+        header[HeaderField.ROUNDS + int(group)] = clock
         memory.groups[int(group) * LINE + GroupField.PLANNED] = clock
     for worker, sequence in position.sequences.items():
         memory.slots[int(worker) * SLOT_WORDS + SlotField.GIVEN] = sequence
     control[ControlField.EPOCHS_DONE] = control[ControlField.EPOCHS_TAKEN] = control[ControlField.EPOCH_KEPT] = done
     control[ControlField.RETURNED] = position.ledger.returned
-    control[ControlField.WRITING] = control[ControlField.VERSION] = version
+    header[HeaderField.VERSION] = position.version
 
 
 def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
@@ -99,13 +91,13 @@ def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
             (batch_status.DROPPED, batches[len(batches) - d - r : len(batches) - r]),
             (batch_status.REFUSED, batches[len(batches) - r :]),
         ):
-            batch_status.mark(memory, epoch, part, kind, position.version)
+            batch_status.mark(memory, epoch, part, kind, memory.published)
 
 
 def saved_state(memory: SharedMemory) -> dict[str, Any]:
     """For a checkpoint, from the holder of the writer lock: plain positions and tensors of one version."""
-    version, groups = memory.control[ControlField.VERSION], memory.sizes.groups
-    current = memory.headers[version % 2, groups : 2 * groups].tolist()
+    version, first = memory.version, memory.sizes.correction_word
+    current = memory.header[first : first + memory.sizes.groups].tolist()
     return {
         "state": {name: tensor.clone() for name, tensor in memory.states[version % 2].items()},
         "corrections": [

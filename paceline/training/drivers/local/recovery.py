@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paceline.strategy.instructions import Compute
-from paceline.training.drivers.local import batch_status, commit_log, mailbox
-from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local import batch_status, mailbox
+from paceline.training.drivers.local.fields import LINE, ControlField, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.position import position_of
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ def recover(server: Server) -> None:
     """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
     memory, coordinator = server.memory, server.coordinator
     if server.workers_commit:
-        commit_log.recount(memory)
-        server.events = memory.control[ControlField.EVENTS]
+        server.events = memory.header[HeaderField.EVENTS]
     coordinator.restore(position_of(memory))
     tasks: list[Compute] = []
     waiting: list[tuple[int, int]] = []
@@ -62,12 +61,11 @@ def _given(server: Server, worker: int) -> list[tuple[int, Compute]]:
 def _is_open(server: Server, task: Compute) -> bool:
     """Whether a task is still waited for; others are done, or done anew."""
     memory = server.memory
-    version = memory.control[ControlField.VERSION]
     if task.epoch < memory.control[ControlField.EPOCHS_DONE]:
         return False
-    if batch_status.closed(memory.batch_status, task.epoch, version)[list(task.batches)].any():
+    if batch_status.closed(memory, task.epoch)[list(task.batches)].any():
         return False  # the update was committed before the payload was released
     if task.round is None or not server.workers_commit:
         return True
     group = server.settings.strategy.group_of(task.worker, server.settings.workers)
-    return task.round >= memory.groups[group * LINE + GroupField.ROUND]
+    return task.round >= memory.header[HeaderField.ROUNDS + group]

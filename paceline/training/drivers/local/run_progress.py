@@ -63,7 +63,7 @@ class RunProgress:
 
     def begin(self) -> None:
         self.began_s = self._rate_s = self.clock()
-        self._rate_version = self.memory.control[ControlField.VERSION]
+        self._rate_version = self.memory.version
         self.closed_before = self._closed_batches()
 
     def end(self) -> None:
@@ -91,13 +91,13 @@ class RunProgress:
 
     def _closed_batches(self) -> int:
         memory = self.memory
-        done, version = memory.control[ControlField.EPOCHS_DONE], memory.control[ControlField.VERSION]
-        later = (e for e in batch_status.begun(memory.batch_status, version) if e >= done)
-        closed = sum(sum(batch_status.counts(memory.batch_status, epoch, version)) for epoch in later)
+        done = memory.control[ControlField.EPOCHS_DONE]
+        later = (e for e in batch_status.begun(memory) if e >= done)
+        closed = sum(sum(batch_status.counts(memory, epoch)) for epoch in later)
         return done * memory.sizes.batches + closed
 
     def update(self) -> None:
-        now_s, version = self.clock(), self.memory.control[ControlField.VERSION]
+        now_s, version = self.clock(), self.memory.version
         self._note_epochs(now_s)
         if now_s - self._rate_s >= RATE_EVERY_S:
             self._rate = (version - self._rate_version) / (now_s - self._rate_s)
@@ -139,28 +139,27 @@ class RunProgress:
 
     def progress(self) -> Progress:
         memory = self.memory
-        version, epoch = memory.control[ControlField.VERSION], memory.control[ControlField.EPOCHS_DONE]
+        epoch = memory.control[ControlField.EPOCHS_DONE]
         shown = min(epoch, memory.sizes.epochs - 1)
         all_batches = memory.sizes.batches
-        closed = sum(batch_status.counts(memory.batch_status, shown, version)) if shown == epoch else all_batches
+        closed = sum(batch_status.counts(memory, shown)) if shown == epoch else all_batches
         workers = WorkersProgress(
             alive=self.supervisor.alive, workers=memory.sizes.workers, updates_per_s=self._rate,
-            staleness=ledger_of(memory, version).mean_staleness,
+            staleness=ledger_of(memory).mean_staleness,
         )  # fmt: skip
         score = self.score(shown)
         return Progress(shown, self.workload.epochs, closed, all_batches, score, self.samples_per_s, workers)
 
     def distribution(self) -> Distribution:
         memory, supervisor = self.memory, self.supervisor
-        version = memory.control[ControlField.VERSION]
         by_worker = tuple(self._worker(number) for number in range(memory.sizes.workers))
         return replace(
             self.before,
             seconds=self.train_s,
             steps=sum(worker.batches for worker in by_worker),
-            updates=version,
+            updates=memory.version,
             server_s=memory.control[ControlField.UPDATE_NS] / 1e9,
-            ledger=ledger_of(memory, version),
+            ledger=ledger_of(memory),
             by_worker=by_worker,
             faults=(*self.before.faults, *supervisor.recovered),
             fault_count=self.before.fault_count + supervisor.recovered_count,

@@ -17,7 +17,15 @@ from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import batch_status, commit_log, mailbox
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.doorbell import Doorbell
-from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import (
+    LINE,
+    SLOT_WORDS,
+    ControlField,
+    GroupField,
+    HeaderField,
+    PayloadField,
+    SlotField,
+)
 from paceline.training.drivers.local.recovery import recover
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import REFUSALS_KEPT, SharedMemory
@@ -113,8 +121,7 @@ class Server:
 
     def _read_commits(self) -> bool:
         """Updates that workers made and payloads they refused, in their order; whether there were any."""
-        last = self.control[ControlField.EVENTS]
-        if not self.workers_commit or self.events == last:
+        if not self.workers_commit or self.events == (last := self.memory.word(HeaderField.EVENTS)):
             return False
         self.bell.disarm()
         while self.events < last:
@@ -146,8 +153,7 @@ class Server:
         line = worker * SLOT_WORDS + SlotField.PAYLOAD + sequence % 2 * LINE
         if self.store.log is not None and (found := mailbox.get(self.memory, worker, sequence)) is not None:
             with self.store.lock:  # one that is to be dropped changed its worker, too
-                header = self.store.headers[self.store.version % 2]
-                header[-1] = self.store.log.task(found[1], found[0], header[-1])
+                self.store.log.task(found[1], found[0], self.memory.header)
         finite = bool(self.slots[line + PayloadField.FINITE])
         self.engine.pushed(worker, sequence, self.slots[line + PayloadField.PULLED], finite)
 
@@ -197,8 +203,8 @@ class Server:
             self.bell.arm()
             self.bell.wait(POLL_INTERVAL_S)
             self.beat()
-        memory, version = self.memory, self.control[ControlField.VERSION]
-        counts = batch_status.counts(memory.batch_status, epoch, version)
+        memory = self.memory
+        counts = batch_status.counts(memory, epoch)
         assert sum(counts) == memory.sizes.batches, f"{counts} of {memory.sizes.batches} batches are closed"
         memory.totals[epoch] = counts
         self.control[ControlField.EPOCHS_DONE] = epoch + 1
@@ -206,8 +212,7 @@ class Server:
 
     def _finish_epochs(self) -> None:
         """A server that died between the last update of an epoch, or of two at once, and the word that says so."""
-        epoch, version = self.control[ControlField.EPOCHS_DONE], self.control[ControlField.VERSION]
-        status = self.memory.batch_status
-        while epoch < self.settings.layout.epochs and batch_status.closed(status, epoch, version).all():
+        epoch = self.control[ControlField.EPOCHS_DONE]
+        while epoch < self.settings.layout.epochs and batch_status.closed(self.memory, epoch).all():
             self.announce(epoch)
             epoch += 1

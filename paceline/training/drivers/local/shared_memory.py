@@ -20,12 +20,13 @@ from torch import Tensor
 from paceline.data.ring import anonymous_file
 from paceline.errors import PacelineError
 from paceline.free_memory import free_memory_bytes
-from paceline.training.drivers.local.fields import CONTROL_WORDS, EVENT_WORDS, LINE, SLOT_WORDS
+from paceline.training.drivers.local.fields import CONTROL_WORDS, LINE, SLOT_WORDS, ControlField, HeaderField
 
 _PAGE = 4096
 STALENESS_BINS = 256
 """A payload older than that counts as this old."""
 REFUSALS_KEPT = 64
+EVENT_WORDS = 4
 SPANS_KEPT = 256
 """Spans of each process."""
 MESSAGE_BYTES = 2048
@@ -77,8 +78,17 @@ class Sizes:
 
     @property
     def header_words(self) -> int:
-        """Rounds committed and correction buffer of each group, staleness histogram, end of the event record."""
-        return 2 * self.groups + STALENESS_BINS + 1
+        return self.staleness_word + STALENESS_BINS
+
+    @property
+    def correction_word(self) -> int:
+        """Where a header has the correction buffer of each group."""
+        return HeaderField.ROUNDS + self.groups
+
+    @property
+    def staleness_word(self) -> int:
+        """Where it has the staleness histogram."""
+        return HeaderField.ROUNDS + 2 * self.groups
 
     @property
     def task_words(self) -> int:
@@ -135,7 +145,7 @@ class SharedMemory:
         self.fetched_versions = self._array(room, "int64", s.workers, 2, s.longest + 1)
         """The versions that each payload's fetches returned."""
         self.log = self._words(room, s.log_rows * EVENT_WORDS)
-        self.headers = self._array(room, "int64", 2, s.header_words)
+        self.headers = [self._words(room, s.header_words) for _ in range(2)]
         self.batch_status = self._array(room, "int64", 2, s.batches)
         self.batch_words = [memoryview(row) for row in self.batch_status]
         """The same, faster to write a word at a time."""
@@ -171,6 +181,28 @@ class SharedMemory:
 
     def _two_states(self, room: _Allocator, described: tuple[StateTensor, ...]) -> list[dict[str, Tensor]]:
         return [{t.name: torch.from_numpy(self._array(room, t.dtype, *t.shape)) for t in described} for _ in range(2)]
+
+    @property
+    def published(self) -> int:
+        return self.control[ControlField.PUBLISHED]
+
+    @property
+    def header(self) -> memoryview:
+        """The newest one, for the holder of the writer lock."""
+        return self.headers[self.published % 2]
+
+    def word(self, field: int) -> int:
+        """A word of the newest header, for anyone: the publication after the next would overwrite it."""
+        while True:
+            number = self.published
+            found: int = self.headers[number % 2][field]
+            if self.control[ControlField.WRITING] <= number + 1:
+                return found
+
+    @property
+    def version(self) -> int:
+        """The newest whole parameters, in buffer `version` % 2."""
+        return self.word(HeaderField.VERSION)
 
     def place(self, sequence: int) -> int:
         """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""

@@ -86,7 +86,7 @@ class Supervisor:
         text = replace(settings, incarnation=one.incarnation).text()
         one.process = process_server().fork("paceline.training.drivers.local.child:run", text, descriptors)
         one.silence = Silence(one.process.process_id, time.monotonic())
-        one.version_at_start = self.memory.control[ControlField.VERSION]
+        one.version_at_start = self.memory.version
 
     # How they are doing
 
@@ -150,7 +150,7 @@ class Supervisor:
         if reported:
             raise failure(reported if is_server else f"{name}: {reported}", one.process)
         if number is None:
-            progressed = self.memory.control[ControlField.VERSION] > one.version_at_start
+            progressed = self.memory.version > one.version_at_start
         else:
             progressed = self.memory.slot(number)[SlotField.TASKS] > 0
         one.consecutive_failures = 0 if progressed else one.consecutive_failures + 1
@@ -194,7 +194,7 @@ class Supervisor:
 
     def _inject(self) -> None:
         """Injects the faults that are due; a process that is being started is left alone until it works."""
-        version = self.memory.control[ControlField.VERSION]
+        version = self.memory.version
         for fault in [fault for fault in self.to_inject if fault.at <= version]:
             one = self.server if fault.worker is None else self.workers[fault.worker]
             if one.process is not None and self.has_joined(one) and one.process.poll() is None:

@@ -24,7 +24,7 @@ from paceline.testing.faults import Fault
 from paceline.training.drivers.local import mailbox
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.doorbell import Doorbell
-from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import LINE, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.preparation import worker_parts
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
@@ -48,7 +48,6 @@ class Worker:
     def __init__(self, settings: ProcessSettings, memory: SharedMemory, bells: Bells) -> None:
         self.settings, self.memory, self.number = settings, memory, settings.number
         self.words, self.group, self.members = memory.slot(self.number), settings.group, settings.group_members
-        self.group_words = memory.groups[self.group * LINE : (self.group + 1) * LINE]
         self.bell = Doorbell(memory, self.number, bells.workers[self.number], settings.launcher)
         self.server_bell = Doorbell(memory, settings.workers, bells.server)
         self.member_bells = [Doorbell(memory, w, bells.workers[w]) for w in self.members if w != self.number]
@@ -111,7 +110,7 @@ class Worker:
         """Works until the launcher ends this process."""
         words = self.words
         done = words[SlotField.GIVEN]
-        version = self.memory.control[ControlField.VERSION]
+        version = self.memory.version
         self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
         if self.clock is not None:
             self.clock.begin()
@@ -172,7 +171,7 @@ class Worker:
 
     def _is_turn(self, task: Compute) -> bool:
         if self.commits:
-            return task.round is None or self.group_words[GroupField.ROUND] >= task.round
+            return task.round is None or self.memory.word(HeaderField.ROUNDS + self.group) >= task.round
         words = self.words
         for place in (0, 1) if not self.settings.strategy.overlap else (task.sequence % 2,):
             ready = words[SlotField.PAYLOAD + place * LINE + PayloadField.READY]
@@ -220,7 +219,7 @@ class Worker:
             into = self.memory.fetched[self.number][self.place]
         else:
             into = learner.local if self.staging is None else self.staging
-        if into is store.local and store.held == store.version and not self.memory.snapshots:
+        if into is store.local and store.held == self.memory.version and not self.memory.snapshots:
             found = store.held
         elif task.round is not None and position < len(task.batches):
             found = store.read_for_round(into, self.group, task.round)
@@ -282,13 +281,13 @@ class Worker:
     # Faults on purpose
 
     def _meet_faults(self) -> None:
-        version = self.memory.control[ControlField.VERSION]
+        version = self.memory.version
         for fault in self.faults:
             if fault.what == "slow" and version >= fault.at:
                 self.slower_s = fault.seconds
 
     def _corrupt(self, payload: Tensor) -> None:
-        version = self.memory.control[ControlField.VERSION]
+        version = self.memory.version
         due: list[Fault] = [fault for fault in self.faults if fault.what == "corrupt" and version >= fault.at]
         if due:
             self.faults.remove(due[0])

@@ -10,8 +10,8 @@ import fcntl
 import time
 from collections.abc import Callable
 
-from paceline.training.drivers.local import batch_status, commit_log
-from paceline.training.drivers.local.fields import LINE, ControlField, GroupField
+from paceline.training.drivers.local import batch_status
+from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 SPIN_NS = 200_000
@@ -28,29 +28,16 @@ class WriterLock:
     def __enter__(self) -> None:
         if not self.held:
             self._acquire()
-            self._recover()
+            control = self.memory.control
+            if control[ControlField.WRITING] > control[ControlField.PUBLISHED]:  # a writer died
+                batch_status.forget_unpublished(self.memory)
+                control[ControlField.WRITING] = control[ControlField.PUBLISHED]
         self.held += 1
 
     def __exit__(self, *error: object) -> None:
         self.held -= 1
         if not self.held:
             fcntl.lockf(self.memory.descriptor, fcntl.LOCK_UN, 1)
-
-    def _recover(self) -> None:
-        """Completes or undoes what a writer that died had begun."""
-        control = self.memory.control
-        version = control[ControlField.VERSION]
-        if control[ControlField.WRITING] > version:
-            batch_status.forget_after(self.memory.batch_status, version)
-            control[ControlField.WRITING] = version
-        if self.memory.sizes.workers_commit:
-            commit_log.finish(self.memory)
-        if control[ControlField.COMMITTING_GROUP]:
-            start = (control[ControlField.COMMITTING_GROUP] - 1) * LINE
-            words = self.memory.groups[start : start + LINE]
-            if control[ControlField.EVENTS] >= words[GroupField.COMMITTING_EVENT]:
-                words[GroupField.ROUND] = words[GroupField.COMMITTING_ROUND]
-            control[ControlField.COMMITTING_GROUP] = 0
 
     def _acquire(self) -> None:
         if self._try():

@@ -15,9 +15,9 @@ from paceline.step.optimizers import Rule
 from paceline.strategy.instructions import Compute
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
-from paceline.training.drivers.local import batch_status, commit_log, mailbox
+from paceline.training.drivers.local import batch_status, mailbox
 from paceline.training.drivers.local.child import Bells
-from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import LINE, ControlField, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.preparation import sizes_of, why_server_commits
 from paceline.training.drivers.local.recovery import recover
 from paceline.training.drivers.local.server import Server
@@ -91,7 +91,7 @@ class Stage:
         return [other for other in range(self.workers) if self.group(other) == self.group(worker)]
 
     def round(self, group: int) -> int:
-        return self.memory.groups[group * LINE + GroupField.ROUND]
+        return self.memory.header[HeaderField.ROUNDS + group]
 
     def join(self, *workers: int) -> None:
         for worker in workers:
@@ -122,8 +122,7 @@ class Stage:
         worker_process = Worker.__new__(Worker)
         worker_process.memory, worker_process.number, worker_process.settings = self.memory, worker, self.settings
         worker_process.words, worker_process.commits = self.memory.slot(worker), self.commits
-        group = self.group(worker) * LINE
-        worker_process.group_words = self.memory.groups[group : group + LINE]
+        worker_process.group = self.group(worker)
         return worker_process._is_turn(task)
 
     def compute(self, worker: int, finite: bool = True) -> Compute:
@@ -186,53 +185,51 @@ class Stage:
 
     @property
     def version(self) -> int:
-        return self.memory.control[ControlField.VERSION]
+        return self.memory.version
 
     @property
     def parameters(self) -> torch.Tensor:
         return self.memory.parameters[self.version % 2].clone()
 
     def counts(self, epoch: int) -> tuple[int, int, int]:
-        return batch_status.counts(self.memory.batch_status, epoch, self.version)
+        return batch_status.counts(self.memory, epoch)
 
     def closed(self, epoch: int) -> list[int]:
-        return np.flatnonzero(batch_status.closed(self.memory.batch_status, epoch, self.version)).tolist()
+        return np.flatnonzero(batch_status.closed(self.memory, epoch)).tolist()
 
     def content(self) -> dict[str, Any]:
         """All that belongs to the newest version, as whoever takes the lock next finds it."""
         memory, groups = self.memory, self.memory.sizes.groups
         with WriterLock(memory):
             version = self.version
-            header = memory.headers[version % 2].tolist()
-            epochs = batch_status.begun(memory.batch_status, version)
+            header, first = memory.header.tolist(), memory.sizes.correction_word
+            epochs = batch_status.begun(memory)
             found = {
                 "version": version,
                 "parameters": self.parameters.tolist(),
                 "state": {name: tensor.tolist() for name, tensor in memory.states[version % 2].items()},
                 "corrections": [
-                    {name: tensor.tolist() for name, tensor in kept[header[groups + group]].items()}
+                    {name: tensor.tolist() for name, tensor in kept[header[first + group]].items()}
                     for group, kept in enumerate(memory.corrections)
                 ],
-                "rounds": header[:groups],
-                "staleness": header[2 * groups : -1],
+                "rounds": header[HeaderField.ROUNDS : first],
+                "staleness": header[first + groups :],
                 "counts": {epoch: self.counts(epoch) for epoch in epochs},
             }
             if self.commits:
-                found["log"] = memory.control[ControlField.EVENTS]
-                found["closed"] = {epoch: commit_log.closed_batches(memory, epoch) for epoch in epochs}
+                found["log"] = header[HeaderField.EVENTS]
+            found["closed"] = {epoch: batch_status.closed_count(memory.header, epoch) for epoch in epochs}
         return found
 
     def assert_every_batch_counts_once(self) -> None:
         """At the end: in the ledger, in the updates, in the rounds and in the staleness counts."""
         memory, sizes = self.memory, self.memory.sizes
         assert memory.totals.sum(axis=1).tolist() == [sizes.batches] * sizes.epochs
-        header = memory.headers[self.version % 2]
-        contributions = sum(header[: sizes.groups].tolist())
-        assert contributions == header[2 * sizes.groups : -1].sum()
+        contributions = sum(memory.header[sizes.staleness_word :].tolist())
         if self.strategy.softsync_n is None:
             assert contributions == self.version
-        if self.commits and self.strategy.groups is not None and not memory.control[ControlField.REFUSALS]:
-            assert [self.round(group) for group in range(sizes.groups)] == header[: sizes.groups].tolist()
+        rounds = sum(self.round(group) for group in range(sizes.groups))
+        assert rounds == contributions or (memory.control[ControlField.REFUSALS] and rounds > contributions)
         assert self.server.coordinator.ledger.summary().applied == memory.totals[:, 0].sum()
 
     def saved(self) -> tuple[bytes, list[torch.Tensor]]:

@@ -92,13 +92,13 @@ def test_a_synchronous_round_has_all_its_parts_though_worker_and_server_died(sta
         s.poll()
         s.kill(2)
         first = 0
-    version = s.memory.control[ControlField.VERSION]
+    version = s.version
     s.start_server()
-    while s.memory.control[ControlField.VERSION] == version:
+    while s.version == version:
         busy = next(worker for worker in (1, 0) if s.may(worker))
         s.step(busy)
         s.poll()
-    assert s.memory.control[ControlField.VERSION] == version + 1
+    assert s.version == version + 1
     assert s.closed(0) == list(range(first + 3))
 
 

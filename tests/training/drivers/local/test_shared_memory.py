@@ -21,7 +21,7 @@ from paceline.strategy.presets import find_strategy
 from paceline.training.drivers.local import batch_status, commit_log, mailbox, shared_memory
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.event_log import EventLog, events_of
-from paceline.training.drivers.local.fields import LINE, ControlField, GroupField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import LINE, ControlField, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.position import ledger_of, position_of, put_position
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes, StateTensor
 from paceline.training.drivers.local.worker_score import WorkerScore, score_of
@@ -124,78 +124,76 @@ def test_a_process_whose_launcher_is_gone_ends_when_it_waits():
 # What became of batches
 
 
-def test_the_status_of_an_unpublished_version_does_not_count(memory):
-    status = memory.batch_status
+def test_the_status_of_what_is_not_published_does_not_count(memory):
     batch_status.mark(memory, 0, (0, 1, 2), batch_status.APPLIED, 1)
     batch_status.mark(memory, 0, (3,), batch_status.REFUSED, 1)
     batch_status.mark(memory, 0, (4, 5), batch_status.DROPPED, 2)
-    assert batch_status.counts(status, 0, 1) == (3, 0, 1)
-    assert batch_status.counts(status, 0, 2) == (3, 2, 1)
-    assert np.flatnonzero(batch_status.closed(status, 0, 1)).tolist() == [0, 1, 2, 3]
-    batch_status.forget_after(status, 1)
-    assert batch_status.counts(status, 0, 2) == (3, 0, 1), "another version 2 would otherwise bring them back"
-    assert batch_status.begun(status, 2) == [0]
+    memory.control[ControlField.PUBLISHED] = 1
+    assert batch_status.counts(memory, 0) == (3, 0, 1)
+    assert np.flatnonzero(batch_status.closed(memory, 0)).tolist() == [0, 1, 2, 3]
+    memory.control[ControlField.PUBLISHED] = 2
+    assert batch_status.counts(memory, 0) == (3, 2, 1)
+    memory.control[ControlField.PUBLISHED] = 1
+    batch_status.forget_unpublished(memory)
+    memory.control[ControlField.PUBLISHED] = 2
+    assert batch_status.counts(memory, 0) == (3, 0, 1), "another publication 2 would otherwise bring them back"
+    assert batch_status.begun(memory) == [0]
 
 
 def test_an_epoch_takes_the_place_of_the_one_two_before_it(memory):
-    status = memory.batch_status
-    batch_status.mark(memory, 1, tuple(range(10)), batch_status.APPLIED, 3)
-    batch_status.mark(memory, 3, (0, 1), batch_status.APPLIED, 4)
-    assert batch_status.counts(status, 3, 4) == (2, 0, 0)
-    assert np.flatnonzero(batch_status.closed(status, 1, 4)).tolist() == list(range(2, 10))
+    batch_status.mark(memory, 1, tuple(range(10)), batch_status.APPLIED, 0)
+    batch_status.mark(memory, 3, (0, 1), batch_status.APPLIED, 0)
+    assert batch_status.counts(memory, 3) == (2, 0, 0)
+    assert np.flatnonzero(batch_status.closed(memory, 1)).tolist() == list(range(2, 10))
+    assert [batch_status.closed_count(memory.header, epoch) for epoch in (1, 3)] == [0, 2]
 
 
 # The commit log
 
 
-def commit(memory: SharedMemory, one: Compute, pulled: int = 0, *, publish: bool = True) -> None:
-    """As a worker does it, without the parameters."""
-    version = memory.control[ControlField.VERSION] + 1
-    commit_log.prepare(memory, commit_log.COMMITTED, one, pulled, len(one.batches), version)
-    memory.control[ControlField.VERSION] += 1
-    batch_status.mark(memory, one.epoch, one.batches, batch_status.APPLIED, memory.control[ControlField.VERSION])
-    if publish:
-        commit_log.publish(memory)
-
-
-def test_the_commit_log_counts_closed_batches_by_epoch(memory):
-    found = []
+def test_the_commit_log_and_the_counts_of_closed_batches_go_on_in_the_header(memory):
+    found, header = [], memory.header
     for sequence, epoch in enumerate([0, 0, 1, 0, 1, 2, 1], 1):
-        found.append(commit_log.closed_batches(memory, epoch))
-        commit(memory, task(0, sequence, epoch, (sequence,)), sequence - 1)
+        found.append(batch_status.closed_count(header, epoch))
+        one = task(0, sequence, epoch, (sequence,))
+        batch_status.mark(memory, epoch, one.batches, batch_status.APPLIED, memory.published)
+        commit_log.add(memory, header, commit_log.COMMITTED, one, sequence - 1)
     assert found == [0, 1, 0, 2, 1, 0, 2]
+    assert memory.word(HeaderField.EVENTS) == 7
     assert commit_log.read_event(memory, 7) == (commit_log.COMMITTED, 0, 7, 6)
 
 
-def test_the_row_of_an_update_whose_writer_died_before_it_published_the_row_is_finished(memory):
-    commit(memory, task(0, 1))
-    commit(memory, task(1, 1, 0, (1,)), 1, publish=False)
-    assert memory.control[ControlField.EVENTS] == 1
-    for _ in range(2):  # whoever comes next, and then once more
-        with WriterLock(memory):
-            assert memory.control[ControlField.EVENTS] == 2
-    assert commit_log.read_event(memory, 2) == (commit_log.COMMITTED, 1, 1, 1)
-    assert commit_log.closed_batches(memory, 0) == 2
-
-
-def test_a_row_that_was_only_prepared_is_not_finished(memory):
-    commit(memory, task(0, 1))
-    commit_log.prepare(memory, commit_log.COMMITTED, task(1, 1, 0, (1,)), 1, 1, 2)
+def test_whoever_takes_the_lock_after_a_writer_s_death_finds_what_was_published(memory):
+    batch_status.mark(memory, 0, (0,), batch_status.APPLIED, 0)
+    memory.control[ControlField.WRITING] = 1
+    memory.headers[1][:] = memory.header
+    batch_status.mark(memory, 0, (1,), batch_status.APPLIED, 1)
+    commit_log.add(memory, memory.headers[1], commit_log.COMMITTED, task(1, 1, 0, (1,)))
     with WriterLock(memory):
-        assert memory.control[ControlField.EVENTS] == 1
-    commit_log.prepare(memory, commit_log.REFUSED, task(2, 1, 0, (2,)), 0, 1, 1)
-    commit_log.publish(memory)
-    with WriterLock(memory):
-        assert memory.control[ControlField.EVENTS] == 2, "a refusal makes no version"
-    assert commit_log.read_event(memory, 2)[:3] == (commit_log.REFUSED, 2, 1)
+        assert memory.control[ControlField.WRITING] == memory.published == 0
+        assert memory.word(HeaderField.EVENTS) == 0
+        assert not memory.batch_status[0, 1], "another publication 1 would otherwise close it"
+        assert batch_status.closed_count(memory.header, 0) == 1
 
 
-def test_a_server_that_starts_recounts_what_is_closed(memory):
-    for sequence, epoch in enumerate([0, 1, 0], 1):
-        commit(memory, task(0, sequence, epoch, (sequence,)))
-    batch_status.mark(memory, 1, (9,), batch_status.REFUSED, 3)  # its worker died before it logged that
-    commit_log.recount(memory)
-    assert [commit_log.closed_batches(memory, epoch) for epoch in (0, 1, 2)] == [2, 2, 0]
+def test_a_word_of_a_header_that_is_being_overwritten_is_read_once_more():
+    memory = SharedMemory(SIZES)
+
+    class Control:
+        """Two more publications come between the look at the number and the look at the header."""
+
+        looks = 0
+
+        def __getitem__(self, field: int) -> int:
+            if field == ControlField.PUBLISHED:
+                self.looks += 1
+                return 4 if self.looks == 1 else 6
+            return 6
+
+    memory.headers[0][HeaderField.VERSION] = 3
+    memory.control = Control()
+    assert memory.version == 3
+    assert memory.control.looks == 2
 
 
 # Positions
@@ -220,7 +218,7 @@ def test_a_position_that_is_put_is_the_one_that_is_read(workers_commit):
     assert position_of(made) == position()
     assert made.control[ControlField.EPOCHS_DONE] == made.control[ControlField.EPOCH_KEPT] == 1
     assert made.totals[0].tolist() == [8, 2, 0], "which epoch's were dropped is not kept, only how many"
-    assert [made.groups[group * LINE + GroupField.ROUND] for group in range(3)] == [8, 9, 4]
+    assert [made.header[HeaderField.ROUNDS + group] for group in range(3)] == [8, 9, 4]
     made.close()
 
 
@@ -229,23 +227,24 @@ def test_a_position_between_two_epochs_has_none_open(memory):
     at_end = position(version=20, opened=2, done={}, ledger=ledger)
     put_position(memory, at_end)
     assert position_of(memory) == at_end
-    assert ledger_of(memory, 20) == ledger
+    assert ledger_of(memory) == ledger
 
 
 # The event log
 
 
 def test_events_are_read_as_they_were_written_and_end_with_the_version(memory):
-    log, header = EventLog(memory), memory.headers[0]
+    log, header = EventLog(memory), memory.header
     first, second = Compute(1, 5, 2, (3, 1), (0, 1)), Compute(0, 9, 2, (7,), (0,))
     for one, versions in ((first, (11, 12)), (second, (12,))):
         place = memory.place(one.sequence)
         memory.slot(one.worker)[SlotField.PAYLOAD + place * LINE + PayloadField.FETCHES] = len(versions)
         memory.fetched_versions[one.worker, place, : len(versions)] = versions
-        header[-1] = log.task(one, 4, int(header[-1]))
+        log.task(one, 4, header)
     order = Apply(13, (Contribution(1, (first, second), 1), Contribution(0, (second,), 0)), 2, 6)
-    header[-1] = log.update(order, int(header[-1]))
-    log.update(order._replace(update=14), int(header[-1]))  # its writer died before it moved the end
+    log.update(order, header)
+    memory.headers[1][:] = header
+    log.update(order._replace(update=14), memory.headers[1])  # its writer died before that was published
     found = events_of(memory, workload(), find_strategy("downpour"))
     assert [(t.worker, t.sequence, t.incarnation, t.versions) for t in found.tasks] == [
         (1, 5, 4, (11, 12)),
@@ -262,8 +261,9 @@ def test_events_are_read_as_they_were_written_and_end_with_the_version(memory):
 
 
 def test_more_events_than_there_is_room_for_are_an_error_that_says_what_to_do(memory):
+    memory.header[HeaderField.RECORDED] = 8 * 1000 - 3
     with pytest.raises(PacelineError, match="train without `record_events`"):
-        EventLog(memory).update(Apply(1, (), 0, 0), 8 * 1000 - 3)
+        EventLog(memory).update(Apply(1, (), 0, 0), memory.header)
 
 
 # Scores
