@@ -154,7 +154,7 @@ def _show_measured(run: Run, directory: Path, console: Console) -> None:
     from paceline.cli.measure import show, show_parts
     from paceline.record import load
     from paceline.reporting.run_files import measured_folders
-    from paceline.training.drivers.local.worker_measurements import worker_measurements
+    from paceline.training.worker_measurements import worker_measurements
 
     place = measured_folders(directory)[-1:]
     if run.distribution is None:

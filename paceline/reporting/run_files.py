@@ -27,7 +27,7 @@ def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> No
     """What the clock of this process or those of the workers found, as tables, traces and plots."""
     from paceline.reporting.experiment_table import experiment_of_run
     from paceline.reporting.measurement_files import write_measurement
-    from paceline.training.drivers.local.worker_measurements import worker_measurements
+    from paceline.training.worker_measurements import worker_measurements
 
     if clock is not None:
         *_, place = measured_folders(directory, new=True)

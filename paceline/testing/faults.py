@@ -6,9 +6,12 @@ simulated time.
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from paceline.errors import StrategyError, nearest
 
@@ -33,6 +36,24 @@ class Fault:
             raise StrategyError(f"{self.what} is a fault of a worker: say which")
         if self.at < 0 or self.seconds < 0:
             raise StrategyError(f"a fault at {self.at} for {self.seconds:g} s: neither may be below 0")
+
+
+class WorkerFaults:
+    """The faults that a worker's process meets by itself, as one that starts at a version of the parameters."""
+
+    def __init__(self, faults: Iterable[Fault], worker: int, version: int) -> None:
+        mine = [fault for fault in faults if fault.worker == worker]
+        self.slow = [fault for fault in mine if fault.what == "slow"]
+        self.corrupt = [fault for fault in mine if fault.what == "corrupt" and fault.at >= version]
+
+    def meet(self, version: int, steps: int, payload: Any) -> None:
+        """After a task of so many steps: it takes longer, or its payload, a tensor, becomes nonsense."""
+        for fault in self.slow:
+            if version >= fault.at:
+                time.sleep(fault.seconds * steps)
+        if due := [fault for fault in self.corrupt if version >= fault.at]:
+            self.corrupt.remove(due[0])
+            payload[0] = math.nan
 
 
 def check_faults(faults: Iterable[Fault], workers: Collection[int]) -> None:

@@ -13,9 +13,9 @@ from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault, check_faults
 from paceline.training.checkpoint import Checkpoint, load_checkpoint
+from paceline.training.collective import check_collective
 from paceline.training.directory import resumable_directory
 from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, MakeDriver, RunOptions
-from paceline.training.drivers.local.collective import check_collective
 from paceline.training.drivers.local.local_training import KIND, LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform

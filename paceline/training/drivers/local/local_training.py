@@ -24,27 +24,28 @@ from paceline.strategy.learner import Learner
 from paceline.strategy.updater import Updater
 from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
+from paceline.training.collective import UNTESTED, choose_collective
 from paceline.training.conditions import current_conditions
 from paceline.training.driver import DistributedOptions, Snapshot
 from paceline.training.drivers.local.child import Bells
-from paceline.training.drivers.local.collective import UNTESTED, choose_collective
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.event_log import events_of
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.position import put_state, saved_state
-from paceline.training.drivers.local.preparation import launcher_parts, share_machine, sizes_of, why_server_commits
+from paceline.training.drivers.local.preparation import sizes_of, why_server_commits
 from paceline.training.drivers.local.run_progress import RunProgress
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.span_log import SpanLog, spans_of
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.supervisor import Supervisor
-from paceline.training.drivers.local.validation import ValidationThread
-from paceline.training.drivers.local.worker_measurements import wait_for_clocks
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import flat_parameters, named_parameters
 from paceline.training.run import Run
 from paceline.training.training_run import TrainingRun
+from paceline.training.validation_thread import ValidationThread
+from paceline.training.worker_measurements import wait_for_clocks
+from paceline.training.worker_parts import launcher_parts, share_machine
 from paceline.workload import Workload
 
 KIND = "local"
@@ -136,7 +137,7 @@ class LocalTraining:
     # The run
 
     def run(self, run: TrainingRun) -> None:
-        self.validation = ValidationThread(self.memory, self._validate, run.validates, self.supervisor.server_bell)
+        self.validation = ValidationThread(self._validate)
         try:
             with self.recorder.span("start"):
                 self.supervisor.start()
@@ -186,11 +187,12 @@ class LocalTraining:
         assert self.validation is not None
         parameters = torch.empty_like(self.memory.parameters[0])
         version = self.store.read(parameters)
-        self.validation.add(self.progress.passes, self.progress.train_s, version, parameters)
+        self.validation.add(version, parameters, None, self.progress.passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
         """Reports the validations that are done, in their order; with `wait` all that are under way."""
         assert self.validation is not None
+        self._take_epochs(run, self.validation)
         while (one := self.validation.first_done(wait)) is not None:
             if one.epoch is not None and not (wait or self.progress.is_scored(one.epoch)):
                 return  # its losses are still being written
@@ -204,6 +206,15 @@ class LocalTraining:
                 seconds = self.progress.seconds_at_end_of(one.epoch)
                 run.validated(one.epoch + 1, seconds, one.version, test, done.loss)
             run.finished_epoch(done, one.version)
+
+    def _take_epochs(self, run: TrainingRun, validation: ValidationThread) -> None:
+        """The epochs that have ended since are validated."""
+        control = self.memory.control
+        for epoch in range(control[ControlField.EPOCHS_TAKEN], control[ControlField.EPOCHS_DONE]):
+            parameters = self.memory.epoch_parameters[epoch % 2].clone() if run.validates(epoch) else None
+            validation.add(control[ControlField.EPOCH_VERSION + epoch % 2], parameters, epoch)
+            control[ControlField.EPOCHS_TAKEN] = epoch + 1
+            self.supervisor.server_bell.notify()
 
     # What is kept
 

@@ -1,83 +1,16 @@
-"""What the launcher decides before any process is started: devices, threads, sizes, and who commits updates."""
+"""What the launcher decides before any process is started: who commits updates, and how large everything is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
-import torch
-
-from paceline.data.dataset import Arrays, Dataset
-from paceline.data.samples import Samples
 from paceline.errors import WorkloadError
-from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
-from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
-from paceline.step.order import Order
-from paceline.step.phase import phases_of
-from paceline.step.placement import available_cores, choose_device, choose_threads
-from paceline.step.randomness import default_generator
-from paceline.step.step import Parts
 from paceline.strategy.layout import Layout
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
-from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import Sizes, StateTensor
-from paceline.workload import Workload, with_settings
 
 MOST_COMMITTED = 1 << 20
 """Numbers up to which a worker's own update takes less time than it takes to wake the server."""
 MOST_AHEAD, SUPPLIES_PER_EPOCH = 32, 8
-
-
-@dataclass(frozen=True)
-class MachineShare:
-    """Each worker's share of the machine."""
-
-    devices: list[str]
-    threads: int
-    notes: list[str]
-
-
-def share_machine(workload: Workload, dataset: Dataset, workers: int, server_threads: int = 1) -> MachineShare:
-    """Devices in turn; threads so that all workers together have no more than there are cores.
-
-    A server with a single thread works while workers wait or little at all, and gets no core of its own.
-    """
-    network = build_network(workload, dataset)
-    device, note = choose_device(workload.device)
-    notes = [note] if note else []
-    if device.type == "cuda" and workload.device in ("auto", "cuda"):
-        devices = [f"cuda:{worker % torch.cuda.device_count()}" for worker in range(workers)]
-    else:
-        devices = [str(device)] * workers
-    cores = available_cores()
-    serving = server_threads if server_threads > 1 else 0
-    most = workload.threads or max(1, (cores - serving) // workers)
-    threads = min(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch), most)
-    if workers * threads + serving > cores and device.type == "cpu":
-        each = f"{threads} thread{'s' * (threads != 1)} each" + (f" and {serving} server threads" if serving else "")
-        notes.append(f"{workers} workers with {each} share {cores} cores: they will wait for each other")
-    return MachineShare(devices, threads, notes)
-
-
-def launcher_parts(workload: Workload, dataset: Dataset, share: MachineShare) -> Parts:
-    """The network for validation, and a feeder that is only asked for its order: the launcher trains nothing."""
-    device = torch.device(share.devices[0])
-    workload = with_settings(workload, {"threads": share.threads})
-    network = placed_network(workload, dataset, device)
-    order = Order(len(dataset.train), workload.batch, workload.seed)
-    feeder = idle_feeder(dataset, order, device)
-    phases = phases_of(workload, network)
-    return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
-
-
-def idle_feeder(dataset: Dataset, order: Order, device: torch.device) -> Feeder:
-    part = dataset.train
-    if isinstance(part, Arrays):
-        return HostFeeder(part, order, dataset.prepare, device)
-    if isinstance(part, Samples):
-        return SampleFeeder(part, order, dataset.prepare, device)
-    return FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
 
 
 def why_server_commits(strategy: Strategy, updater: Updater, workers: int, device: str, collective: str) -> str:
@@ -139,13 +72,3 @@ def _event_words(batches: int) -> int:
     if words * 8 > 1 << 30:
         raise WorkloadError(f"{batches:,} batches are too many to record every event: train fewer epochs")
     return words + 4096
-
-
-def worker_parts(settings: ProcessSettings) -> Parts:
-    """The network and the data of a worker, on its device and with its threads."""
-    cache = Path(settings.cache) if settings.cache else None
-    workload = with_settings(settings.workload, {"threads": settings.threads, "device": settings.device})
-    parts = assemble(workload, load_data(workload, cache), torch.device(settings.device))
-    if isinstance(parts.feeder, FileFeeder):
-        parts.feeder.readers = max(1, available_cores() // settings.workers)
-    return parts

@@ -6,7 +6,6 @@ has to be woken; the server hears of it later. Else the payload waits in its slo
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from pathlib import Path
@@ -20,21 +19,21 @@ from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
 from paceline.strategy.learner_state import Result
 from paceline.strategy.updater import Updater
-from paceline.testing.faults import Fault
+from paceline.testing.faults import WorkerFaults
 from paceline.training.drivers.local import mailbox
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.fields import LINE, HeaderField, PayloadField, SlotField
-from paceline.training.drivers.local.preparation import worker_parts
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.worker_score import WorkerScore
+from paceline.training.worker_parts import worker_parts
 
 if TYPE_CHECKING:
-    from paceline.training.drivers.local.group_average import GroupAverage
-    from paceline.training.drivers.local.worker_clock import WorkerClock
+    from paceline.training.group_average import GroupAverage
+    from paceline.training.worker_clock import WorkerClock
 
 POLL_INTERVAL_S = 0.5
 SHORT_WAIT_S = 0.02
@@ -53,7 +52,9 @@ class Worker:
         self.member_bells = [Doorbell(memory, w, bells.workers[w]) for w in self.members if w != self.number]
         self.beat()
         self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
-        self.learner = Learner(worker_parts(settings), settings.strategy, settings.workers)
+        cache = Path(settings.cache) if settings.cache else None
+        parts = worker_parts(settings.workload, cache, settings.device, settings.threads, settings.workers)
+        self.learner = Learner(parts, settings.strategy, settings.workers)
         self.beat()
         self.payloads = memory.payloads[self.number]
         self.commits = memory.sizes.workers_commit
@@ -74,24 +75,32 @@ class Worker:
         self.fetches, self.place = 0, 0
         self.task_ns, self.began_ns, self.wanted = 1_000_000_000, 0, 2
         """How long a task takes; as long as that is not known the server gives few at a time."""
-        self.faults = [fault for fault in settings.faults if fault.worker == self.number]
-        self.slower_s = 0.0
+        self.faults = WorkerFaults(settings.faults, self.number, memory.version)
         self.clock = self._clock()
 
     def _clock(self) -> WorkerClock | None:
         if not self.settings.measure:
             return None
-        from paceline.training.drivers.local.worker_clock import WorkerClock
+        from paceline.training.worker_clock import WorkerClock
 
-        return WorkerClock(self, Path(self.settings.measure))
+        methods = [
+            (self, "_carry_out", "communicate", ""),
+            (self, "_fetch", "communicate", ""),
+            (self, "_commit", "update", ""),
+            (self, "_await_task", "idle", "waiting for a task"),
+            (self, "_await_turn", "idle", "waiting for others"),
+            *([(self.average, "push", "communicate", "")] if self.average is not None else []),
+        ]
+        return WorkerClock(self.learner, self.number, methods, Path(self.settings.measure))
 
     def _group_average(self) -> GroupAverage | None:
         """Where the members of a group average their payloads among themselves, with torch.distributed."""
         if self.settings.collective == "shared":
             return None
-        from paceline.training.drivers.local.group_average import GroupAverage
+        from paceline.training.group_average import GroupAverage
 
-        return GroupAverage(self.settings, self.learner, self.beat)
+        rank, meet = self.members.index(self.number), f"file://{self.settings.rendezvous}"
+        return GroupAverage(self.settings.collective, meet, rank, len(self.members), self.learner, self.beat)
 
     def _staging(self) -> Tensor | None:
         """Where fetched parameters go first; None: straight into the network."""
@@ -110,8 +119,6 @@ class Worker:
         """Works until the launcher ends this process."""
         words = self.words
         done = words[SlotField.GIVEN]
-        version = self.memory.version
-        self.faults = [fault for fault in self.faults if fault.what == "slow" or fault.at >= version]
         if self.clock is not None:
             self.clock.begin()
         words[SlotField.PUSHED] = 0
@@ -194,8 +201,6 @@ class Worker:
 
     def _carry_out(self, task: Compute) -> None:
         place = self.memory.place(task.sequence)
-        if self.faults:
-            self._meet_faults()
         self.fetches, self.place = 0, place
         self.task = task
         if self.memory.fetched and 0 not in task.fetches and not self.commits:  # an earlier task fetched for it
@@ -206,9 +211,8 @@ class Worker:
         result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
         if self.changes_parameters:
             self.store.held = -1
-        if self.faults:
-            time.sleep(self.slower_s * len(task.batches))
-            self._corrupt(out)
+        if self.faults.slow or self.faults.corrupt:
+            self.faults.meet(self.memory.version, len(task.batches), out)
         self._push(task, result, out)
 
     def _fetch(self, position: int) -> tuple[int, Tensor]:
@@ -277,18 +281,3 @@ class Worker:
     def _notify_members(self) -> None:
         for bell in self.member_bells:
             bell.notify()
-
-    # Faults on purpose
-
-    def _meet_faults(self) -> None:
-        version = self.memory.version
-        for fault in self.faults:
-            if fault.what == "slow" and version >= fault.at:
-                self.slower_s = fault.seconds
-
-    def _corrupt(self, payload: Tensor) -> None:
-        version = self.memory.version
-        due: list[Fault] = [fault for fault in self.faults if fault.what == "corrupt" and version >= fault.at]
-        if due:
-            self.faults.remove(due[0])
-            payload[0] = math.nan

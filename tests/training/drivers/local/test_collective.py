@@ -14,8 +14,8 @@ from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing import Fault
 from paceline.training.checkpoint import load_checkpoint
+from paceline.training.collective import choose_collective
 from paceline.training.drivers.local import launcher, local_training
-from paceline.training.drivers.local.collective import choose_collective
 from paceline.training.run import Run
 from tests.training.drivers.local.small import (
     BATCHES,
@@ -148,13 +148,13 @@ def test_workers_that_share_a_gpu_average_with_gloo(tmp_path):
     ],
 )
 def test_auto_is_nccl_where_every_worker_has_a_gpu(monkeypatch, strategy, workers, devices, found):
-    monkeypatch.setattr("paceline.training.drivers.local.collective.is_available", lambda backend: True)
+    monkeypatch.setattr("paceline.training.collective.is_available", lambda backend: True)
     assert choose_collective("auto", strategy, workers, devices) == found
     assert choose_collective("auto", strategy, workers, devices, record_events=True) == "shared"
 
 
 def test_members_that_share_a_gpu_cannot_have_nccl(monkeypatch):
-    monkeypatch.setattr("paceline.training.drivers.local.collective.is_available", lambda backend: True)
+    monkeypatch.setattr("paceline.training.collective.is_available", lambda backend: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     found = choose_collective("nccl", find_strategy("mixed"), 4, [*CUDA[:2], *CUDA[:2]])

@@ -7,7 +7,7 @@ import torch
 
 from paceline.errors import WorkloadError
 from paceline.step.build import load_data
-from paceline.training.drivers.local.preparation import share_machine
+from paceline.training.worker_parts import share_machine
 from tests.training.drivers.local.small import workload
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.training.drivers.local import launcher
-from paceline.training.drivers.local.worker_measurements import worker_measurements
+from paceline.training.worker_measurements import worker_measurements
 from paceline.workload import resolve
 
 WORKLOAD = resolve(

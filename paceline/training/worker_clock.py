@@ -10,7 +10,6 @@ import platform
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,20 +23,23 @@ from paceline.measurement.rates import DeviceRates, device_rates
 from paceline.measurement.session import Session
 from paceline.measurement.summary import summarise
 from paceline.step.placement import device_name, dtype_of
+from paceline.strategy.learner import Learner
 from paceline.strategy.phase_gradient import PhaseGradient
-from paceline.training.drivers.local.worker_measurements import file_of
-
-if TYPE_CHECKING:
-    from paceline.training.drivers.local.worker import Worker
+from paceline.training.worker_measurements import file_of
 
 WRITE_EVERY_S = 1.0
 EVERY, WARM_UP = 10, 5  # sampling is reduced once there are enough samples
 
 
+Marked = tuple[object, str, str, str]
+"""A method to be marked: of what, its name, the part that it is of, and the row."""
+
+
 class WorkerClock:
-    def __init__(self, worker: Worker, directory: Path) -> None:
-        self.worker, self.path = worker, file_of(directory, worker.number)
-        parts = worker.learner.parts
+    def __init__(self, learner: Learner, worker: int, methods: list[Marked], directory: Path) -> None:
+        """`methods` are the driver's own, around what the learner does; after them comes communication."""
+        self.learner, self.worker, self.methods, self.path = learner, worker, methods, file_of(directory, worker)
+        parts = learner.parts
         self.session = Session(parts.network, mark_cost_s(), every=EVERY, warm_up=WARM_UP)
         read_shapes(parts, self.session)
         self.session.extra_marks.append(self._marks)
@@ -52,18 +54,13 @@ class WorkerClock:
         self.session.end_iteration()
 
     def _marks(self, log: MarkLog) -> ExitStack:
-        stack, worker, learner = ExitStack(), self.worker, self.worker.learner
+        stack, learner = ExitStack(), self.learner
 
         def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
             stack.callback(mark_around(thing, method, log, (part, row), after))
 
-        mark(worker, "_carry_out", "communicate", after=("communicate", ""))
-        mark(worker, "_fetch", "communicate", after=("communicate", ""))
-        mark(worker, "_commit", "update", after=("communicate", ""))
-        mark(worker, "_await_task", "idle", "waiting for a task", ("communicate", ""))
-        mark(worker, "_await_turn", "idle", "waiting for others", ("communicate", ""))
-        if worker.average is not None:
-            mark(worker.average, "push", "communicate", after=("communicate", ""))
+        for method in self.methods:
+            mark(*method, after=("communicate", ""))
         mark(learner, "run", "update", after=("communicate", ""))
         mark(learner.source, "batch", "load")
         for phase in {id(p): p for p in self._phases()}.values():
@@ -75,8 +72,7 @@ class WorkerClock:
         return stack
 
     def _phases(self) -> list[PhaseGradient]:
-        learner = self.worker.learner
-        return [*learner.phases, *(phase for bound in learner._bound.values() for phase in bound)]
+        return [*self.learner.phases, *(phase for bound in self.learner._bound.values() for phase in bound)]
 
     def write_if_due(self) -> None:
         """While the worker waits. The next iteration's beginning is then lost, not its measurement."""
@@ -90,23 +86,23 @@ class WorkerClock:
         self.session.begin()
 
     def _measurement(self) -> Measurement:
-        parts = self.worker.learner.parts
-        workload, device, strategy = parts.workload, parts.device, self.worker.settings.strategy
+        parts = self.learner.parts
+        workload, device = parts.workload, parts.device
         self._rates = self._rates or device_rates(device, dtype_of(workload))
         return summarise(
             self.session,
             self._rates,
             name=workload.network,
             batch=workload.batch,
-            device=f"worker {self.worker.number} on {device}",
+            device=f"worker {self.worker} on {device}",
             device_name=device_name(device),
             step="flat",
             peak_memory_bytes=peak_memory_bytes(device),
             conditions={
                 "data": workload.data,
                 "optimizer": workload.optimizer,
-                "strategy": strategy.name,
-                "workers": str(self.worker.settings.workers),
+                "strategy": self.learner.strategy.name,
+                "workers": str(self.learner.workers),
                 "threads": str(torch.get_num_threads()),
                 "torch": torch.__version__,
                 "python": platform.python_version(),

@@ -17,7 +17,6 @@ from paceline.errors import PacelineError
 from paceline.step.reason import reason
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
-from paceline.training.drivers.local.settings import ProcessSettings
 
 PAUSE_S = 20e-6
 RESTART_WITHIN_S = 60.0
@@ -26,34 +25,35 @@ _NEVER = timedelta(days=30)
 
 
 class GroupAverage:
-    def __init__(self, settings: ProcessSettings, learner: Learner, beat: Callable[[], None]) -> None:
-        self.learner, self.beat, self.members = learner, beat, settings.group_members
-        self.collective = settings.collective
-        self.is_first = settings.number == self.members[0]
-        on_gpu = settings.collective == "nccl"
+    def __init__(
+        self, collective: str, meet: str, rank: int, members: int, learner: Learner, beat: Callable[[], None]
+    ) -> None:
+        """`meet` is how members find each other, as PyTorch's `init_method`; `beat` is called while they wait."""
+        self.collective, self.rank, self.members, self.learner, self.beat = collective, rank, members, learner, beat
+        on_gpu = collective == "nccl"
         device = learner.local.device if on_gpu else torch.device("cpu")
         self.vector = torch.zeros(learner.payload_size + 2, dtype=learner.local.dtype, device=device)
         """The weighted payload, its weight, and how many members have a payload that is not finite."""
         self.on_device = torch.zeros(learner.payload_size, dtype=learner.local.dtype, device=device) if on_gpu else None
         if self.on_device is not None:
             learner.bind(self.on_device)
-        distributed.init_process_group(
-            settings.collective, init_method=f"file://{settings.rendezvous}", rank=self.members.index(settings.number),
-            world_size=len(self.members), timeout=_NEVER,
-        )  # fmt: skip
+        distributed.init_process_group(collective, init_method=meet, rank=rank, world_size=members, timeout=_NEVER)
 
     def payload(self, slot: Tensor) -> Tensor:
         """Where a payload is computed: on a GPU, which most of them never leave, or in its slot."""
         return slot if self.on_device is None else self.on_device
 
     def push(self, task: Compute, payload: Tensor, slot: Tensor, samples: int, finite: bool) -> int:
-        """Averages with the others where all have a part; what `PayloadField.AVERAGED` says then."""
-        if task.parts == len(self.members) and self._averaged(payload, samples / len(task.batches), finite):
-            if not self.is_first:
+        """Averages with the others where all have a part: 1 if the mean is in `slot` now, -1 if in the first member's.
+
+        0: there is none, and `slot` has this member's own payload.
+        """
+        if task.parts == self.members and self._averaged(payload, samples / len(task.batches), finite):
+            if self.rank:
                 return -1
             n = self.learner.encoded
             slot[:n].copy_(self.vector[:n] / self.vector[-2])
-            slot[n:].copy_(self.vector[n:-2] / len(self.members))
+            slot[n:].copy_(self.vector[n:-2] / self.members)
             return 1
         if payload is not slot:
             slot.copy_(payload)

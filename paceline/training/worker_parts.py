@@ -1,0 +1,79 @@
+"""What each worker of a distributed run computes with, and its launcher too: devices, threads, network, data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from paceline.data.dataset import Arrays, Dataset
+from paceline.data.samples import Samples
+from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
+from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
+from paceline.step.order import Order
+from paceline.step.phase import phases_of
+from paceline.step.placement import available_cores, choose_device, choose_threads
+from paceline.step.randomness import default_generator
+from paceline.step.step import Parts
+from paceline.workload import Workload, with_settings
+
+
+@dataclass(frozen=True)
+class MachineShare:
+    """Each worker's share of the machine."""
+
+    devices: list[str]
+    threads: int
+    notes: list[str]
+
+
+def share_machine(workload: Workload, dataset: Dataset, workers: int, server_threads: int = 1) -> MachineShare:
+    """Devices in turn; threads so that all workers together have no more than there are cores.
+
+    A server with a single thread works while workers wait or little at all, and gets no core of its own.
+    """
+    network = build_network(workload, dataset)
+    device, note = choose_device(workload.device)
+    notes = [note] if note else []
+    if device.type == "cuda" and workload.device in ("auto", "cuda"):
+        devices = [f"cuda:{worker % torch.cuda.device_count()}" for worker in range(workers)]
+    else:
+        devices = [str(device)] * workers
+    cores = available_cores()
+    serving = server_threads if server_threads > 1 else 0
+    most = workload.threads or max(1, (cores - serving) // workers)
+    threads = min(choose_threads(workload.threads, network, example_of(workload, dataset), workload.batch), most)
+    if workers * threads + serving > cores and device.type == "cpu":
+        each = f"{threads} thread{'s' * (threads != 1)} each" + (f" and {serving} server threads" if serving else "")
+        notes.append(f"{workers} workers with {each} share {cores} cores: they will wait for each other")
+    return MachineShare(devices, threads, notes)
+
+
+def launcher_parts(workload: Workload, dataset: Dataset, share: MachineShare) -> Parts:
+    """The network for validation, and a feeder that is only asked for its order: the launcher trains nothing."""
+    device = torch.device(share.devices[0])
+    workload = with_settings(workload, {"threads": share.threads})
+    network = placed_network(workload, dataset, device)
+    order = Order(len(dataset.train), workload.batch, workload.seed)
+    feeder = idle_feeder(dataset, order, device)
+    phases = phases_of(workload, network)
+    return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
+
+
+def idle_feeder(dataset: Dataset, order: Order, device: torch.device) -> Feeder:
+    part = dataset.train
+    if isinstance(part, Arrays):
+        return HostFeeder(part, order, dataset.prepare, device)
+    if isinstance(part, Samples):
+        return SampleFeeder(part, order, dataset.prepare, device)
+    return FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
+
+
+def worker_parts(workload: Workload, cache: Path | None, device: str, threads: int, workers: int) -> Parts:
+    """The network and the data of one of so many workers, on its device and with its threads."""
+    workload = with_settings(workload, {"threads": threads, "device": device})
+    parts = assemble(workload, load_data(workload, cache), torch.device(device))
+    if isinstance(parts.feeder, FileFeeder):
+        parts.feeder.readers = max(1, available_cores() // workers)
+    return parts
