@@ -7,10 +7,15 @@ BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
 CORES := $(shell nproc 2>/dev/null || echo 2)
 
+# Compiled tests are kept, so that only the first of several sessions compiles them.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests marked `serial` compare times: they run after the others, one at a time. Both parts run, and either can fail.
+# $(1) chooses the tests, $(2) is where they are; files without the mark are not even read for the serial part.
+marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests)
 run_tests = parallel=0; serial=0; \
-	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m '($(1)) and not serial' $(2) || parallel=$$?; \
-	$(BIN)/python -m pytest -m '($(1)) and serial' $(2) || serial=$$?; \
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m '($(1)) and not serial' $(3) $(2) || parallel=$$?; \
+	$(BIN)/python -m pytest -m '($(1)) and serial' $(3) $(call marked,serial) || serial=$$?; \
 	exit $$((parallel | serial))
 
 .PHONY: demo test test-slow soak lint bench docs clean
@@ -20,11 +25,11 @@ demo: $(READY)
 
 test: $(READY)
 	@tests/get_browser.sh
-	@$(call run_tests,not slow and not soak)
+	@$(call run_tests,not slow and not soak,tests)
 
 test-slow: $(READY)
 	@tests/get_browser.sh
-	@$(call run_tests,slow and not soak,--timeout 600)
+	@$(call run_tests,slow and not soak,$(call marked,slow),--timeout 600)
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 3600

@@ -15,11 +15,10 @@ import torch
 
 from benchmarks.step_loop import StepLoop
 from paceline.measurement.gpu_session import GpuSession
-from paceline.measurement.measured_step import MeasuredStep
+from paceline.measurement.measured_step import MIN_SAMPLES, MeasuredStep
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
-from paceline.measurement.sampling_window import sampling_window
-from paceline.measurement.session import MIN_SAMPLES
+from paceline.measurement.sampling_window import window_lengths
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.workload import Workload
@@ -81,7 +80,7 @@ def _on_cpu(measured: MeasuredStep, pairs: int, choice: StepChoice) -> Clocked:
     overheads = _pairs(clocked_s, lambda: bare.timed(block // 2), pairs)
     measurement = measurement_of(measured, choice)
     denser = long_run / every
-    share = sampling_window(long_run).instrumented / long_run
+    share = sum(window_lengths(long_run)) / long_run
     return Clocked(measurement, [o / denser for o in overheads], block, share, denser)
 
 

@@ -120,12 +120,15 @@ class ForkServer:
     def alive(self) -> bool:
         return self.owner == os.getpid() and self.process.poll() is None
 
-    def fork(self, target: str, text: str, descriptors: Sequence[int] = ()) -> Forked:
-        """A new process that calls `target` (module:function) with a text and with these open files."""
+    def fork(self, target: str, text: str, descriptors: Sequence[int] = (), imports: Sequence[str] = ()) -> Forked:
+        """A new process that calls `target` (module:function) with a text and with these open files.
+
+        It has the current directory and the environment of the caller. The fork server imports `imports` first, once.
+        """
         if len(descriptors) > _MOST_DESCRIPTORS:
             raise PacelineError(f"{len(descriptors)} open files are too many for one process: use fewer workers")
         loaded = [name for name in IF_LOADED if name in sys.modules]
-        request = json.dumps([loaded, target, text]).encode()
+        request = json.dumps([[*imports, *loaded], target, text, _here(), child_environment()]).encode()
         with self._lock:
             try:
                 socket.send_fds(self.socket, [_REQUEST.pack(len(request))], descriptors)
@@ -177,6 +180,14 @@ class ForkServer:
             self.process.wait()
 
 
+def _here() -> str:
+    """The current directory; empty if it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
 def end_with(parent: int) -> None:
     """Asks the kernel to end this process with its parent, even if that ends by SIGKILL."""
     with contextlib.suppress(OSError, AttributeError):
@@ -221,8 +232,8 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pipe: tuple[int, int]) -> None:
-    loaded, target, text = json.loads(request)
-    for name in loaded:
+    imports, target, text, directory, environment = json.loads(request)
+    for name in imports:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     parent = os.getpid()
@@ -239,6 +250,10 @@ def _fork(connection: socket.socket, request: bytes, descriptors: list[int], pip
         connection.close()
         for descriptor in pipe:
             os.close(descriptor)
+        if directory:
+            os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
         module, _, function = target.partition(":")
         getattr(importlib.import_module(module), function)(text, descriptors)
         sys.stdout.flush()

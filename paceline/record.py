@@ -17,15 +17,16 @@ from paceline.record_fields import from_json, to_json
 
 __all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "save", "to_json", "write_atomically"]
 
-SCHEMA = 3
+SCHEMA = 4
 OLDEST = {
-    "run": 2,
+    "run": 4,
     "events": 2,
-    "simulation": 2,
-    "scaling": 2,
+    "simulation": 4,
+    "scaling": 4,
     "plan": 3,
     "outcome": 2,
-    "measurement": 3,
+    "measurement": 4,
+    "feeding": 4,
     "calibration": 3,
 }
 """The oldest schema that is still read, for kinds that have changed."""

@@ -43,6 +43,8 @@ MAY_BE_NAN = {"may_be_nan": True}
 MEASURED = {"measured": True}
 """Metadata of a measured time, from which what measuring costs was subtracted: noise may leave it below zero."""
 NOISE_S = 1e-3
+SIGNED = {"signed": True}
+"""Metadata of a difference of two times, which may have either sign."""
 BY_NUMBER = {"by_number": True}
 """Metadata of a table whose keys are whole numbers, as text."""
 _SIZES = ("bytes", "flops", "bandwidth", "_per_s")
@@ -116,7 +118,7 @@ def _field_reader(field: dataclasses.Field[Any], hint: Any) -> Reader:
         return read
     usually_nan = isinstance(field.default, float) and math.isnan(field.default)
     may_be_nan = usually_nan or field.name.endswith("_per_s") or field.metadata == MAY_BE_NAN
-    least = -NOISE_S if field.metadata == MEASURED else 0.0
+    least = -NOISE_S if field.metadata == MEASURED else -most if field.metadata == SIGNED else 0.0
 
     def read_quantity(value: Any, where: str) -> Any:
         made = read(value, where)

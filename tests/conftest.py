@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 # Several test processes share the cores, and processes that tests start inherit this. Set before torch is imported.
@@ -11,7 +12,11 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # where a test asks for threads, thos
 import pytest
 import torch
 
+from paceline.measurement import mark_cost
 from tests.command_line import paceline, trained, trained_copy  # noqa: F401
+
+mark_cost_s = functools.cache(mark_cost.mark_cost_s)
+"""Every measurement begins with the cost of its marks, which takes a second."""
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +24,14 @@ def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else runs beside the tests, commands say nothing about it."""
     monkeypatch.setattr("paceline.busy_machine.busy_now", lambda: "")
     monkeypatch.setattr("paceline.busy_machine._meanwhile", lambda before, after: "")
+
+
+@pytest.fixture(autouse=True)
+def marks_of_known_cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process measures the cost of marks once, except for tests that compare times."""
+    if "serial" not in request.keywords:
+        for user in ("measured_step", "layer_clock"):
+            monkeypatch.setattr(f"paceline.measurement.{user}.mark_cost_s", mark_cost_s)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,7 @@ ROOT = Path(paceline.__file__).parent
 # From top to bottom.
 FLOORS = (
     "cli",
+    "integrations",
     "api",
     "reproduction",
     "experiment",

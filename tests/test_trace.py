@@ -22,7 +22,7 @@ def test_a_trace_adds_up_what_was_done_and_names_it_in_order():
     assert trace.total_s("train") == 6
     assert trace.total_s("validate") == 1
     assert trace.total_s("sleep") == 0
-    assert trace.whats() == ("train", "validate")
+    assert trace.parts() == ("train", "validate")
 
 
 def test_time_counts_from_the_first_look_at_the_clock():
@@ -50,7 +50,7 @@ def test_a_span_that_ends_with_an_error_is_kept():
     recorder = Recorder(clock=FakeClock())
     with pytest.raises(RuntimeError), recorder.span("train"):
         raise RuntimeError
-    assert recorder.trace().whats() == ("train",)
+    assert recorder.trace().parts() == ("train",)
 
 
 def test_a_trace_does_not_grow_with_its_recorder():

@@ -56,11 +56,16 @@ class Listing(Generic[Item]):
     def __repr__(self) -> str:
         return f"{self._what}: {', '.join(self.names)}"
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items as a table for people."""
+        return [self._row(item) for item in self._items]
+
     def to_pandas(self) -> pandas.DataFrame:
-        return notebook.to_pandas(map(self._row, self._items))
+        return notebook.to_pandas(self.rows)
 
     def _repr_html_(self) -> str:
-        return notebook.html_of(self._what, {}, list(map(self._row, self._items)))
+        return notebook.html_of(self._what, {}, self.rows)
 
 
 def models() -> Listing[Description]:
@@ -70,11 +75,13 @@ def models() -> Listing[Description]:
     61706
     """
     from paceline import networks
+    from paceline.workload import BUILT_IN, Workload
 
     def row(network: Description) -> dict[str, Any]:
         return {
             "network": network.name, "parameters": network.parameters, "layers": len(network.layers),
-            "input": "×".join(map(str, network.shape)), "what it is": network.description,
+            "input": "×".join(map(str, network.shape)),
+            "default data": BUILT_IN[network.name].get("data", Workload.data), "what it is": network.description,
         }  # fmt: skip
 
     return Listing("models", networks.built_in_networks(), row)
@@ -86,13 +93,13 @@ def devices() -> Listing[Device]:
     >>> paceline.devices()["H200"].memory_bytes // 2**30
     141
     """
-    from paceline.cluster import known_devices
+    from paceline.cluster import PRECISIONS, known_devices
 
     def row(device: Device) -> dict[str, Any]:
         return {
-            "device": device.name, "kind": device.kind, "year": device.year, "cores": device.cores,
-            "memory GiB": None if device.memory_bytes is None else device.memory_bytes / 2**30,
-            "GB/s": None if device.memory_bandwidth is None else device.memory_bandwidth / 1e9,
+            "device": device.name, "kind": device.kind, "relative": device.relative, "year": device.year,
+            "cores": device.cores, **{each: _in(device.peak_of(each), 1e12) for each in PRECISIONS},
+            "GiB": _in(device.memory_bytes, 2**30), "GB/s": _in(device.memory_bandwidth, 1e9),
         }  # fmt: skip
 
     return Listing("devices", known_devices(), row)
@@ -123,15 +130,23 @@ def machines() -> Listing[Machine]:
     """
     from paceline.cluster import known_machines
 
-    def row(machine: Machine) -> dict[str, Any]:
-        return {
-            "machine": machine.name,
-            "devices": " + ".join(f"{each.count} {each.device.name}" for each in machine.devices),
-            "vCPUs": machine.vcpus, "price per hour": machine.price_per_hour, "spot": machine.spot_price_per_hour,
-            "currency": machine.currency, "region": machine.region, "date": machine.price_date,
-        }  # fmt: skip
+    return Listing("machines", known_machines(), machine_row)
 
-    return Listing("machines", known_machines(), row)
+
+def machine_row(machine: Machine) -> dict[str, Any]:
+    return {
+        "machine": machine.name,
+        "devices": " + ".join(f"{each.count} {each.device.name}" for each in machine.devices),
+        "vCPUs": machine.vcpus, "GiB": _in(machine.memory_bytes, 2**30),
+        "Gb/s": _in(machine.network.bandwidth if machine.network else None, 1e9 / 8),
+        "price per hour": machine.price_per_hour, "spot": machine.spot_price_per_hour,
+        "currency": machine.currency, "region": machine.region, "date": machine.price_date,
+    }  # fmt: skip
+
+
+def _in(value: float | None, unit: float) -> float | None:
+    """A value in larger units, to four digits."""
+    return None if value is None else float(f"{value / unit:.4g}")
 
 
 def datasets(data_dir: str | Path | None = None) -> Listing[Entry]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from math import isnan
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, check_place, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, check_place, console_for, output_json, progress_bar, warn_if_busy
 from paceline.cli.options import OutOption
+from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline calibrate && paceline predict alexnet --batch 64"
 
-REPORT_EVERY_S = 10.0
 _SHOWN = (
     ("matmul", "matrix products"),
     ("convolution", "convolutions"),
@@ -49,8 +46,6 @@ def calibrate(
     json: JsonOption = None,
 ) -> None:
     """Time operations and links of this machine, so that workloads can be predicted."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from paceline.api.calibrate import CALIBRATION
     from paceline.api.calibrate import calibrate as run
     from paceline.cost.calibrations import calibration_path
@@ -61,12 +56,9 @@ def calibrate(
         out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")
     console = console_for(json)
-    columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
+    with progress_bar(console, "calibrating") as watch:
         found = run(
-            device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
-            watch=_watch(lambda done: bar.update(task, completed=done), console.is_terminal),
+            device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out, watch=watch
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
@@ -81,28 +73,10 @@ def calibrate(
     output_json(dump(found), json)
 
 
-def _watch(draw: Callable[[float], None], drawn: bool) -> Callable[[float], None]:
-    """Without a terminal, a line on standard error now and then: minutes without one look like a hang."""
-    said = [monotonic()]
-
-    def watch(done: float) -> None:
-        draw(done)
-        if not drawn and monotonic() - said[0] > REPORT_EVERY_S:
-            said[0] = monotonic()
-            print(f"calibrating: {done:.0%}", file=sys.stderr, flush=True)
-
-    return watch
-
-
 def _table(found: Calibration) -> Table:
-    from rich.table import Table
-
     from paceline.cost.families import FAMILIES
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("operations")
-    for heading in ("precision", "threads", "trials", "peak GFLOP/s", "peak GB/s", "shortest"):
-        table.add_column(heading, justify="right")
+    rows = []
     for each in found.sets:
         size_bytes = 2 if each.precision == "bfloat16" else 4
         for family, words in _SHOWN:
@@ -110,13 +84,10 @@ def _table(found: Calibration) -> Table:
             if not trials:
                 continue
             work = [(FAMILIES[family].work_of(t.sizes), t.seconds) for t in trials]
-            table.add_row(
-                words,
-                each.precision,
-                str(each.threads) if each.threads else "",
-                str(len(trials)),
-                f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f}",
-                f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f}",
-                f"{1e6 * min(s for _, s in work):.1f} µs",
-            )
-    return table
+            rows.append({
+                "operations": words, "precision": each.precision, "threads": str(each.threads or ""),
+                "trials": len(trials), "peak GFLOP/s": f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f}",
+                "peak GB/s": f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f}",
+                "shortest": f"{1e6 * min(s for _, s in work):.1f} µs",
+            })  # fmt: skip
+    return rows_table(rows, left=("operations",))

@@ -1,4 +1,4 @@
-"""`paceline compare`: a study in one file and one command: many runs, kept as they finish, and their tables."""
+"""`paceline compare`: an experiment of many runs, kept as they finish, and their tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typer
 from paceline import busy_machine
 from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError
+from paceline.formatting import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,17 +28,21 @@ def compare(
     out: OutOption = None,
     resume: ResumeOption = None,
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="With what [quick] says, as a trial of the whole.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
-    list_runs: Annotated[bool, typer.Option("--list", help="List the runs without making them.")] = False,
-    collect: Annotated[bool, typer.Option("--collect", help="Only read what directories hold.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The small version that the file describes under [quick].")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
+    list_runs: Annotated[bool, typer.Option("--list", help="List the runs without starting them.")] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Collect the results of runs in directories; run nothing.")
+    ] = False,
     data_dir: DataDirOption = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write events for TensorBoard, a folder of DIR for each run.")
+        Path | None, typer.Option(metavar="DIR", help="Write TensorBoard events, one folder in DIR per run.")
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Run an experiment: settings from grids, repeated; it can be interrupted and resumed at any moment."""
+    """Run an experiment: grids of settings with repetitions. It can be interrupted and resumed at any time."""
     console, places = console_for(json), experiment or []
     if collect:
         if resume is not None or quick or retry or list_runs or tensorboard is not None:
@@ -60,52 +65,37 @@ def _execute(file: Path | None, console: Console, json: str | None, **options: A
     from paceline.api.compare import compare as run
     from paceline.api.compare import directory_of
     from paceline.cli.experiment_progress import ExperimentProgress
+    from paceline.cli.experiment_tables import raise_if_failed, show_tables
 
     machine = busy_machine.MachineWatch()
     with ExperimentProgress(console) as watcher:
         found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
-    _show(found, console)
+    show_tables(found, console)
     warn_if_busy(machine.said())
     place = directory_of(found)
     console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
     console.print(f"page: {place / 'report.html'}", markup=False)
     output_json(_content(found), json)
-    failed = [row for row in found.rows if row["status"] == "failed"]
-    if failed:
-        raise PacelineError(
-            f"{len(failed)} of {len(found.rows)} runs failed, the first with: {failed[0]['error']}; "
-            f"what went wrong is in {place / failed[0]['directory']}; once it is fixed: "
-            f"paceline compare --resume {place} --retry"
-        )
-
-
-def _show(found: ResultsTable, console: Console) -> None:
-    from paceline.cli.experiment_tables import published_table, summary_table
-
-    if not console.is_terminal:
-        console.width = 240  # a file has room for all columns
-    console.print(summary_table(found))
-    if found.published:
-        console.print()
-        console.print(published_table(found))
+    raise_if_failed(found, place, "compare")
 
 
 def _collect(places: list[Path], out: Path | None, json: str | None, console: Console) -> None:
     from paceline.cli.console import complain
+    from paceline.cli.experiment_tables import show_tables
     from paceline.experiment import collect
 
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file: choose a directory")
     found = collect(*places)
-    _show(found, console)
+    show_tables(found, console)
     for skipped in found.skipped:
         complain(f"skipped {skipped.place}: {skipped.reason}")
-    count = f"{len(found.rows)} run{'s' * (len(found.rows) != 1)}"
-    count += f", {len(found.skipped)} skipped" if found.skipped else ""
+    said = count(len(found.rows), "run")
+    said += f", {len(found.skipped)} skipped" if found.skipped else ""
     if out is None:
-        console.print(f"{count}; write the tables with --out DIR", markup=False)
+        console.print(f"{said}; write the tables with --out DIR", markup=False)
     else:
-        console.print(f"{count}   tables: {', '.join(str(path) for path in found.write(out))}", markup=False)
+        console.print(f"{said}   tables: {', '.join(str(path) for path in found.write(out))}", markup=False)
     output_json(_content(found), json)
 
 
@@ -118,19 +108,12 @@ def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None,
     study, _ = to_execute(file, resume, quick)
     runs = interleaved(study.runs(), study.seed)
     console.print(plan_table(runs))
-    settings = len({run.setting for run in runs})
-    console.print(f"{study.name}: {len(runs)} runs, {settings} setting{'s' * (settings != 1)}, in this order")
+    settings = count(len({run.setting for run in runs}), "setting")
+    console.print(f"{study.name}: {len(runs)} runs, {settings}, in this order", markup=False)
     output_json([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
 
 
 def _content(found: ResultsTable) -> Any:
     from paceline.record import to_json
 
-    return {
-        "name": found.name,
-        "title": found.title,
-        "rows": to_json(found.rows),
-        "summary": to_json(found.summary),
-        "published": to_json(found.published),
-        "skipped": to_json(found.skipped),
-    }
+    return {key: to_json(getattr(found, key)) for key in ("name", "title", "rows", "summary", "published", "skipped")}

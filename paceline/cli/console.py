@@ -6,14 +6,22 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from paceline.errors import OutputError
 from paceline.output_file import is_stream, write_atomically
+
+if TYPE_CHECKING:
+    from paceline.api.listing import Listing
+
+REPORT_EVERY_S = 10.0
 
 
 def console_for(json_file: str | None) -> Console:
@@ -48,15 +56,10 @@ def _checked_json(json_file: str | None) -> str | None:
 JsonOption = Annotated[
     str | None,
     typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write the result as JSON; - for standard output.",
-        callback=_checked_json,
+        "--json", metavar="FILE", help="Write the result as JSON; - for standard output.", callback=_checked_json,
         rich_help_panel="Output",
     ),
-]
-
-
+]  # fmt: skip
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Run code that a saved run or plan names, wherever it lies.")
 ]
@@ -66,12 +69,45 @@ def output_json(value: Any, json_file: str | None) -> None:
     """Writes a JSON value where it was asked for."""
     if json_file is None:
         return
-    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(value, indent=1, allow_nan=False, default=str) + "\n"  # paths as text
     if json_file == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
         write_atomically(Path(json_file), text)
+
+
+def output_listing(listing: Listing[Any], json_file: str | None) -> None:
+    """Shows a listing as a table, and writes its records as JSON."""
+    from paceline.cli.tables import rows_table
+    from paceline.record import to_json
+
+    console = console_for(json_file)
+    if not console.is_terminal:
+        console.width = 200  # a file has room for all columns
+    console.print(rows_table(listing.rows, wrap=True), soft_wrap=False, markup=False)
+    output_json([to_json(item) for item in listing], json_file)
+
+
+@contextmanager
+def progress_bar(console: Console, what: str) -> Iterator[Callable[[float], None]]:
+    """A bar of the share that is done. Without a terminal, a line on standard error now and then: minutes without one
+    look like a hang."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(bar_width=24), TimeRemainingColumn())
+    said_s = monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def advance(done: float) -> None:
+            nonlocal said_s
+            bar.update(task, completed=done)
+            if not console.is_terminal and monotonic() - said_s > REPORT_EVERY_S:
+                said_s = monotonic()
+                print(f"{what}: {done:.0%}", file=sys.stderr, flush=True)
+
+        yield advance
 
 
 def warn_if_busy(busy: str) -> None:

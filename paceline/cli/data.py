@@ -1,4 +1,4 @@
-"""`paceline data`: which data sets there are, fetching one, and where it is."""
+"""`paceline data`: lists data sets, fetches one, and prints where it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json, output_listing
 from paceline.cli.options import DataDirOption
 
 app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
@@ -14,24 +14,10 @@ app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
 
 @app.command("list", epilog="Example: paceline data list")
 def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> None:
-    """List the data sources, and where each is now."""
-    from rich.table import Table
+    """List the data sources, and where each is kept."""
+    from paceline.api.listing import datasets
 
-    from paceline import data
-    from paceline.record import to_json
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("data", "train / test", "sample", "classes", "where", "what it is"):
-        table.add_column(column, overflow="fold")
-    rows = []
-    for entry in data.available_datasets(cache=data_dir):
-        samples = " / ".join(f"{n:,}" for n in entry.samples) if entry.samples else ""
-        shape = "×".join(map(str, entry.shape)) if entry.shape else ""
-        classes = str(len(entry.classes)) if entry.classes else ""
-        table.add_row(entry.name, samples, shape, classes, str(entry.place or ""), entry.description)
-        rows.append({**to_json(entry), "place": str(entry.place) if entry.place else None})
-    console_for(json).print(table, soft_wrap=False, markup=False)
-    output_json(rows, json)
+    output_listing(datasets(data_dir), json)
 
 
 @app.command("fetch", epilog="Example: paceline data fetch mnist")

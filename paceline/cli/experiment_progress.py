@@ -1,4 +1,4 @@
-"""Draws an experiment on the terminal: a bar with the time that is left, and a line a run."""
+"""Draws an experiment on the terminal: a bar with the remaining time, and a line per run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from paceline.cli.download_bar import DownloadBar
 from paceline.cli.progress import elapsed
 from paceline.experiment.planning import PlannedRun
 from paceline.experiment.watcher import Standing
+from paceline.formatting import count
 from paceline.results.run_row import Row
 
 MOST_LETTERS = 60
@@ -51,9 +52,8 @@ class ExperimentProgress:
     def begun(self, standing: Standing, notes: list[str]) -> None:
         self.downloads.__exit__(None, None, None)
         self.directory, self.done, self.planned = standing.directory, standing.done, standing.planned
-        there = f", {standing.done} of them there already" if standing.done else ""
-        count = f"{standing.planned} run{'s' * (standing.planned != 1)}"
-        self.console.print(f"{count}{there}, in {standing.directory}", markup=False)
+        done = f", {standing.done} of them done already" if standing.done else ""
+        self.console.print(f"{count(standing.planned, 'run')}{done}, in {standing.directory}", markup=False)
         for note in notes:
             self.console.print(note, markup=False)
         self.bar.start()

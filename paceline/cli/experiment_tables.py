@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.tables import rows_table
+from paceline.errors import PacelineError
 from paceline.experiment.planning import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable
@@ -30,21 +34,41 @@ MOST_COLUMNS = 6
 MOST_ROWS = 60
 
 
+def show_tables(found: ResultsTable, console: Console) -> None:
+    """The summary, and published numbers below it if there are any."""
+    if not console.is_terminal:
+        console.width = 240  # a file has room for all columns
+    console.print(summary_table(found))
+    if found.published:
+        console.print()
+        console.print(published_table(found))
+
+
+def raise_if_failed(found: ResultsTable, place: Path, verb: str) -> None:
+    """What was made is shown and kept; that some runs failed is then the error of the command."""
+    failed = [row for row in found.rows if row["status"] == "failed"]
+    if failed:
+        raise PacelineError(
+            f"{len(failed)} of {len(found.rows)} runs failed, the first with: {failed[0]['error']}; "
+            f"what went wrong is in {place / failed[0]['directory']}; once it is fixed: "
+            f"paceline {verb} --resume {place} --retry"
+        )
+
+
 def summary_table(found: ResultsTable) -> Table:
-    """A row a setting: what distinguishes it, and mean ± standard deviation of its repetitions."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in found.varied:
-        table.add_column(name.replace("_", "-"), no_wrap=True)
+    """A row per setting: what distinguishes it, and mean ± standard deviation of its repetitions."""
+    varied = {name: name.replace("_", "-") for name in found.varied}
     counts = [name for name in ("n", "diverged", "failed", "unfinished") if name == "n" or _any(found, name)]
     shown = [column for column in SHOWN if _any(found, f"{column[1]}_mean")][:MOST_COLUMNS]
-    for name in (*counts, *(heading for heading, _, _ in shown)):
-        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    for row in found.summary[:MOST_ROWS]:
-        table.add_row(
-            *("" if row.get(name) is None else str(row[name]) for name in found.varied),
-            *(str(row[name]) for name in counts),
-            *(_mean(row, column, factor) for _, column, factor in shown),
-        )
+    rows = [
+        {
+            **{heading: "" if row.get(name) is None else str(row[name]) for name, heading in varied.items()},
+            **{name: row[name] for name in counts},
+            **{heading: _mean(row, column, factor) for heading, column, factor in shown},
+        }
+        for row in found.summary[:MOST_ROWS]
+    ]
+    table = rows_table(rows, left=varied.values())
     if len(found.summary) > MOST_ROWS:
         table.add_row(f"… and {len(found.summary) - MOST_ROWS} more in summary.csv")
     return table
@@ -68,21 +92,18 @@ def _mean(row: Row, column: str, factor: float) -> str:
 
 
 def published_table(found: ResultsTable) -> Table:
-    """What others found, and what was found here where it can be compared."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("published", "value", "here", "source"):
-        table.add_column(name, justify="right" if name in ("value", "here") else "left")
+    """Published numbers, and ours beside those that can be compared."""
+    rows = []
     for number in found.published:
         ours = found.of(number)
         here = " to ".join(f"{value:.6g}" for value in dict.fromkeys((min(ours), max(ours)))) if ours else ""
-        table.add_row(number.label, f"{number.value:.6g} {number.unit}".strip(), here, number.source)
-    return table
+        value = f"{number.value:.6g} {number.unit}".strip()
+        rows.append({"published": number.label, "value": value, "here": here, "source": number.source})
+    return rows_table(rows, left=("published", "source"), wrap=True)
 
 
 def plan_table(runs: list[PlannedRun]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "kind", "setting", "repetition", "seed"):
-        table.add_column(name, no_wrap=True)
-    for run in runs:
-        table.add_row(run.id, run.kind, run.label, str(run.repetition), str(run.seed))
-    return table
+    return rows_table(
+        {"run": run.id, "kind": run.kind, "setting": run.label, "repetition": run.repetition, "seed": run.seed}
+        for run in runs
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,12 @@ import typer
 from paceline.api.plan import FILE, PAGE
 from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import OutOption, takes_settings
+from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from paceline.planning.plan import Alternative, Plan
-    from paceline.workload import Workload
 
 EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
 ROWS = 16
@@ -49,17 +49,16 @@ def plan(
     given: dict[str, Any],
 ) -> None:
     """Plan a training run: the Pareto front of time, money and accuracy over machines and strategies, and a pick."""
+    from paceline.api.plan import plan as run
     from paceline.errors import PacelineError
     from paceline.record import dump
-    from paceline.workload import resolve
 
-    resolved = resolve(workload, given)
     console = console_for(json)
-    options = {
-        "cluster": cluster, "epochs": epochs, "target_accuracy": target_accuracy, "deadline": deadline,
-        "budget": budget, "spot": spot, "strategies": strategies, "out": out,
-    }  # fmt: skip
-    made = _made(resolved, options, console)
+    with console.status("planning") if console.is_terminal else nullcontext():
+        made = run(
+            workload, cluster, epochs=epochs, target_accuracy=target_accuracy, deadline=deadline, budget=budget,
+            spot=spot, strategies=strategies, out=out, **given,
+        )  # fmt: skip
     _show(made, console)
     if out is not None:
         console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}", markup=False)
@@ -67,15 +66,6 @@ def plan(
     output_json(dump(made), json)
     if not made.met:
         raise PacelineError(made.reasons[0])
-
-
-def _made(workload: Workload, options: dict[str, Any], console: Console) -> Plan:
-    from paceline.api.plan import plan as run
-
-    if not console.is_terminal:
-        return run(workload, **options)
-    with console.status("planning"):
-        return run(workload, **options)
 
 
 def _show(made: Plan, console: Console) -> None:
@@ -87,7 +77,8 @@ def _show(made: Plan, console: Console) -> None:
         f"{made.candidates:,} candidates of {made.cluster}, {made.conditions['simulated']} of them simulated",
         markup=False,
     )
-    console.print(_table(made), soft_wrap=False, markup=False)
+    rows = [_row(one, made) for one in _rows(made)]
+    console.print(rows_table(rows, left=("", "machines", "strategy", "precision"), wrap=True), soft_wrap=False)
     if len(made.front) > ROWS:
         console.print(f"… and {len(made.front) - ROWS} more, in the JSON", markup=False)
     console.print(f"\npick: {made.pick}", markup=False)
@@ -99,23 +90,8 @@ def _show(made: Plan, console: Console) -> None:
     console.print(f"  {prices}predictions: {made.prediction.basis}", markup=False)
 
 
-def _table(made: Plan) -> Table:
-    """The front, the fastest first; the pick is marked."""
-    from rich.table import Table
-
-    learned = made.objective.target_accuracy is not None
-    columns = ["", "machines", "workers", "strategy", "batch", "precision", *(["epochs"] if learned else [])]
-    columns += ["time", made.currency, "batches in flight", "computing"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("", "machines", "strategy", "precision") else "right")
-    for one in _rows(made):
-        table.add_row(*_row(one, made, learned))
-    return table
-
-
 def _rows(made: Plan) -> list[Alternative]:
-    """Rows of the front, always with the pick."""
+    """The front, the fastest first, always with the pick."""
     front = list(made.front)
     if made.pick not in front:
         front = sorted([*front, made.pick], key=lambda one: one.time_s)
@@ -125,7 +101,7 @@ def _rows(made: Plan) -> list[Alternative]:
     return [one for i, one in enumerate(front) if i in kept]
 
 
-def _row(one: Alternative, made: Plan, learned: bool) -> list[str]:
+def _row(one: Alternative, made: Plan) -> dict[str, str]:
     from paceline.formatting import percent
     from paceline.planning.reasons import amount_words, batches_words, time_words
 
@@ -135,13 +111,15 @@ def _row(one: Alternative, made: Plan, learned: bool) -> list[str]:
     if groups is not None and groups > 1:
         strategy += f" {groups}x{candidate.workers // groups}"
     computing = max(0.0, 1 - one.waiting_share - one.communication_share)
-    return [
-        "*" if one == made.pick else "",
-        f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
-        f"{candidate.workers:,}", strategy, f"{candidate.batch:,}", candidate.precision,
-        *([f"{one.epochs:.3g}"] if learned else []),
-        time_words(one.time_s), amount_words(one.money), batches_words(one.in_flight), percent(computing, 0),
-    ]  # fmt: skip
+    return {
+        "": "*" if one == made.pick else "",
+        "machines": f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
+        "workers": f"{candidate.workers:,}", "strategy": strategy, "batch": f"{candidate.batch:,}",
+        "precision": candidate.precision,
+        **({"epochs": f"{one.epochs:.3g}"} if made.objective.target_accuracy is not None else {}),
+        "time": time_words(one.time_s), made.currency: amount_words(one.money),
+        "batches in flight": batches_words(one.in_flight), "computing": percent(computing, 0),
+    }  # fmt: skip
 
 
 def load_plan(path: Path) -> Plan:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import OutOption, of_workload, takes_settings
+from paceline.cli.options import OutOption, takes_settings
+from paceline.cli.tables import rows_table
 from paceline.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,18 +45,16 @@ def predict(
     from paceline.api.predict import predict as run
     from paceline.record import dump
 
-    given, others = of_workload(given)
-    step, strategy = others.get("step", "auto"), others.get("strategy", "sync")
-    workers = others.get("workers") or 1
+    strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
     if workers == 1 and (link is not None or strategy != "sync"):
         raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, as --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
     set_device = given.pop("device", None)
     device = set_device if device is None else device
-    made = run(workload, device, step=step, out=out, **given)
+    made = run(workload, device, out=out, **given)
     if local is not None and made.threads > (most := max(1, local.cores // workers)):
-        made = run(workload, device, step=step, out=out, **{**given, "threads": most})
+        made = run(workload, device, out=out, **{**given, "threads": most})
     together = _of_workers(made, workers, strategy, link, local) if workers > 1 else ""
     show(made, console)
     if together:
@@ -66,34 +65,32 @@ def predict(
 
 
 def show(made: Prediction, console: Console) -> None:
-    from rich.table import Table
+    from paceline.formatting import count, percent
 
-    from paceline.formatting import percent
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("layer", "kind"):
-        table.add_column(heading)
-    for heading in ("forward", "backward", "update", "share", "interval"):
-        table.add_column(heading, justify="right")
     ranked = sorted((layer for layer in made.layers if layer.total_s > 0), key=lambda layer: -layer.total_s)
     largest, others = {layer.name for layer in ranked[:SHOWN_LAYERS]}, ranked[SHOWN_LAYERS:]
-    for layer in made.layers:
-        if layer.name in largest:
-            table.add_row(
-                layer.name, layer.kind, _time(layer.forward_s), _time(layer.backward_s), _time(layer.update_s),
-                percent(layer.total_s / made.iteration_s, 1), f"{_time(layer.low_s)} to {_time(layer.high_s)}",
-            )  # fmt: skip
+    rows = [
+        {
+            "layer": layer.name, "kind": layer.kind,
+            **{part: _time(getattr(layer, f"{part}_s")) for part in _LAYER_PARTS},
+            "share": percent(layer.total_s / made.iteration_s, 1),
+            "interval": f"{_time(layer.low_s)} to {_time(layer.high_s)}",
+        }
+        for layer in made.layers
+        if layer.name in largest
+    ]  # fmt: skip
     if others:
-        forward, backward, update = (sum(getattr(x, f"{part}_s") for x in others) for part in _LAYER_PARTS)
-        table.add_row(
-            f"({len(others)} smaller ones)", "", _time(forward), _time(backward), _time(update),
-            percent((forward + backward + update) / made.iteration_s, 1), "",
-        )  # fmt: skip
-    console.print(table)
+        sums = {part: sum(getattr(layer, f"{part}_s") for layer in others) for part in _LAYER_PARTS}
+        rows.append({
+            "layer": f"({count(len(others), 'smaller one')})", "kind": "",
+            **{part: _time(seconds) for part, seconds in sums.items()},
+            "share": percent(sum(sums.values()) / made.iteration_s, 1), "interval": "",
+        })  # fmt: skip
+    console.print(rows_table(rows, left=("layer", "kind"), wrap=True))
     parts = ", ".join(
         f"{name} {percent(took / made.iteration_s, 1)}" for name, took in made.parts_s.items() if took > 0
     )
-    threads = f", {made.threads} thread{'s' * (made.threads != 1)}" if made.threads else ""
+    threads = f", {count(made.threads, 'thread')}" if made.threads else ""
     lines = [
         f"{made.name} at batch {made.batch} on {made.device} ({made.basis}), "
         f"step {made.step}, {made.precision}{threads}",
@@ -138,12 +135,6 @@ def _how_known(found: ClusterOutcome, strategy: str, protocol: str, local: Calib
 
 
 def _time(seconds: float) -> str:
-    if seconds < 5e-8:
-        return ""
-    if seconds < 1e-3:
-        return f"{1e6 * seconds:.1f} µs"
-    if seconds < 1.0:
-        return f"{1e3 * seconds:.2f} ms"
-    if seconds < 120:
-        return f"{seconds:.2f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    from paceline.formatting import duration
+
+    return duration(seconds) if seconds >= 5e-8 else ""

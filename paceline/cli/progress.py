@@ -1,27 +1,49 @@
-"""Draws a run on the terminal: a bar while it goes on, a line an epoch, a table at the end."""
+"""Draws a run on the terminal: a bar while it runs, a line per epoch, a table at the end."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Table
 
 from paceline.cli.download_bar import DownloadBar
+from paceline.cli.tables import facts_table
+from paceline.formatting import count, percent
 from paceline.strategy.distribution import Distribution
+from paceline.strategy.ledger import LedgerSummary
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress as Advance
 from paceline.training.watcher import WorkersProgress
+
+if TYPE_CHECKING:
+    from paceline.training.measured_training import TrainingClock
+
+
+class _MeasuredProgress(Progress):
+    """A progress bar with what a clock has measured so far below it."""
+
+    def __init__(self, clock: TrainingClock | None, *columns: ProgressColumn, **options: Any) -> None:
+        self.clock = clock
+        super().__init__(*columns, **options)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.clock is not None and self.clock.live is not None:
+            yield self.clock.live
 
 
 class TerminalWatcher:
     """A watcher of runs. Without a terminal it prints one line per epoch and draws no bar."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: TrainingClock | None = None) -> None:
         self.console = console
-        self.bar = Progress(
+        self.bar = _MeasuredProgress(
+            clock,
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),
@@ -58,11 +80,10 @@ class TerminalWatcher:
             markup=False,
         )
         self.console.print(f"step: {run.step.kind} ({run.step.reason}); data: {run.data}", markup=False)
-        for device, count in sorted(run.placement.items()):
-            self.console.print(f"placement: {count:,} operations of a step on {device}", markup=False)
+        for device, operations in sorted(run.placement.items()):
+            self.console.print(f"placement: {operations:,} operations of a step on {device}", markup=False)
         if run.resumed:
-            done = len(run.epochs)
-            self.console.print(f"going on after {done} epoch{'s' * (done != 1)} and {run.updates:,} updates")
+            self.console.print(f"resuming after {count(len(run.epochs), 'epoch')} and {run.updates:,} updates")
 
     def advanced(self, progress: Advance) -> None:
         score = progress.score
@@ -114,37 +135,38 @@ def elapsed(seconds: float) -> str:
 
 def closing_table(run: Run) -> Table:
     """The result in a few rows."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    if not math.isnan(run.test_accuracy):
-        table.add_row("test accuracy", f"{100 * run.test_accuracy:.2f} %")
-        table.add_row(f"test top-{run.workload.top}", f"{100 * run.test_top_accuracy:.2f} %")
-    table.add_row("test loss", f"{run.test_loss:.4f}")
-    if not math.isnan(run.test_metric):
-        table.add_row(f"test {run.workload.metric.rpartition(':')[2]}", f"{run.test_metric:.4g}")
-    table.add_row("updates", f"{run.updates:,}")
-    table.add_row("speed", f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–")
-    table.add_row("time", f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s")
-    if run.distribution is not None:
-        _add_distribution(table, run.distribution)
-    return table
+    speed = f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–"
+    scored, measured = not math.isnan(run.test_accuracy), not math.isnan(run.test_metric)
+    return facts_table({
+        "test accuracy": f"{100 * run.test_accuracy:.2f} %" * scored,
+        f"test top-{run.workload.top}": f"{100 * run.test_top_accuracy:.2f} %" * scored,
+        "test loss": f"{run.test_loss:.4f}",
+        f"test {run.workload.metric.rpartition(':')[2]}": f"{run.test_metric:.4g}" * measured,
+        "updates": f"{run.updates:,}",
+        "speed": speed,
+        "time": f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s",
+        **(_distribution(run.distribution) if run.distribution is not None else {}),
+    })  # fmt: skip
 
 
-def _add_distribution(table: Table, found: Distribution) -> None:
-    """How the workers did, below the result."""
-    ledger, virtual = found.ledger, "virtual " * (found.driver == "virtual")
-    table.add_row("strategy", f"{found.strategy.name}, {found.workers} {virtual}workers")
-    if found.driver == "virtual":
-        table.add_row("virtual time", f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s")
-    else:
-        table.add_row("updates", f"{found.updates_per_s:,.0f} updates/s")
-    if found.driver != "virtual":
-        table.add_row("commits", f"{found.commits}; groups average by {found.collective}")
-    if math.isfinite(found.waiting_share):
-        table.add_row("waiting", f"{found.waiting_share:.1%} of the workers' time")
-    table.add_row("staleness", f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}")
-    counts = {"applied": ledger.applied, "dropped": ledger.dropped, "refused": ledger.refused}
-    counts["given out again"] = ledger.returned
-    said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == "applied")
-    table.add_row("batches", said)
-    if found.fault_count:
-        table.add_row("faults", f"{found.fault_count}, the first: {found.faults[0].what}" if found.faults else "")
+def _distribution(found: Distribution) -> dict[str, str]:
+    """How the workers did."""
+    ledger, virtual = found.ledger, found.driver == "virtual"
+    seconds = {"virtual time": f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s"}
+    commits = {"throughput": f"{found.updates_per_s:,.0f} updates/s"}
+    commits["commits"] = f"{found.commits}; groups average by {found.collective}"
+    waits, faults = math.isfinite(found.waiting_share), found.fault_count and found.faults
+    return {
+        "strategy": f"{found.strategy.name}, {found.workers} {'virtual ' * virtual}workers",
+        **(seconds if virtual else commits),
+        "waiting": f"{percent(found.waiting_share, 1)} of the workers' time" if waits else "",
+        "staleness": f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}",
+        "batches": batches_words(ledger),
+        "faults": f"{found.fault_count}, the first: {found.faults[0].what}" if faults else "",
+    }
+
+
+def batches_words(ledger: LedgerSummary) -> str:
+    """What became of the batches."""
+    counts = {"dropped": ledger.dropped, "refused": ledger.refused, "reassigned": ledger.returned}
+    return ", ".join([f"{ledger.applied:,} applied", *(f"{many:,} {what}" for what, many in counts.items() if many)])

@@ -1,4 +1,4 @@
-"""`paceline reproduce`: a published study made again, with its own figures beside ours, in one command."""
+"""`paceline reproduce`: repeats a published study, with its own figures beside ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,24 +19,31 @@ EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 
 
 def reproduce(
-    study: Annotated[str | None, typer.Argument(metavar="NAME", help="A study; without one they are listed.")] = None,
+    study: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The study; without a name, all are listed.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
-    retry: Annotated[bool, typer.Option("--retry", help="When resuming, make failed runs again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Make a published study again and report on it; it can be interrupted and resumed at any moment."""
+    """Repeat a published study and report on it. It can be interrupted and resumed at any time."""
     console = console_for(json)
     if study is None and resume is None:
         if quick or retry or out is not None:
             raise InputError("name a study: paceline reproduce lists them")
-        _list(console, json)
+        from paceline.api.listing import studies
+        from paceline.cli.tables import rows_table
+
+        console.print(rows_table(studies().rows))
+        output_json([{"name": each.name, "title": each.title} for each in studies()], json)
         return
     from paceline.api.reproduce import reproduce as make
     from paceline.cli.experiment_progress import ExperimentProgress
+    from paceline.cli.experiment_tables import raise_if_failed
 
     with ExperimentProgress(console) as watcher:
         made = make(
@@ -45,28 +52,7 @@ def reproduce(
         )  # fmt: skip
     _show(made, console)
     output_json(_content(made), json)
-    failed = [row for row in made.found.rows if row["status"] == "failed"]
-    if failed:
-        raise PacelineError(
-            f"{len(failed)} of {len(made.found.rows)} runs failed, the first with: {failed[0]['error']}; what went "
-            f"wrong is in {made.directory / failed[0]['directory']}; once it is fixed: "
-            f"paceline reproduce --resume {made.directory} --retry"
-        )
-
-
-def _list(console: Console, json: str | None) -> None:
-    from rich.table import Table
-
-    from paceline.api.listing import studies as known_studies
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("study", "what it is"):
-        table.add_column(heading, no_wrap=heading == "study")
-    studies = known_studies()
-    for study in studies:
-        table.add_row(study.name, study.title)
-    console.print(table)
-    output_json([{"name": study.name, "title": study.title} for study in studies], json)
+    raise_if_failed(made.found, made.directory, "reproduce")
 
 
 def _show(made: Reproduced, console: Console) -> None:
@@ -85,12 +71,8 @@ def _content(made: Reproduced) -> Any:
     from paceline.record import to_json
 
     return {
-        "study": made.study.name,
-        "title": made.found.title,
-        "directory": str(made.directory),
-        "report": str(made.written.path),
-        "findings": made.findings,
-        "published": to_json(made.conclusions.published),
-        "rows": to_json(made.found.rows),
+        "study": made.study.name, "title": made.found.title, "directory": str(made.directory),
+        "report": str(made.written.path), "findings": made.findings,
+        "published": to_json(made.conclusions.published), "rows": to_json(made.found.rows),
         "summary": to_json(made.found.summary),
-    }
+    }  # fmt: skip

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import OutOption, of_workload, takes_settings
+from paceline.cli.options import OutOption, takes_settings
 from paceline.cli.simulate_cluster import show_scaling
+from paceline.cli.tables import facts_table
 from paceline.errors import InputError, StrategyError
 
 if TYPE_CHECKING:
@@ -43,15 +44,12 @@ def simulate(
     from paceline.api.simulate import simulate as run
     from paceline.record import dump
     from paceline.simulation.time_record import TimeRecord
-    from paceline.workload import resolve
 
-    own, distribution = of_workload(given)
-    steps = distribution.get("steps")
+    steps = given.get("steps")
     if epochs is not None:
         _check_epochs(epochs, steps, cluster)
     made = run(
-        resolve(workload, own), cluster=cluster, per_machine=per_machine, overlap_backward=overlap_backward, out=out,
-        **distribution,
+        workload, cluster=cluster, per_machine=per_machine, overlap_backward=overlap_backward, out=out, **given
     )  # fmt: skip
     console = console_for(json)
     if isinstance(made, TimeRecord):
@@ -85,27 +83,24 @@ def _files(out: Path, made: TimeRecord | Scaling) -> str:
 
 
 def _table(made: TimeRecord) -> Table:
-    from rich.table import Table
+    from paceline.cli.progress import batches_words
+    from paceline.formatting import percent
 
     found = made.distribution
-    table = Table(show_header=False, box=None, pad_edge=False)
     share = "of the workers' time"
-    for name, value in (
-        ("strategy", f"{found.strategy.name}, {found.workers:,} workers"),
-        ("virtual time", f"{made.seconds:,.6g} s"),
-        ("steps", f"{made.steps:,}, {made.steps_per_s:,.6g}/s"),
-        ("updates", f"{found.updates:,}, {made.updates_per_s:,.6g}/s"),
-        ("messages", _messages(made)),
-        ("waiting", f"{made.waiting_share:.2%} {share}"),
-        ("communicating", f"{made.communicating_share:.2%} {share}"),
-        ("server busy", f"{made.server_share:.2%} of the time"),
-        ("staleness", f"mean {made.mean_staleness:.2f}, 99 % up to {made.staleness_p99}"),
-        ("batches", _batches(made)),
-        ("simulated in", f"{made.wall_s:.2f} s"),
-    ):
-        if value:
-            table.add_row(name, value)
-    return table
+    return facts_table({
+        "strategy": f"{found.strategy.name}, {found.workers:,} workers",
+        "virtual time": f"{made.seconds:,.6g} s",
+        "steps": f"{made.steps:,}, {made.steps_per_s:,.6g}/s",
+        "updates": f"{found.updates:,}, {made.updates_per_s:,.6g}/s",
+        "messages": _messages(made),
+        "waiting": f"{percent(made.waiting_share, 2)} {share}",
+        "communicating": f"{percent(made.communicating_share, 2)} {share}",
+        "server busy": f"{percent(made.server_share, 2)} of the time",
+        "staleness": f"mean {made.mean_staleness:.2f}, 99 % up to {made.staleness_p99}",
+        "batches": batches_words(found.ledger),
+        "simulated in": f"{made.wall_s:.2f} s",
+    })  # fmt: skip
 
 
 def _messages(made: TimeRecord) -> str:
@@ -113,9 +108,3 @@ def _messages(made: TimeRecord) -> str:
     if not made.message_bytes:
         return ""
     return f"fetch {made.message_bytes / 1e6:,.3g} MB, push {made.push_bytes / 1e6:,.3g} MB"
-
-
-def _batches(made: TimeRecord) -> str:
-    ledger = made.distribution.ledger
-    counts = {"applied": ledger.applied, "dropped": ledger.dropped, "given out again": ledger.returned}
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == "applied")

@@ -1,9 +1,11 @@
-"""`paceline simulate --cluster`: a strategy on machines that one has or could rent, with more and more workers."""
+"""`paceline simulate --cluster`: a strategy on machines you have or could rent, with increasing numbers of workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,25 +52,22 @@ def _headline(each: MachineScaling, made: Scaling) -> str:
 
 
 def _table(outcomes: Sequence[ClusterOutcome], steps: int | None, epochs: int | None) -> Table:
-    from rich.table import Table
-
     from paceline.formatting import duration, number, percent
 
     whole = f"{epochs:,} epochs" if epochs is not None else f"{steps:,} steps" if steps is not None else ""
-    columns = ["workers", "machines", "epoch", *([whole] if whole else []), "samples/s", "efficiency"]
-    columns += ["waiting", "exchange", "staleness", f"{outcomes[0].currency}, {whole or 'an epoch'}", "bound by"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "bound by" else "right", no_wrap=True)
+    rows = []
     for o in outcomes:
         whole_s = o.step_s * steps if steps is not None else o.epoch_s * (epochs or 1)
         money = None
         if o.money_per_epoch is not None and o.epoch_s:
             money = o.money_per_epoch / o.epoch_s * whole_s
-        table.add_row(
-            f"{o.workers:,}", f"{o.machines:,}", duration(o.epoch_s) if o.epoch_s else "--",
-            *([duration(whole_s) if whole_s else "--"] if whole else []), number(o.samples_per_s),
-            percent(o.efficiency, 1), percent(o.waiting_share, 1), percent(o.communication_share, 1),
-            f"{o.staleness_mean:.1f}", "--" if money is None else number(money), o.bound,
-        )  # fmt: skip
-    return table
+        rows.append({
+            "workers": f"{o.workers:,}", "machines": f"{o.machines:,}",
+            "epoch": duration(o.epoch_s) if o.epoch_s else None,
+            **({whole: duration(whole_s) if whole_s else None} if whole else {}),
+            "samples/s": number(o.samples_per_s), "efficiency": percent(o.efficiency, 1),
+            "waiting": percent(o.waiting_share, 1), "exchange": percent(o.communication_share, 1),
+            "staleness": f"{o.staleness_mean:.1f}",
+            f"{o.currency} per {whole or 'epoch'}": None if money is None else number(money), "bound by": o.bound,
+        })  # fmt: skip
+    return rows_table(rows, left=("bound by",))

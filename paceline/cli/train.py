@@ -44,6 +44,9 @@ def train(
         Path | None,
         typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write events for TensorBoard into a folder of DIR."),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="With --measure: show parts and layers of an iteration while training.")
+    ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
     *,
@@ -54,6 +57,8 @@ def train(
     step, measure = distribution.pop("step", "auto"), distribution.pop("measure", False)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
     options["trust"] = trust
+    if live and not measure:
+        raise WorkloadError("--live shows what --measure finds: give both")
     if resume is not None:
         if plan is not None:
             raise WorkloadError("--plan is for new runs: a resumed one continues as it was")
@@ -61,12 +66,12 @@ def train(
             raise WorkloadError("--step and --log-placement are for new runs: a resumed one continues as it was")
         if out is not None:
             raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
-        resume_run(resume, workload, own, distribution, measure=measure, json=json, **options)
+        resume_run(resume, workload, own, distribution, measure=measure, live=live, json=json, **options)
         return
     if plan is None and workload is None:
         raise WorkloadError("name a workload to train (see paceline models), or --resume a run")
     train_run(
-        _workload(workload, plan, own), distribution, out=out, measure=measure, json=json,
+        _workload(workload, plan, own), distribution, out=out, measure=measure, live=live, json=json,
         step=step, log_placement=log_placement, **options,
     )  # fmt: skip
 
@@ -89,6 +94,7 @@ def train_run(
     *,
     out: Path | None = None,
     measure: bool = False,
+    live: bool = False,
     json: str | None = None,
     console: Console | None = None,
     **options: Any,
@@ -106,7 +112,7 @@ def train_run(
         directory = out
     try:
         run = partial(train, what, out=directory, **given, **distribution, **options)
-        _shown(run, directory, measure, json, console)
+        _shown(run, directory, measure, json, console, live=live)
     except BaseException:
         if out is None:
             remove_if_empty(directory)
@@ -120,24 +126,36 @@ def resume_run(
     distribution: dict[str, Any],
     *,
     measure: bool,
+    live: bool,
     json: str | None,
     **options: Any,
 ) -> None:
     from paceline.api.train import resume
 
-    _shown(partial(resume, directory, place, **given, **distribution, **options), directory, measure, json)
+    run = partial(resume, directory, place, **given, **distribution, **options)
+    _shown(run, directory, measure, json, live=live)
 
 
 def _shown(
-    train: Callable[..., Run], directory: Path, measure: bool, json: str | None, console: Console | None = None
+    train: Callable[..., Run],
+    directory: Path,
+    measure: bool,
+    json: str | None,
+    console: Console | None = None,
+    *,
+    live: bool = False,
 ) -> None:
     """Draws the progress, and prints what came of it."""
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.record import dump
 
-    console = console or console_for(json)
-    with TerminalWatcher(console) as watcher:
-        run = train(watcher=watcher, downloads=watcher.downloads, measure=measure)
+    console, clock = console or console_for(json), None
+    if live:
+        from paceline.training.measured_training import TrainingClock
+
+        clock = TrainingClock(live=True)
+    with TerminalWatcher(console, clock) as watcher:
+        run = train(watcher=watcher, downloads=watcher.downloads, measure=clock or measure)
     page = directory / "summary.html"
     console.print(closing_table(run))
     warn_if_busy(run.conditions.busy)

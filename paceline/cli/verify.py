@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
+from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +46,8 @@ def verify(
 
 
 def show(made: Verification, console: Console) -> None:
+    from paceline.formatting import signed_percent
+
     p = made.prediction
     threads = f", {p.threads} thread{'s' * (p.threads != 1)}" if p.threads else ""
     lines = [
@@ -60,7 +63,8 @@ def show(made: Verification, console: Console) -> None:
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
         console.print(
-            f"{row.name}: {_signed(row.error)}, {inside}; {covered} of {total} intervals covered the measured time",
+            f"{row.name}: {signed_percent(row.error)}, {inside}; "
+            f"{covered} of {total} intervals cover the measured time",
             markup=False,
         )
 
@@ -76,21 +80,14 @@ def _shown(made: Verification) -> list[Comparison]:
 
 
 def _table(rows: list[Comparison]) -> Table:
-    from rich.table import Table
+    from paceline.formatting import duration, signed_percent
 
-    from paceline.formatting import duration
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "kind", "predicted", "interval", "measured", "error", "covered"):
-        table.add_column(column, justify="left" if column in ("", "kind", "covered") else "right", no_wrap=True)
-    for row in rows:
-        interval = f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else "--"
-        table.add_row(
-            row.name, row.kind, duration(row.predicted_s), interval, duration(row.measured_s), _signed(row.error),
-            {True: "yes", False: "no", None: "--"}[row.within],
-        )  # fmt: skip
-    return table
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.1f} %" if math.isfinite(share) else "--"
+    shown = [
+        {
+            "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),
+            "interval": f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else None,
+            "measured": duration(row.measured_s), "error": signed_percent(row.error), "covered": row.within,
+        }
+        for row in rows
+    ]  # fmt: skip
+    return rows_table(shown, left=("", "kind", "covered"))

@@ -82,7 +82,7 @@ def compose_iteration(
         "update": update_s,
         "communicate": 0.0,
         "idle": 0.0,
-        "other": step_overheads.loop_s,
+        "loop": step_overheads.loop_s,
     }
     if not on_gpu:
         gathered_s = step_overheads.load_element_s * sample_elements

@@ -77,7 +77,7 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool) -> StepOverheads:
         load_element_s=load_element_s,
         update_factor=_update_factor(seen),
         score_s=_median(_score(s.measurement) for s in seen),
-        loop_s=_median(s.measurement.parts_s.get("other", 0.0) for s in seen),
+        loop_s=_median(s.measurement.parts_s.get("loop", 0.0) for s in seen),
         networks=tuple(sorted({f"{s.measurement.name} at {s.measurement.batch}" for s in seen})),
     )  # fmt: skip
 

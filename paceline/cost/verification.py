@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.cost.prediction import Prediction
-from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement
+from paceline.measurement.summary import NAMED_PARTS
 from paceline.notebook import NotebookRecord
 from paceline.record_fields import MAY_BE_NAN
 
@@ -100,7 +100,7 @@ def compare_measurement(prediction: Prediction, found: Measurement) -> Iterator[
     """Compares the iteration, its parts and its layers; layers are matched by name."""
     p = prediction
     yield compared("iteration", "iteration", p.iteration_s, found.iteration_s.median_s, p.low_s, p.high_s)
-    for part in PARTS:
+    for part in NAMED_PARTS:
         predicted_s, measured_s = p.parts_s.get(part, 0.0), found.parts_s.get(part, 0.0)
         if max(predicted_s, measured_s) > 0:
             yield compared(part, "part", predicted_s, measured_s)

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from paceline import record
 from paceline.errors import PacelineError
 from paceline.experiment.one_run import RunTask, make
-from paceline.fork_server import Forked, ForkServer
+from paceline.fork_server import Forked
+from paceline.training.drivers.local.process_server import process_server
 
-PRELOADED = (
-    "torch", "paceline.experiment.processes", "paceline.measurement.measuring", "paceline.reporting.page",
+IMPORTS = (
+    "paceline.experiment.processes", "paceline.measurement.measuring", "paceline.reporting.page",
     "paceline.simulation.timing", "paceline.training.trainer", "paceline.training.virtual_run",
     "paceline.training.drivers.local.launcher",
 )  # fmt: skip
+"""What runs need, imported once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Processes:
 
     def __init__(self) -> None:
         # The kernel ends it with the thread that started it, so this has to be the main one.
-        self.server = ForkServer(PRELOADED)
+        self.server = process_server()
         self.forked: dict[int, Forked] = {}
 
     @property
@@ -52,12 +54,11 @@ class Processes:
             self.kill(number)
         for process in self.forked.values():
             process.wait()
-        self.server.close()
 
     def start(self, number: int, task: RunTask) -> None:
         text = json.dumps(record.to_json(task))
         try:
-            self.forked[number] = self.server.fork("paceline.experiment.processes:become", text)
+            self.forked[number] = self.server.fork("paceline.experiment.processes:become", text, imports=IMPORTS)
         except PacelineError as error:
             raise Lost(str(error)) from error
 

@@ -11,15 +11,15 @@ MIN_GAIN = 0.05
 
 def advice(m: Measurement) -> list[str]:
     """Sentences, largest possible gain first."""
-    total = sum(m.parts_s.values()) or 1.0
-    load, update, other = (m.parts_s[part] / total for part in ("load", "update", "other"))
+    total = m.iteration_s.mean_s or 1.0
+    load, update, loop = (m.parts_s.get(part, 0.0) / total for part in ("load", "update", "loop"))
     outside = sum(layer.total_s for layer in m.layers if layer.kind == "outside") / total
     flat = "the flat step updates them in one pass" if m.step == "plain" else "twice the batch halves its share"
     found = [
         (load, f"{percent(load, 1)} of an iteration waits for data: prefetching could make it {_faster(load)} faster."),
         (update / 2, f"{percent(update, 1)} is the optimizer update: {flat}, about {_faster(update / 2)} faster."),
         (outside / 2, f"{percent(outside, 1)} is spent outside any module: between layers and in the loss."),
-        (other / 2, f"{percent(other, 1)} is overhead of the training loop; a larger batch reduces its share."),
+        (loop / 2, f"{percent(loop, 1)} is spent in the training loop itself; a larger batch reduces its share."),
         *(entry for layer in m.layers if (entry := _slow_layer(m, layer, total))),
     ]
     if m.idle_causes_s:
@@ -45,7 +45,7 @@ def _idle(m: Measurement, share: float) -> tuple[float, str]:
 
 def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, str] | None:
     """Advice on a layer that reaches less than half of both the device's peak arithmetic and its bandwidth."""
-    share = (layer.forward_s.median_s + layer.backward_s.median_s) / total
+    share = (layer.forward_s.mean_s + layer.backward_s.mean_s) / total
     reached = max(layer.achieved_flops / (m.device_flops or 1.0), layer.achieved_bytes / (m.device_bytes or 1.0))
     if layer.kind in ("outside", "recompute", "whole") or reached <= 0.0 or reached > 0.5:
         return None

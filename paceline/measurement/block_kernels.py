@@ -13,9 +13,21 @@ KernelKeys = list[tuple[int, SpanKey]]
 """For every kernel, its iteration (or window of iterations) and its span key."""
 
 
-def keys_by_order(kernels: list[Kernel], by_launch: KernelKeys, order: KernelOrder) -> tuple[KernelKeys, set[int]]:
-    """Span keys by the known order, and the iterations whose kernels matched it."""
-    keys, matching = list(by_launch), set()
+def reliable_keys(
+    kernels: list[Kernel], by_launch: KernelKeys, order: KernelOrder | None, windows: tuple[int, int] | None = None
+) -> tuple[KernelKeys, set[int]]:
+    """Span keys by the known order, and the iterations for which they are reliable: those whose kernels matched it.
+
+    With `windows` (iterations, iterations per window) the kernels were captured, and the keys are those of windows.
+    """
+    keys = list(by_launch)
+    matching: set[int] = set()
+    if order is None:
+        return keys, matching
+    if windows is not None:
+        found = order.assign_captured(kernels, [key for _, key in by_launch], windows[0])
+        keys = [(number // windows[1], key) for number, key in found]
+        return keys, {number for number, _ in keys}
     for number, indices in groupby(range(len(kernels)), key=lambda index: by_launch[index][0]):
         mine = list(indices)
         known = order.assign([kernels[index] for index in mine])
@@ -47,17 +59,12 @@ def loading_in(logs: list[MarkLog]) -> list[tuple[int, int]]:
     ]
 
 
-def iteration_trace(log: MarkLog, kernels: list[Kernel], device: str) -> Trace:
+def iteration_trace(log: MarkLog, kernels: list[Kernel], keys: KernelKeys, device: str) -> Trace:
     """The last traced iteration: the host's spans and the kernels it launched."""
     origin = log.marks[0][3]
-    host = [
-        Span("host", f"{part} {row}".strip(), (start - origin) * 1e-9, (end - origin) * 1e-9)
-        for (_, (part, row), _, start), (_, _, end, _) in pairwise(log.marks)
-        if end > start
-    ]
     on_device = [
-        Span(device, k.name[:120], (k.start - origin) * 1e-9, (k.end - origin) * 1e-9)
-        for k in kernels
+        Span(device, part, (k.start - origin) * 1e-9, (k.end - origin) * 1e-9, k.name[:120], row)
+        for k, (_, (part, row)) in zip(kernels, keys, strict=True)
         if k.launched >= origin
     ]
-    return Trace(tuple(host + on_device))
+    return Trace((*log.spans("host", {}), *on_device))

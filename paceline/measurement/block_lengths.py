@@ -1,10 +1,14 @@
-"""How many iterations each kind of block has on a GPU."""
+"""Which kinds of blocks a measurement on a GPU begins with, and how many iterations each kind has."""
 
 from __future__ import annotations
 
+from collections import deque
 from math import ceil
 
 BLOCK = 5
+PAIRS, STALLED = 4, 2
+MOST_QUEUED, MOST_STALLED = 800, 3
+"""A device takes about a thousand launches ahead; a stalled block has no more, and no more than three iterations."""
 TRACED = 3
 """A traced block is shorter: traces take time to process, and many short ones sample a noisy host better than a few."""
 BLOCK_S = 0.02
@@ -36,7 +40,15 @@ class BlockLengths:
         if self.stride == 1:
             self.default = max(self.default, min(self.longest, round(BLOCK_S / self._each_s)))
 
-    def length(self, kind: str) -> int:
+    def prelude(self) -> deque[str]:
+        """The kinds of the first blocks; what tracing costs is measured in pairs, with it and without it."""
+        pairs = 1 if self.captured else PAIRS  # a graph is launched rarely
+        eager = ["marked", *["stalled"] * STALLED] if not self.captured else []
+        return deque(["warm-up", *["host alone"] * pairs, *["host traced"] * pairs, *eager])
+
+    def length(self, kind: str, launches: float = 0.0) -> int:
+        if kind == "stalled":
+            return max(1, min(MOST_STALLED, int(MOST_QUEUED / max(1.0, launches))))
         if kind == "recovering" and not self.captured:
             return max(self.default, ceil(RECOVERY_S / self._each_s))
         if self.stride > 1:

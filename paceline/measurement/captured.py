@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.measurement.kernel_order import KernelOrder
 from paceline.measurement.kernel_tracer import KernelTracer
 from paceline.measurement.kernels import keys_by_launch
-from paceline.measurement.mark_log import MarkLog
+from paceline.measurement.mark_log import LOOP, MarkLog
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.step_marks import mark_step
 from paceline.step.feeder import first_batch
@@ -26,9 +26,9 @@ def captured_kernel_order(step: GraphStep) -> KernelOrder | None:
         log = MarkLog()
         marks = ModuleMarks(step.parts.network, lambda log=log: log)  # type: ignore[misc]
         with marks.installed(), mark_step(step, log):
-            log.mark("edge", ("other", ""))
+            log.mark("edge", LOOP)
             step.take(batch)
-            log.mark("edge", ("other", ""))
+            log.mark("edge", LOOP)
         logs.append(log)
     kernels = tracer.stop()
     before.restore()

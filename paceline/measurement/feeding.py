@@ -15,7 +15,7 @@ from time import perf_counter, sleep
 import torch
 
 from paceline.errors import InputError
-from paceline.measurement.measurement import Spread
+from paceline.measurement.spread import Spread, spread_of
 from paceline.step.phase import Batch
 from paceline.step.prefetch import Prefetcher
 
@@ -130,9 +130,8 @@ def feeding_of(
     """Summarises each device's (start, wait) pairs, without the warm-up iterations."""
     durations = [b[0] - a[0] for device in found for a, b in zip(device[WARM_UP - 1 :], device[WARM_UP:], strict=False)]
     waits = [wait for device in found for _, wait in device[WARM_UP:]]
-    low, middle, high = torch.tensor(durations).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
     conditions = {"torch": torch.__version__, "threads": str(torch.get_num_threads())}
     return Feeding(
-        what, devices, ahead, refresh_s, compute_s, len(found[0]) - WARM_UP, Spread(middle, low, high),
+        what, devices, ahead, refresh_s, compute_s, len(found[0]) - WARM_UP, spread_of(durations),
         sum(waits) / len(waits), conditions,
     )  # fmt: skip

@@ -8,7 +8,6 @@ its untouched neighbours: device time for the result, host time for the cost of 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from math import ceil
@@ -18,25 +17,27 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from paceline.measurement.block_kernels import KernelKeys, busy_s, iteration_trace, keys_by_order, loading_in
+from paceline.measurement.block_events import BlockEvents
+from paceline.measurement.block_kernels import KernelKeys, busy_s, iteration_trace, loading_in, reliable_keys
 from paceline.measurement.block_lengths import BlockLengths
 from paceline.measurement.kernel_order import KernelOrder
 from paceline.measurement.kernel_tracer import KernelTracer
 from paceline.measurement.kernels import Kernel, keys_by_launch
-from paceline.measurement.mark_log import MarkLog
-from paceline.measurement.session import KEEP_SAMPLES, MAX_OVERHEAD, MIN_NEIGHBOURS, MIN_SAMPLES, Session
+from paceline.measurement.mark_log import LOOP, MarkLog
+from paceline.measurement.overhead import FIRST_WINDOWS, MAX_OVERHEAD
+from paceline.measurement.session import KEEP_SAMPLES, Session
 from paceline.measurement.slowdown import HostTimes
-from paceline.measurement.traced_block import KernelTimes, TracedBlock, samples_of
+from paceline.measurement.traced_block import KernelTimes, TracedBlock, TracedBlocks, samples_of
+from paceline.trace import Trace
 
 SAMPLED_SHARE = 40
 """In a long run at most one block in this many is traced."""
 MIN_EVERY = 3
 """A traced block needs untouched blocks on both sides."""
-PAIRS = 4
-"""Pairs of blocks with and without tracing that measure the cost of tracing at the start."""
 MIN_BLOCKS, MIN_CAPTURED_BLOCKS = 30, 6
 """Enough that one slow moment of the machine does not dominate; captured iterations hardly depend on the host."""
 KEEP_BLOCKS = 100
+PRELUDE = ("host alone", "host traced", "marked", "stalled")
 TRACES = ("host traced", "marked", "traced")
 
 
@@ -62,9 +63,7 @@ class GpuSession(Session):
         self.lengths = BlockLengths(stride, captured)
         self.min_blocks = MIN_CAPTURED_BLOCKS if captured else MIN_BLOCKS
         self.tracer = KernelTracer(device, detach=not captured)
-        pairs = 1 if captured else PAIRS  # a graph is launched rarely
-        prelude = ["host alone"] * pairs + ["host traced"] * pairs + ["marked"] * (not captured)
-        self._kinds: deque[str] = deque(["warm-up", *prelude])
+        self._kinds = self.lengths.prelude()
         self._planned: int | None = None
         self._kind = ""
         self._block = 0
@@ -73,16 +72,13 @@ class GpuSession(Session):
         """When the host began the current block, and when it finished the first iteration, which is not typical."""
         self._alone_s: list[float] = []
         self._pairs: list[HostTimes] = []
-        self._blocks: list[TracedBlock] = []
-        self._blocks_seen, self._keep_every = 0, 1
+        self._blocks = TracedBlocks()
         self._before_s: float | None = None
         """Host time per iteration of the last untouched block, or None if the host waited for the device."""
         self._needs_after: TracedBlock | None = None
-        self._event: torch.cuda.Event | None = None
-        self._last_begun: torch.cuda.Event | None = None
-        self._pending: deque[tuple[int, int, torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._events, self.launches = BlockEvents(), 0.0
         self._logs: list[MarkLog] = []
-        self._last_traced: tuple[MarkLog, list[Kernel]] | None = None
+        self._last_traced: tuple[MarkLog, list[Kernel], KernelKeys] | None = None
         self._iteration = ExitStack()
         self._marked_last = False
         self.light_marks: list[Callable[[MarkLog], ExitStack]] = []
@@ -94,32 +90,35 @@ class GpuSession(Session):
 
     @property
     def min_iterations(self) -> int:
-        """The fewest iterations that give `MIN_SAMPLES` samples."""
-        return (2 * MIN_SAMPLES if self.stride == 1 else MIN_SAMPLES) * self.lengths.default
+        """The fewest iterations that give `FIRST_WINDOWS` samples."""
+        return (2 * FIRST_WINDOWS if self.stride == 1 else FIRST_WINDOWS) * self.lengths.default
 
-    @property
-    def first_sample(self) -> int:
-        return (len(self._kinds) + self.every // 2) * self.lengths.default
-
-    # Sampling rate
+    def restart(self) -> None:
+        super().restart()
+        self._kinds, self._block, self._kind, self._events = self.lengths.prelude(), 0, "", BlockEvents()
+        self._alone_s, self._pairs, self._blocks = [], [], TracedBlocks()
 
     def plan(self, iterations: int) -> None:
-        """Chooses the sampling rate for a run of about `iterations`: enough blocks, at most one in forty."""
-        self._planned = iterations
+        self._planned = iterations  # enough blocks, at most one in forty
         self.every = max(MIN_EVERY, min(SAMPLED_SHARE, iterations // self.lengths.default // self.min_blocks))
 
     def sample_every(self, blocks: int) -> None:
-        """From now on traces one block in `blocks`, the first after half as many."""
+        """Traces one block in `blocks`."""
         self.every = blocks
         self._block = ceil(self._block / blocks) * blocks
 
-    def neighbours(self, typical_s: float) -> tuple[int, int]:
-        return MIN_NEIGHBOURS, 0  # all iterations of a block have its mean, and a pause follows a traced block
+    @property
+    def cycle(self) -> int:
+        return self.lengths.cycle(self.every)
 
-    def overhead(self, untouched_s: float) -> float:
-        return sum(seconds for _, seconds, _ in self.walls) / (max(1, len(self.walls)) * untouched_s) - 1.0
+    @property
+    def timing(self) -> bool:
+        return self._kind != ""
 
-    # The life of a block
+    def validated(self, nanoseconds: int) -> None:
+        """The device's time for an evaluation cannot be told from that of its block, which does not count then."""
+        self.validation_ns += nanoseconds
+        self.close()
 
     def begin(self) -> None:
         self.close()
@@ -148,13 +147,14 @@ class GpuSession(Session):
 
     def _begin_block(self) -> None:
         self._kind, self._done, self._logs = self._next_kind(), 0, []
-        self._length = self.lengths.length(self._kind)
+        self._length = self.lengths.length(self._kind, self.launches)
         self._start = perf_counter()
         if self._kind == "untouched":
-            self._event, self._last_begun = torch.cuda.Event(enable_timing=True), None
-            self._event.record()
-        elif self._kind.startswith("host"):
+            self._events.begin()
+        elif self._kind in ("host alone", "host traced", "stalled"):
             torch.cuda.synchronize(self.device)
+        if self._kind == "stalled":
+            self._events.begin_stalled(self._length * median(self._alone_s))
         if self._kind in TRACES:
             self.tracer.start()
         self._begin_iteration()
@@ -174,22 +174,20 @@ class GpuSession(Session):
             self.begin()
             return
         if self.log is not None:
-            self.log.mark("edge", ("other", ""))
+            self.log.mark("edge", LOOP)
             self._iteration.close()
             self.backwards += self.marks.backwards if self._kind == "marked" else 0
             self._logs.append(self.log)
             self.log = None
         if not self._done:
             self._first_done = perf_counter()
+            self._stack.close()  # the shapes of one iteration are known
         self._done += count
-        left = self._length - self._done
-        if left > 0:
-            if self._kind == "untouched" and left <= count:
-                self._last_begun = torch.cuda.Event()
-                self._last_begun.record()
+        if self._done < self._length:
+            if self._kind == "untouched" and self._length - self._done <= count:
+                self._events.last_iteration()
             self._begin_iteration()
             return
-        self._stack.close()
         self._end_block()
         self._begin_block()
 
@@ -207,6 +205,8 @@ class GpuSession(Session):
         elif kind == "host traced":
             self.tracer.stop(keep_attached=True)
             self._pairs.append(HostTimes(settled_s, median(self._alone_s)))
+        elif kind == "stalled":
+            self._events.end_stalled(self._done)
         elif kind == "recovering":
             self.number += self._done if self._block else 0
         elif kind == "untouched":
@@ -214,57 +214,64 @@ class GpuSession(Session):
         else:
             self._process_trace(self.tracer.stop(), settled_s, marked=kind == "marked")
             self._kinds.append("recovering")
+            if self.on_window is not None:
+                self._read_samples()
+                self.on_window()
+        if not self._block and kind in PRELUDE:
+            self.overhead.add_prelude(self._done, perf_counter() - self._start)
 
     def _end_untouched(self, host_s: float) -> None:
         """Records a block. If the device has already begun the last iteration, it keeps up with the host, so the host's
         time is the time to launch kernels and can be compared with that of a traced block."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        assert self._event is not None
-        self._pending.append((self.number, self._done, self._event, event))
-        keeps_up = self._last_begun is not None and self._last_begun.query()
-        self._before_s = host_s if keeps_up else None
+        self._before_s = host_s if self._events.end(self.number, self._done) else None
         if self._needs_after is not None:
             self._needs_after.after_s, self._needs_after = self._before_s, None
         self._read_events()
         self.number += self._done
 
     def _read_events(self, wait: bool = False) -> None:
-        while self._pending and (wait or self._pending[0][3].query()):
-            first, count, start, end = self._pending.popleft()
-            if wait:
-                end.synchronize()
-            seconds = start.elapsed_time(end) * 1e-3 / count
+        for first, count, seconds in self._events.read(wait):
+            self.untouched += count
+            self.untouched_ns += round(1e9 * seconds)
             for i in range(count):
-                self._keep_wall(first + i, seconds, sampled=False, near=count - i < 3 or i < 2)
+                self._keep_wall(first + i, seconds / count, sampled=False)
 
     def finish(self) -> None:
         self._read_events(wait=True)
         self.tracer.restore_environment()
+        self._read_samples()
+
+    def _read_samples(self) -> None:
+        self.kernels_alone_s, self.kernels_traced_s = self._events.alone_s, [b.kernels_s for b in self._blocks]
         samples = samples_of(self._blocks, self._pairs)
         self.samples = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
-        if self._last_traced is not None:
-            self.trace = iteration_trace(*self._last_traced, str(self.device))
 
-    # Traced blocks
+    def trace(self, who: str) -> Trace:
+        return iteration_trace(*self._last_traced, who) if self._last_traced is not None else Trace()
 
     def _process_trace(self, kernels: list[Kernel], host_s: float, marked: bool) -> None:
         if kernels:  # else the profiler returned nothing; another block follows
+            self.launches = len({kernel.launched for kernel in kernels}) / self._done
             by_launch = keys_by_launch(kernels, self._logs)
             if marked and self.order is None:
                 self.order = KernelOrder.learned(kernels, by_launch)
             if self._block:  # else it belongs to the prelude
                 self._keep_block(kernels, by_launch, host_s, marked)
         seconds = perf_counter() - self._start
-        for i in range(self._done if self._block else 0):
-            self._keep_wall(self.number + i, seconds / self._done, sampled=True, near=True)
-        self.number += self._done if self._block else 0
+        if self._block:
+            for i in range(self._done):
+                self._keep_wall(self.number + i, seconds / self._done, sampled=True)
+            self.overhead.add_window(self._done, seconds)
+            self.number += self._done
         sampled = sum(len(block.busy) for block in self._blocks) * self.stride
-        if len(self._blocks) >= self.min_blocks and sampled >= MIN_SAMPLES:
+        if len(self._blocks) >= self.min_blocks and sampled >= FIRST_WINDOWS:
             self._limit_overhead(seconds)
 
     def _keep_block(self, kernels: list[Kernel], by_launch: KernelKeys, host_s: float, marked: bool) -> None:
-        keys, alike = self._keys(kernels, by_launch, marked)
+        keys, alike = by_launch, {number for number, _ in by_launch}
+        if not marked:
+            windows = (self._done, self.stride) if self.captured else None
+            keys, alike = reliable_keys(kernels, by_launch, self.order, windows)
         busy, hidden_s = busy_s(kernels, keys)
         self.hidden_s = hidden_s / max(1, self._done)
         numbers = [number for number, _ in keys]
@@ -274,35 +281,20 @@ class GpuSession(Session):
             busy={number: busy[number] for number in sorted(alike)[1:]},  # the first started on an idle device
             timings=None if marked else KernelTimes(kernels, numbers),
             loading=loading_in(self._logs),
+            weight=float(self.every),
             host_s=host_s,
-            launches=len({kernel.launched for kernel in kernels}) / self._done,
+            launches=self.launches,
+            kernels_s=sum(kernel.end - kernel.start for kernel in kernels) * 1e-9 / self._done,
             before_s=self._before_s,
         )
-        self._needs_after, self._last_traced = block, (self._logs[-1], kernels)
+        self._needs_after, self._last_traced = block, (self._logs[-1], kernels, keys)
         if not alike:
             self.order = None  # the kernels have changed: marks are needed again
-        if self._blocks_seen % self._keep_every == 0:
-            self._blocks.append(block)
-        self._blocks_seen += 1
-        if len(self._blocks) > KEEP_BLOCKS:
-            self._blocks, self._keep_every = self._blocks[::2], 2 * self._keep_every
-
-    def _keys(self, kernels: list[Kernel], by_launch: KernelKeys, marked: bool) -> tuple[KernelKeys, set[int]]:
-        """The span key of each kernel, and the iterations (or windows) for which the keys are reliable."""
-        if marked:
-            return by_launch, {number for number, _ in by_launch}
-        if self.order is None:
-            return by_launch, set()
-        if self.captured:
-            found = self.order.assign_captured(kernels, [key for _, key in by_launch], self._done)
-            keys = [(number // self.stride, key) for number, key in found]
-            return keys, {number for number, _ in keys}
-        return keys_by_order(kernels, by_launch, self.order)
+        self._blocks.keep(block, KEEP_BLOCKS)
 
     def _limit_overhead(self, block_s: float) -> None:
         """Once there are enough samples, limits the overhead to `MAX_OVERHEAD`."""
-        untouched = [seconds for _, seconds, sampled in self.walls[-1000:] if not sampled]
-        if untouched:
-            each_s = median(untouched)
+        if self.untouched:
+            each_s = self.untouched_s(default=0.0)
             extra_s = block_s - self._done * each_s
             self.every = max(self.every, ceil(extra_s / (MAX_OVERHEAD * self.lengths.default * each_s)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from math import gcd
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from paceline.measurement.captured import captured_kernel_order
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.mark_cost import mark_cost_s
-from paceline.measurement.mark_log import SCORE
+from paceline.measurement.mark_log import LOOP, SCORE
 from paceline.measurement.session import SAMPLE_EVERY, Session
 from paceline.measurement.step_marks import mark_outside_graph, mark_step
 from paceline.step.calling import call_network
@@ -56,17 +55,14 @@ class MeasuredStep(Step):
         """When `advance` last returned; time after that may belong to something else."""
 
     def plan(self, iterations: int) -> None:
-        """Chooses the sampling rate for about `iterations`: at least twenty samples, at most one in `SAMPLE_EVERY`."""
+        """Chooses the sampling rate for about `iterations`: at least twenty samples if possible."""
         session, most = self.session, KEEP_SCORES
         if isinstance(session, GpuSession):
             session.plan(iterations)
             most = KEEP_SCORES_ON_GPU
         else:
             session.warm_up = max(1, min(20, iterations // 10))
-            every = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // MIN_SAMPLES))
-            while every >= SAMPLE_EVERY and gcd(every, self._full_batches) > 1:
-                every += 1  # else samples would fall on the same batches of every epoch
-            session.every = every
+            session.every = session.densest = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // MIN_SAMPLES))
         self.keep_every = max(1, -(-iterations // most))
 
     def begin(self, epoch: int, first: int = 0) -> None:
@@ -124,7 +120,7 @@ class MeasuredStep(Step):
                     self._record_scores = True
                     session.mark(("load", ""))
                     batch = next(batches, None)
-                    session.mark(("other", ""))
+                    session.mark(LOOP)
                 else:
                     skipped = 0 if on_gpu else min(session.skippable(), full_batches - step.next)
                     if skipped > 0:
@@ -209,7 +205,7 @@ class _RecordingTally(Tally):
         kept = self.step._tally_to_keep(self.top)
         if kept is not None:
             add(kept)
-        self.session.mark(("other", ""))
+        self.session.mark(LOOP)
 
 
 def stride_of(step: Step) -> int:
@@ -218,7 +214,7 @@ def stride_of(step: Step) -> int:
 
 
 def _session_for(step: Step) -> Session:
-    parts = step.parts
+    parts, began_s = step.parts, perf_counter()
     session: Session
     if parts.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(parts.device)
@@ -233,13 +229,13 @@ def _session_for(step: Step) -> Session:
         session.light_marks.append(lambda log: mark_outside_graph(step, log))
     else:
         session = Session(parts.network, mark_cost_s())
-        session.period = parts.feeder.order.full_batches
         written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
         session.modules = not (written_out or step.kind == "compiled")
     session.extra_marks.append(lambda log: mark_step(step, log))
     if not parts.workload.phases and ":" not in parts.workload.loss:
         # The user's own may call the network differently; then the first iteration records the shapes.
         read_shapes(parts, session)
+    session.overhead.prelude_s += perf_counter() - began_s
     return session
 
 

@@ -59,7 +59,7 @@ def measure(
         measured.close()
     if taken.kind == "compiled":
         plain = measure(workload, iterations=max(40, iterations // 4), step="plain", cache=cache)
-        measurement = replace(measurement, eager_layers=plain.layers, eager_s=plain.iteration_s.median_s)
+        measurement = replace(measurement, eager_layers=plain.layers, eager_s=plain.iteration_s.mean_s)
     return measurement
 
 
@@ -86,9 +86,12 @@ def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] 
 def measurement_of(step: MeasuredStep, choice: StepChoice, conditions: dict[str, str] | None = None) -> Measurement:
     """The measurement of a step so far."""
     workload, device = step.parts.workload, step.parts.device
+    began_s = perf_counter()
+    rates = device_rates(device, dtype_of(workload))
+    step.session.overhead.prelude_s += perf_counter() - began_s
     found = summarise(
         step.session,
-        device_rates(device, dtype_of(workload)),
+        rates,
         name=workload.network,
         batch=workload.batch,
         device=str(device),

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from paceline.errors import PacelineError
-from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE, MarkLog, SpanKey
+from paceline.measurement.mark_log import LOOP, OUTSIDE, RECOMPUTE, VALIDATE, MarkLog, SpanKey, unwrap
 
 LEAF = (1 << 64) - 1  # the sequence number of AccumulateGrad nodes
 
@@ -73,17 +73,15 @@ def rows_of(model: nn.Module) -> dict[str, nn.Module]:
     for name, module in model.named_modules():
         if any(name.startswith(prefix) for prefix in whole):
             continue
-        compiled_in_place = module._compiled_call_impl is not None
-        if compiled_in_place or is_compiled(module):
+        if is_compiled(module):
             whole.append(f"{name}." if name else "")
-        if not compiled_in_place:
-            rows[name or type(model).__name__] = module
+        rows[name or type(model).__name__] = module
     return rows
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether the module is the result of `torch.compile`."""
-    return "_orig_mod" in module._modules
+    """Whether the module is the result of `torch.compile`, or was compiled in place by its method `compile`."""
+    return "_orig_mod" in module._modules or module._compiled_call_impl is not None
 
 
 def _row_above(parameter: str, rows: dict[str, nn.Module], whole: str) -> str:
@@ -105,6 +103,11 @@ class ModuleMarks:
         self.calls: list[ModuleCall] = []
         self.backwards = 0
         self._in_backward = False
+        self._validating: str | None = None
+        """The row whose call without gradients is running: an evaluation, which is not timed layer by layer."""
+        self._resumed: SpanKey = LOOP
+        """The span that an evaluation interrupts, and how many marks there were after the last evaluation."""
+        self._validated = 0
         self._thread: int | None = None
         """The thread that writes to the log. Other threads are not marked, except those that run a backward pass while
         this one waits for it: nodes on a GPU, and activations they recompute."""
@@ -119,11 +122,14 @@ class ModuleMarks:
         with ExitStack() as undo:
             for row, module in rows.items():
                 enter, leave = self._hooks(row)
+                if module._compiled_call_impl is not None:  # hooks would be compiled with it
+                    undo.callback(_hook_compiled_call(module, enter, leave))
+                    continue
                 undo.callback(module.register_forward_pre_hook(enter).remove)
                 undo.callback(module.register_forward_hook(leave, always_call=True).remove)
             for start in ("backward", "grad"):
                 watched = self._watched(getattr(torch.autograd, start))
-                undo.callback(_unwrap, start, watched)
+                undo.callback(_unwatch, start, watched)
                 setattr(torch.autograd, start, watched)
             undo.callback(setattr, self, "_thread", None)
             self._thread = get_ident()
@@ -131,21 +137,31 @@ class ModuleMarks:
 
     def forget(self) -> None:
         """Drops the calls of the previous iteration."""
-        self.open, self.calls, self.backwards = [], [], 0
+        self.open, self.calls, self.backwards, self._validating, self._validated = [], [], 0, None, 0
 
     def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
         forward, again = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
 
         def enter(module: nn.Module, inputs: Any) -> None:
             thread = get_ident()
-            if not self._may_mark(thread):
+            if not self._may_mark(thread) or self._validating is not None:
                 return
             begun, log = perf_counter_ns(), self.log()
+            # Under a module call with gradients, as in reentrant checkpoints, a call without them is training.
+            if not torch.is_grad_enabled() and not self.open and not in_backward():
+                self._begin_validation(row, begun)
+                return
             self.open.append(ModuleCall(row, thread, len(self.open), log.current, sequence_number()))
             log.mark_since("module", again if in_backward() else forward, begun)
 
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
-            if not self._may_mark(get_ident()) or not self.open or self.open[-1].row != row:
+            if not self._may_mark(get_ident()):
+                return
+            if self._validating is not None:
+                if self._validating == row:
+                    self._end_validation()
+                return
+            if not self.open or self.open[-1].row != row:
                 return
             begun = perf_counter_ns()
             call = self.open.pop()
@@ -154,6 +170,18 @@ class ModuleMarks:
             self.log().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
 
         return enter, leave
+
+    def _begin_validation(self, row: str, begun: int) -> None:
+        log = self.log()
+        self._validating, self._resumed = row, log.current
+        if len(log.marks) == self._validated:  # what lies between two calls without gradients is evaluation, too
+            log.rename_current(VALIDATE)
+        log.mark_since("module", VALIDATE, begun)
+
+    def _end_validation(self) -> None:
+        log = self.log()
+        log.mark("module", self._resumed)
+        self._validating, self._validated = None, len(log.marks)
 
     def _may_mark(self, thread: int) -> bool:
         return self._thread is not None and (thread == self._thread or (self._in_backward and in_backward()))
@@ -184,7 +212,7 @@ class ModuleMarks:
                 for handle in handles:
                     handle.remove()
                 self.backwards += 1
-                log.mark_since("walk", self._after(before, ("other", "")), begun)
+                log.mark_since("walk", self._after(before, LOOP), begun)
 
         return watched
 
@@ -224,16 +252,26 @@ class ModuleMarks:
         return "backward", made_by.get(number, OUTSIDE)
 
 
-def _unwrap(start: str, watched: Any) -> None:
-    """Removes `watched` from the chain of wrappers; another clock may have wrapped it in the meantime."""
-    outer = getattr(torch.autograd, start)
-    if outer is watched:
-        setattr(torch.autograd, start, watched.__wrapped__)
-        return
-    while outer is not None and getattr(outer, "__wrapped__", None) is not watched:
-        outer = getattr(outer, "__wrapped__", None)
-    if outer is not None:
-        outer.__wrapped__ = watched.__wrapped__
+def _unwatch(start: str, watched: Any) -> None:
+    unwrap(getattr(torch.autograd, start), watched, lambda original: setattr(torch.autograd, start, original))
+
+
+def _hook_compiled_call(
+    module: nn.Module, enter: Callable[..., None], leave: Callable[..., None]
+) -> Callable[[], None]:
+    """Calls the hooks around a module that was compiled in place; returns a function that removes them."""
+    compiled: Any = module._compiled_call_impl
+
+    @wraps(compiled)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        enter(module, arguments)
+        try:
+            return compiled(*arguments, **keywords)
+        finally:
+            leave(module, arguments, None)
+
+    module._compiled_call_impl = call
+    return lambda: setattr(module, "_compiled_call_impl", compiled)
 
 
 def check_supported() -> None:

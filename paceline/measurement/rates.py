@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 
 import torch
@@ -15,6 +16,7 @@ class DeviceRates:
     bytes: float
 
 
+@cache
 def device_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> DeviceRates:
     size = 4096 if device.type == "cuda" else 768
     a = torch.rand(size, size, device=device, dtype=dtype)
@@ -26,7 +28,7 @@ def device_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> De
     return DeviceRates(2.0 * size**3 / product, 2.0 * source.numel() * source.element_size() / copy)
 
 
-def _best_s(work: Callable[[], object], device: torch.device, rounds: int = 7) -> float:
+def _best_s(work: Callable[[], object], device: torch.device, rounds: int = 5) -> float:
     times = []
     for _ in range(rounds):
         start = perf_counter()

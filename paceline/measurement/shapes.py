@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
@@ -38,14 +39,23 @@ class ShapeRecorder:
         self.layers: dict[str, LayerShape] = {}
         self._trained = False
         """Whether a trained module was called before: only then is the gradient of an input needed."""
+        self._trains = True
+        """Whether gradients were enabled when recording began: a call without them is then an evaluation."""
+        self._open: list[bool] = []
+        """For each module call that is running, whether it is part of an evaluation."""
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Records one forward pass and drops earlier counts."""
         rows = rows_of(self.model)
-        self._trained = False
+        self._trained, self._open, self._trains = False, [], torch.is_grad_enabled()
         self.layers = {row: LayerShape(type(module).__name__) for row, module in rows.items()}
-        handles = [m.register_forward_hook(self._count(self.layers[row]), with_kwargs=True) for row, m in rows.items()]
+        hooked = {row: module for row, module in rows.items() if module._compiled_call_impl is None}
+        handles = [module.register_forward_pre_hook(self._enter) for module in hooked.values()]
+        handles += [
+            module.register_forward_hook(self._count(self.layers[row]), with_kwargs=True, always_call=True)
+            for row, module in hooked.items()
+        ]
         try:
             yield
         finally:
@@ -64,10 +74,14 @@ class ShapeRecorder:
                 self.layers[row].parameters += parameter.numel()
                 self.layers[row].parameter_bytes += parameter.requires_grad * _bytes([parameter])
 
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        evaluates = self._open[-1] if self._open else self._trains and not torch.is_grad_enabled()
+        self._open.append(evaluates)
+
     def _count(self, shape: LayerShape) -> Any:
         def count(module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
-            if in_backward():
-                return  # recomputed for a checkpoint
+            if (self._open.pop() if self._open else False) or in_backward():
+                return  # an evaluation, or recomputed for a checkpoint
             shape.calls += 1
             if list(module.children()) and not is_compiled(module):
                 return  # its children are counted

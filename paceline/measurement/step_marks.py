@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
+from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, mark_around
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.step import Step
@@ -15,9 +15,9 @@ WHOLE = "(compiled: forward, backward and update)"
 def mark_step(step: Step, log: MarkLog) -> ExitStack:
     """Marks for one iteration of `step`; closing the stack removes them."""
     stack = ExitStack()
-    stack.callback(mark_around(step, "take", log, ("update", ""), ("other", "")))
+    stack.callback(mark_around(step, "take", log, ("update", ""), LOOP))
     if step.kind == "compiled":
-        stack.callback(mark_around(step, "whole", log, ("forward", WHOLE), ("other", "")))
+        stack.callback(mark_around(step, "whole", log, ("forward", WHOLE), LOOP))
     phases = step.phases if isinstance(step, FlatStep) else []
     for phase in phases:
         if phase.chain is not None:
@@ -33,5 +33,5 @@ def mark_outside_graph(step: Step, log: MarkLog) -> ExitStack:
     """Marks what a captured step does outside its graphs."""
     stack = ExitStack()
     if isinstance(step, GraphStep):
-        stack.callback(mark_around(step, "_fill", log, ("load", ""), ("other", "")))
+        stack.callback(mark_around(step, "_fill", log, ("load", ""), LOOP))
     return stack

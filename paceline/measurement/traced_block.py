@@ -48,6 +48,10 @@ class TracedBlock:
     timings: KernelTimes | None
     """None if marks slowed down the host; the gaps of the previous block are used then."""
     loading: list[tuple[int, int]]
+    weight: float = 1.0
+    """Blocks that it stands for."""
+    kernels_s: float = 0.0
+    """All kernels per iteration, one added to another."""
     host_s: float = 0.0
     """Host time per iteration, and kernel launches per iteration."""
     launches: float = 0.0
@@ -74,8 +78,25 @@ class TracedBlock:
         for number, busy in sorted(self.busy.items()):
             spans_s = {**busy, **(idle[min(number, len(idle) - 1)] if idle else {})}
             each = {key: seconds / self.stride for key, seconds in spans_s.items()}
-            found.append(Sample(self.first + number * self.stride, each, sum(each.values())))
+            found.append(
+                Sample(self.first + number * self.stride, each, sum(each.values()), self.weight / len(self.busy))
+            )
         return found
+
+
+class TracedBlocks(list[TracedBlock]):
+    """The traced blocks of a run; of many, every second, fourth and so on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen, self._keep_every = 0, 1
+
+    def keep(self, block: TracedBlock, most: int) -> None:
+        if self._seen % self._keep_every == 0:
+            self.append(block)
+        self._seen += 1
+        if len(self) > most:
+            self[:], self._keep_every = self[::2], 2 * self._keep_every
 
 
 def samples_of(blocks: list[TracedBlock], beforehand: list[HostTimes]) -> list[Sample]:

@@ -32,7 +32,8 @@ class _Bar:
     """A span in whole nanoseconds, which is all that Perfetto keeps: so rounding cannot make two overlap."""
 
     who: str
-    what: str
+    part: str
+    layer: str
     note: str
     start_ns: int
     end_ns: int
@@ -45,7 +46,8 @@ def _events(process: int, name: str, trace: Trace) -> Iterable[dict[str, Any]]:
         yield _named("thread_name", process, row, name=who)
         yield _named("thread_sort_index", process, row, sort_index=row)
         for bar in bars:
-            event = {"name": bar.what, "cat": bar.what.split(" ")[0], "ph": "X", "pid": process, "tid": row}
+            name = f"{bar.part} {bar.layer}".strip()
+            event = {"name": name, "cat": bar.part, "ph": "X", "pid": process, "tid": row}
             event |= {"ts": bar.start_ns / 1e3, "dur": (bar.end_ns - bar.start_ns) / 1e3}
             yield event | ({"args": {"note": bar.note}} if bar.note else {})
 
@@ -69,7 +71,8 @@ def _bars(trace: Trace) -> list[_Bar]:
     spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.start_s <= s.end_s]
     begin_s = min((0.0, *(span.start_s for span in spans)))
     return [
-        _Bar(s.who, s.what, s.note, round(1e9 * (s.start_s - begin_s)), round(1e9 * (s.end_s - begin_s))) for s in spans
+        _Bar(s.who, s.part, s.layer, s.note, round(1e9 * (s.start_s - begin_s)), round(1e9 * (s.end_s - begin_s)))
+        for s in spans
     ]
 
 

@@ -23,7 +23,7 @@ LINES = 8
 
 PARTS = {
     "forward": "c0", "backward": "c1", "update": "c2", "communicate": "c3", "load": "c6", "copy": "c4",
-    "idle": "quiet", "other": "c7",
+    "idle": "quiet", "loop": "c7",
     "computing": "c0", "communicating": "c3", "waiting": "quiet",
     "compute": "c0", "fetch": "c3", "push": "c4", "wait": "quiet", "apply": "c2",
     "loading data": "c6", "preparing": "c7", "starting processes": "c5", "training": "c0", "validating": "c1",

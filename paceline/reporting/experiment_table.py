@@ -45,7 +45,7 @@ def context_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> Training
 
 def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> TrainingContext:
     """Of a run that was measured while it trained, or of the part of it since it was resumed."""
-    spans = [span for span in run.trace.spans if span.what == "validate"]
+    spans = [span for span in run.trace.spans if span.part == "validate"]
     seconds = sum(span.duration_s for span in spans)
     validation = ValidationTime(seconds, f"all {len(spans)} validations of the run") if spans else UNKNOWN
     files = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}

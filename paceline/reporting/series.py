@@ -85,7 +85,7 @@ def epoch_s(run: RunResult) -> float:
         return math.nan
     timed: list[float] = []
     if run.driver == ONE_PROCESS:
-        timed = [span.duration_s for span in run.trace.spans if span.what == "train"]
+        timed = [span.duration_s for span in run.trace.spans if span.part == "train"]
     elif run.driver == LOCAL:
         timed = [epoch.wall_s for epoch in run.run.epochs]
     return median_of(timed) if timed else run.seconds / len(run.curve)

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from paceline.measurement.feeding import Feeding
-from paceline.measurement.mark_log import PARTS
 from paceline.measurement.measurement import Measurement, Spread
 from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution
+from paceline.trace import PARTS
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 

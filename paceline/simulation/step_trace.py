@@ -60,11 +60,11 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     for span in played.times.trace(played.now_s).spans:
         if span.who == SERVER:
             spans.append(span)
-        elif span.what == "compute":
+        elif span.part == "compute":
             spans += _of_round(next(next_rounds[span.who]), first[span.who], span.start_s, span.end_s)
         else:
             shown = range(first[span.who], min(first[span.who] + members, MOST_WORKERS))
-            whats = (span.what, *["wait"] * (members - 1))
+            whats = (span.part, *["wait"] * (members - 1))
             spans += [
                 Span(f"worker {worker}", what, span.start_s, span.end_s)
                 for worker, what in zip(shown, whats, strict=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from paceline.errors import InputError
 from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.measurement import Measurement
@@ -11,13 +13,19 @@ from paceline.step.choose import StepChoice
 from paceline.step.step import Step
 from paceline.training.measured_quarters import Quarters
 
+if TYPE_CHECKING:
+    from paceline.measurement.live_table import LiveView
+
 FEWEST_ITERATIONS = 20
 
 
 class TrainingClock:
     """Given to a run as `clock`, it measures the run's layers; afterwards it has the `measurement`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, live: bool = False) -> None:
+        self.live: LiveView | None = None
+        """What was measured so far, for a terminal, if asked for."""
+        self._wants_live = live
         self.quarters = Quarters()
         """How long the training itself took, and when a quarter, half and so on of it was done."""
         self._watched: tuple[MeasuredStep, StepChoice] | None = None
@@ -31,6 +39,10 @@ class TrainingClock:
         order = step.parts.feeder.order
         measured.plan(iterations * order.full_batches // order.batches)  # a smaller last batch is not measured
         self._watched = measured, choice
+        if self._wants_live:
+            from paceline.measurement.live_table import LiveView
+
+            self.live = LiveView(measured.session, step.parts.workload.network)
         self.quarters = Quarters(planned=iterations)
         return measured
 

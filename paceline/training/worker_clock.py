@@ -15,7 +15,7 @@ import torch
 
 from paceline import record
 from paceline.measurement.mark_cost import mark_cost_s
-from paceline.measurement.mark_log import OUTSIDE, MarkLog, mark_around
+from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, SpanKey, mark_around
 from paceline.measurement.measured_step import read_shapes
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.memory import peak_memory_bytes
@@ -56,7 +56,7 @@ class WorkerClock:
     def _marks(self, log: MarkLog) -> ExitStack:
         stack, learner = ExitStack(), self.learner
 
-        def mark(thing: object, method: str, part: str, row: str = "", after: tuple[str, str] = ("other", "")) -> None:
+        def mark(thing: object, method: str, part: str, row: str = "", after: SpanKey = LOOP) -> None:
             stack.callback(mark_around(thing, method, log, (part, row), after))
 
         for method in self.methods:

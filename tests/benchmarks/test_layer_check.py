@@ -104,7 +104,7 @@ def test_the_range_of_an_annotation_is_no_kernel():
 
 def a_layer(name: str, forward_s: float, backward_s: float) -> LayerTime:
     def spread(value: float) -> Spread:
-        return Spread(value, value, value)
+        return Spread(value, value, value, value)
 
     return LayerTime(name, "Linear", 1, spread(forward_s), spread(backward_s), spread(0.0), True, 0, 0, 0, 0, 0, 0, 0)
 
@@ -114,8 +114,8 @@ def test_layers_are_judged_by_their_share():
         a_layer("large", 200e-6, 304e-6), a_layer("wrong", 200e-6, 200e-6), a_layer("small", 15e-6, 15e-6),
         a_layer("tiny", 1e-6, 1e-6), a_layer(OUTSIDE, 100e-6, 100e-6),
     )  # fmt: skip
-    nothing = Spread(1e-3, 1e-3, 1e-3)
-    m = Measurement("net", 1, "cuda:0", "", "flat", 1, 1, nothing, {}, 1.0, 1.0, 0.0, layers, 1.0, 1.0, 1)
+    nothing = Spread(1e-3, 1e-3, 1e-3, 1e-3)
+    m = Measurement("net", 1, "cuda:0", "", "flat", 1, 1, nothing, {}, {}, 1.0, 0.0, 0.0, 0.0, layers, 1.0, 1.0, 1)
     independent = {
         ("forward", "large"): 200e-6, ("backward", "large"): 290e-6, ("forward", "wrong"): 300e-6,
         ("backward", "wrong"): 80e-6, ("forward", "small"): 38e-6,

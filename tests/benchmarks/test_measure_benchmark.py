@@ -30,20 +30,20 @@ def clocked():
 
 
 @pytest.mark.slow
-def test_a_block_with_the_clock_has_at_most_a_twentieth_sampled(clocked):
+def test_blocks_with_the_clock_are_sampled_as_a_long_run_is(clocked):
     m = clocked.measurement
-    assert clocked.sampled_share <= 0.05 and m.sampled >= 2
-    assert m.sampled / m.iterations <= 0.05
+    assert 0.0 < clocked.sampled_share <= 0.5 and m.sampled >= 2
     assert len(clocked.overheads) == 2 and all(-0.9 < overhead < 5 for overhead in clocked.overheads)
 
 
 def test_bars_are_judged_by_the_record():
-    exact = a_measurement(accounted=1.0, scale=1.0, sampled=20, parts_s={"forward": 1.0, "other": 0.0})
+    exact = a_measurement(accounted=1.0, sampled=20, parts_s={"forward": 1.0, "unattributed": 0.0})
     clocked = Clocked(exact, [], block=100, sampled_share=0.01, denser=1.0)
     assert missed_bars(replace(clocked, measurement=exact, overheads=[0.01] * 20)) == []
     assert missed_bars(replace(clocked, measurement=exact, overheads=[0.03] * 20)) == ["overhead +3.0%, above 2 %"]
-    (missed,) = missed_bars(replace(clocked, measurement=replace(exact, scale=0.9), overheads=[0.0] * 20))
-    assert missed.startswith("scale 0.900")
+    negative = replace(exact, parts_s={"forward": 1.0, "unattributed": -0.1 * exact.iteration_s.mean_s})
+    (missed,) = missed_bars(replace(clocked, measurement=negative, overheads=[0.0] * 20))
+    assert missed.startswith("unattributed -10.0%")
 
 
 @pytest.mark.slow

@@ -114,14 +114,13 @@ def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments,
 
 
 def test_without_a_terminal_progress_is_said_now_and_then(capsys, monkeypatch):
-    from paceline.cli import calibrate
+    from paceline.cli import console
 
-    monkeypatch.setattr(calibrate, "monotonic", iter((0.0, 5.0, 11.0, 11.0, 12.0)).__next__)
-    drawn: list[float] = []
-    watch = calibrate._watch(drawn.append, False)
-    for done in (0.1, 0.2, 0.3):
-        watch(done)
-    assert capsys.readouterr().err == "calibrating: 20%\n" and drawn == [0.1, 0.2, 0.3]
+    monkeypatch.setattr(console, "monotonic", iter((0.0, 5.0, 11.0, 11.0, 12.0)).__next__)
+    with console.progress_bar(console.console_for(None), "calibrating") as advance:
+        for done in (0.1, 0.2, 0.3):
+            advance(done)
+    assert capsys.readouterr().err == "calibrating: 20%\n"
 
 
 def test_other_systems_are_refused_in_one_line(capsys, monkeypatch):

@@ -65,7 +65,7 @@ def test_an_experiment_is_executed_collected_and_left_alone_when_it_is_done(pace
 
     again = paceline("compare", "--resume", "study", "--json", "-")
     assert again.json == content
-    assert "4 runs, 4 of them there already, in study" in again.err
+    assert "4 runs, 4 of them done already, in study" in again.err
 
     collected = paceline("compare", "--collect", "study", "--out", "tables")
     assert collected.code == 0 and collected.out.splitlines()[-1].startswith("4 runs   tables: tables/results.csv")

@@ -16,20 +16,15 @@ import pytest
 
 from paceline import record
 from paceline.cli import progress
+from tests.own_process import OwnProcess, program
 
-
-def program(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "paceline", *arguments]
-
-
-LONG = program(
+LONG = (
     "train", "lenet5", "--data", "digits", "--epochs", "500", "--device", "cpu", "--threads", "1",
     "--checkpoint-every", "0", "--out", "run",
 )  # fmt: skip
 
 
-def begun(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
+def begun(process: OwnProcess) -> None:
     for line in process.stdout:
         if line.startswith("epoch 1/"):
             return
@@ -38,7 +33,7 @@ def begun(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_takes_one_line_of_a_run(tmp_path):
-    command = " ".join(program("train", "mlp", "--epochs", "3", "--out", "run"))
+    command = f"{sys.executable} -m paceline train mlp --epochs 3 --out run"
     done = subprocess.run(f"{command} 2>err | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == 1
     assert (tmp_path / "err").read_text() == ""
@@ -46,7 +41,7 @@ def test_a_reader_that_takes_one_line_of_a_run(tmp_path):
 
 @pytest.mark.slow
 def test_the_directory_of_a_run_that_vanishes(tmp_path):
-    with subprocess.Popen(LONG, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with program(*LONG, cwd=tmp_path) as process:
         begun(process)
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         shutil.rmtree(tmp_path / "run", ignore_errors=True)  # it may have been written to meanwhile
@@ -59,13 +54,13 @@ def test_the_directory_of_a_run_that_vanishes(tmp_path):
 
 @pytest.mark.slow
 def test_an_impatient_user(tmp_path):
-    with subprocess.Popen(LONG, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with program(*LONG, cwd=tmp_path) as process:
         begun(process)
         for _ in range(20):
             process.send_signal(signal.SIGINT)
             time.sleep(0.005)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+        assert process.returncode == 130
     assert "Traceback" not in err and err.splitlines()[-1].startswith(("paceline: interrupted", "paceline: stopped in"))
 
 
@@ -73,7 +68,7 @@ def test_an_impatient_user(tmp_path):
 def test_no_compiler(tmp_path):
     (tmp_path / "bin").mkdir()
     environment = {**os.environ, "PATH": str(tmp_path / "bin"), "CXX": ""}
-    command = program("train", "mlp", "--epochs", "1", "--step", "compiled")
+    command = [sys.executable, "-m", "paceline", "train", "mlp", "--epochs", "1", "--step", "compiled"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import paceline as package
+from tests.own_process import OwnProcess, program
 
 LONG = [
     "train",
@@ -30,19 +29,11 @@ LONG = [
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def started(tmp_path: Path) -> Iterator[OwnProcess]:
     """A long run in a process of its own that has finished its first epoch."""
-    command = [sys.executable, "-m", "paceline", *LONG]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("epoch 1/500"):
-            break
-    yield process
-    process.kill()
-    process.wait()
+    with program(*LONG, cwd=tmp_path) as process:
+        assert any(line.startswith("epoch 1/500") for line in process.stdout), process.stderr.read()
+        yield process
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -67,7 +58,7 @@ def test_a_signal_stops_in_good_order_and_the_run_goes_on(started, tmp_path, pac
     epochs = len(before.epochs) + 1
     result = paceline("train", "--resume", "run", "--epochs", str(epochs))
     assert result.code == 0, result.err
-    assert f"going on after {len(before.epochs)} epoch" in result.out
+    assert f"resuming after {len(before.epochs)} epoch" in result.out
     after = package.load(tmp_path / "run")
     assert after.status == "finished" and after.resumed == 1
     assert after.epochs[: len(before.epochs)] == before.epochs

@@ -37,9 +37,9 @@ def test_every_file_is_there(measured):
 def test_the_record_adds_up(measured):
     m = package.load(measured / "measurement.json")
     assert json.loads((measured.parent / "m.json").read_text())["kind"] == "measurement"
-    assert sum(m.parts_s.values()) == pytest.approx(m.iteration_s.median_s, rel=1e-6)
+    assert sum(m.parts_s.values()) == pytest.approx(m.iteration_s.mean_s, rel=1e-6)
     assert m.sampled >= 20 and m.iterations == 120
-    assert 0.8 < m.accounted < 1.25 and 0.75 < m.scale < 1.25  # a busy machine; the benchmark is stricter
+    assert 0.8 < m.accounted < 1.25  # a busy machine; the benchmark is stricter
     rows = {layer.name: layer for layer in m.layers}
     for name in ("conv1", "conv2", "fc1", "fc2", "output"):
         assert rows[name].forward_s.median_s > 0 and rows[name].backward_s.median_s > 0

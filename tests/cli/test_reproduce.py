@@ -80,7 +80,7 @@ def test_a_study_ends_in_a_report_and_can_be_gone_on_with(paceline, tiny_study, 
     assert "About this experiment" in page and "This is the quick version" in page and "PCIe 4.0 x16, published" in page
 
     again = paceline("reproduce", "--resume", "study", "--json", "-")
-    assert again.code == 0 and "8 runs, 8 of them there already, in study" in again.err
+    assert again.code == 0 and "8 runs, 8 of them done already, in study" in again.err
     assert again.json["study"] == "transfer" and len(again.json["rows"]) == 8
     assert [row["published"] for row in again.json["published"]][:2] == [0.253968, 0.7619]
     # The page can be made again from the directory alone, by the usual command.

@@ -149,7 +149,7 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
 def test_epochs_or_steps_are_paid_for_as_a_whole(paceline):
     words = ["simulate", "dnn", "--cluster", "g2-standard-4", "--strategy", "sync", "--workers", "1"]
     epochs = paceline(*words, "--epochs", 10).out
-    assert "10 epochs" in epochs and "8.6 s" in epochs and "USD, 10 epochs" in epochs
+    assert "10 epochs" in epochs and "8.6 s" in epochs and "USD per 10 epochs" in epochs
     steps = paceline(*words, "--steps", 5000).out
     assert "5,000 steps" in steps and "5.0 s" in steps
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 
 import pytest
 import torch
+from rich.console import Console
 
 import paceline as package
+from paceline.cli.progress import TerminalWatcher
 
 WORDS = ["--data", "digits", "--batch", "32", "--epochs", "3", "--threads", "1", "--device", "cpu"]
 FILES = {"measurement.json", "layers.csv", "iterations.csv", "experiment.csv", "trace.json", "parts.png", "parts.svg"}
@@ -50,6 +53,23 @@ def test_a_measured_run_is_the_same_run_with_a_measurement(paceline, tmp_path):
     again = paceline("measure", "--load", "run/measure")
     assert again.code == 0 and "conv2" in again.out
     assert experiment_of(tmp_path / "run" / "measure") == row
+
+
+def test_live_needs_measure(paceline):
+    assert paceline("train", "mlp", *WORDS, "--live").refused().startswith("--live shows what --measure finds")
+
+
+def test_the_bar_of_a_live_run_has_parts_and_layers_below_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.measurement.live_table.REDRAW_EVERY_S", 0.0)
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    clock = package.TrainingClock(live=True)
+    with TerminalWatcher(shown, clock) as watcher:
+        package.train(
+            "lenet5", data="digits", batch=32, epochs=1, device="cpu", threads=1, measure=clock, watcher=watcher
+        )
+        watcher.bar.refresh()
+    text = shown.file.getvalue()
+    assert "lenet5: iteration" in text and "backward ms" in text and "conv2" in text
 
 
 def test_without_a_directory_given_it_is_in_the_default_one(paceline, tmp_path):

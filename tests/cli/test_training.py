@@ -164,7 +164,7 @@ def test_a_diverging_run_fails_and_says_so_in_its_record(paceline, tmp_path):
 def test_a_finished_run_goes_on_for_more_epochs(paceline, trained_copy):
     before = package.load(trained_copy)
     result = paceline("train", "--resume", trained_copy, "--epochs", "22")
-    assert result.code == 0 and "going on after 20 epochs and 300 updates" in result.out
+    assert result.code == 0 and "resuming after 20 epochs and 300 updates" in result.out
     after = package.load(trained_copy)
     assert after.epochs[:20] == before.epochs and [e.epoch for e in after.epochs[20:]] == [21, 22]
     assert (after.resumed, after.updates, after.status) == (1, 330, "finished")

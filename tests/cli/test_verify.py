@@ -75,7 +75,7 @@ def test_a_measurement_is_compared_part_by_part(paceline, tmp_path):
         "iteration",
         "forward",
         "conv1",
-        "intervals covered the measured time",
+        "intervals cover the measured time",
     ):
         assert words in result.out
     assert "predicted now" not in result.out

@@ -1,10 +1,14 @@
-"""Whatever the strategy: every batch is applied once an epoch, except what it drops, and the ledger says so."""
+"""Whatever the strategy: every batch is applied once an epoch, except what it drops, and the ledger says so.
+
+What was recorded of the same runs can be computed again, bit for bit.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from paceline.simulation.replay import replay_run
 from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.testing import Fault
 from tests.contract.drivers import DRIVERS, train
@@ -23,8 +27,9 @@ def strategy(name: str):
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("name", PRESETS)
-def test_batches_are_conserved(driver, name, tmp_path):
-    found = train(driver, workload(epochs=EPOCHS), strategy(name), WORKERS, tmp_path / "run")
+def test_batches_are_conserved_and_the_run_is_repeated_bitwise(driver, name, tmp_path):
+    made = workload(epochs=EPOCHS, dropout=0.2)
+    found = train(driver, made, strategy(name), WORKERS, tmp_path / "run", record_events=True)
     ledger = found.distribution.ledger
     assert ledger.applied + ledger.dropped == EPOCHS * BATCHES
     assert ledger.refused == ledger.returned == 0
@@ -36,6 +41,8 @@ def test_batches_are_conserved(driver, name, tmp_path):
     assert sum(ledger.staleness.values()) >= ledger.updates
     assert not torch.equal(found.parameters, start())
     assert found.accuracy > 0.3
+    assert len(found.events.updates) == found.distribution.updates
+    assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
 @pytest.mark.parametrize("name", PRESETS)

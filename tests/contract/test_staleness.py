@@ -45,7 +45,7 @@ def test_nobody_is_further_ahead_of_the_slowest_than_the_bound(bound):
     """Told from the trace: when a step begins, how many had its worker done, and how many the slowest?"""
     found = simulate_time(find_strategy("stale-sync", staleness_bound=bound), 6, 60, PARETO, spans=10_000)
     ends: dict[str, list[float]] = defaultdict(list)
-    spans = [span for span in found.trace.spans if span.what == "compute"]
+    spans = [span for span in found.trace.spans if span.part == "compute"]
     assert len(spans) == 360
     for span in spans:
         bisect.insort(ends[span.who], span.end_s)

@@ -80,7 +80,7 @@ def read(network: nn.Module | type[nn.Module], x: Tensor, *, frozen: bool = Fals
 
 
 def spread(seconds: float) -> Spread:
-    return Spread(seconds, 0.9 * seconds, 1.1 * seconds)
+    return Spread(seconds, 0.9 * seconds, 1.1 * seconds, seconds)
 
 
 def layer(name: str, forward_s: float, backward_s: float, kind: str = "Linear", parameters: int = 10) -> LayerTime:
@@ -101,8 +101,8 @@ def measurement(
     }
     conditions = {"optimizer": "sgd", "precision": "float32", "threads": "1"} | ({"data": data} if data else {})
     return Measurement(
-        name, batch, device, f"an invented {device}", step, 100, 20, spread(sum(parts_s.values())), parts_s, 1.0, 1.0,
-        0.0, tuple(layers), 1e11, 2e10, 300 << 20, conditions=conditions, trace=Trace(),
+        name, batch, device, f"an invented {device}", step, 100, 20, spread(sum(parts_s.values())), parts_s, parts_s,
+        1.0, 0.0, 0.0, 0.0, tuple(layers), 1e11, 2e10, 300 << 20, conditions=conditions, trace=Trace(),
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def slower(found: Measurement, factor: float) -> Measurement:
     """As if everything had taken `factor` times as long."""
 
     def times(s: Spread) -> Spread:
-        return Spread(factor * s.median_s, factor * s.p10_s, factor * s.p90_s)
+        return Spread(factor * s.median_s, factor * s.p10_s, factor * s.p90_s, factor * s.mean_s)
 
     layers = tuple(
         replace(x, forward_s=times(x.forward_s), backward_s=times(x.backward_s), update_s=times(x.update_s))

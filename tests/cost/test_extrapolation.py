@@ -23,7 +23,7 @@ ROWS = {"conv1": (1e-5, 2e-6), "fc1": (2e-5, 1e-6)}
 def affine(batch: int, **changes: object) -> Measurement:
     """Layers, parts and memory have a cost per batch and a cost per sample."""
     layers = [layer(name, a + b * batch, 2 * (a + b * batch)) for name, (a, b) in ROWS.items()]
-    made = measurement(layers, name="lenet5", batch=batch, parts={"load": 1e-5 + 3e-7 * batch, "other": 2e-6})
+    made = measurement(layers, name="lenet5", batch=batch, parts={"load": 1e-5 + 3e-7 * batch, "loop": 2e-6})
     return replace(made, peak_memory_bytes=10_000_000 + 5_000 * batch, **changes)  # type: ignore[arg-type]
 
 

@@ -167,10 +167,10 @@ def test_the_step_that_would_run(step, network, expected):
 def test_overheads_of_the_exact_step_come_first():
     slow, slower = StepOverheads(loop_s=1.0), StepOverheads(loop_s=2.0)
     known = calibration("cpu", step_overheads={"flat": slow, overheads_key("flat", True): slower})
-    chain, other = (predict(resolve(name), known, data=DIGITS).parts_s["other"] for name in ("mlp", "lenet5"))
+    chain, other = (predict(resolve(name), known, data=DIGITS).parts_s["loop"] for name in ("mlp", "lenet5"))
     assert (chain, other) == (2.0, 1.0)
     only = replace(known, step_overheads={"flat": slow})
-    assert predict(resolve("mlp"), only, data=DIGITS).parts_s["other"] == 1.0
+    assert predict(resolve("mlp"), only, data=DIGITS).parts_s["loop"] == 1.0
 
 
 SLOWER = dict.fromkeys(("product", "convolution", "elementwise"), 1.5)

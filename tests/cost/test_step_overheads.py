@@ -67,7 +67,7 @@ def test_a_slow_update_is_fitted():
 
 def test_loading_has_a_cost_per_batch_and_per_element():
     seen = [
-        network(n, batch=batch, parts={"load": 30e-6 + batch * 100 * 2e-9, "other": 5e-6})
+        network(n, batch=batch, parts={"load": 30e-6 + batch * 100 * 2e-9, "loop": 5e-6})
         for n, batch in ((1, 8), (2, 64), (3, 500))
     ]
     step_overheads = fit_overheads(seen, on_gpu=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from paceline.experiment import collect
 from tests.experiment.studies import table, without_times
+from tests.own_process import program
 
 STUDY = """
 repetitions = 5
@@ -46,10 +45,7 @@ class Compare:
     """The command, in a process of its own."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "paceline", "compare", *arguments]
-        self.process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+        self.process = program("compare", *arguments, cwd=folder, errors_too=True, session=True)
 
     def processes(self) -> list[int]:
         """All that it started, and what they started."""
@@ -61,7 +57,7 @@ class Compare:
 
     def end(self) -> tuple[int, str]:
         said, _ = self.process.communicate(timeout=120)
-        return self.process.returncode, said
+        return self.process.wait(), said
 
 
 def _children(process: int) -> list[int]:
@@ -96,8 +92,7 @@ def start(tmp_path: Path) -> Iterator:
 
     yield compare
     for compare in started:
-        compare.process.kill()
-        compare.process.wait()
+        compare.process.close()
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ class FakeGpu:
         self.trace: list[Kernel] | None = None
         self.traces = 0
         self.loses_traces = False
+        self.fault: Callable[[list[Kernel]], list[Kernel]] = lambda kernels: kernels
+        """What is wrong with the traces."""
         self._queue: deque[int] = deque()
 
     def launch(self, name: str, length_ns: int) -> None:
@@ -49,7 +51,7 @@ class FakeGpu:
             if place in (0, half):
                 session.mark(("backward" if place else "forward", "layer"))
             self.launch(f"kernel {place % 7}", length_ns)
-        session.mark(("other", ""))
+        session.mark(("loop", ""))
 
     def window(self, session: GpuSession, length: int) -> None:
         """`count` iterations captured as a graph, which is one launch."""
@@ -61,7 +63,10 @@ class FakeGpu:
                 if self.trace is not None:
                     self.trace.append(Kernel(f"kernel {place}", launched, start, self.done_ns))
                 start = self.done_ns
-        session.mark(("other", ""))
+        session.mark(("loop", ""))
+
+    def sleep(self, cycles: int) -> None:
+        self.done_ns = max(self.done_ns, self.now_ns) + cycles // 2
 
     def synchronize(self, device: object = None) -> None:
         self.now_ns = max(self.now_ns, self.done_ns)
@@ -98,7 +103,7 @@ class FakeGpu:
                 machine.synchronize()
                 machine.now_ns += 50_000_000
                 kernels, machine.trace = machine.trace, None
-                return [] if machine.loses_traces or kernels is None else kernels
+                return [] if machine.loses_traces or kernels is None else machine.fault(kernels)
 
             def restore_environment(self) -> None:
                 pass
@@ -106,6 +111,7 @@ class FakeGpu:
         clock: Callable[[], int] = lambda: machine.now_ns  # noqa: E731
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "synchronize", machine.synchronize)
+        monkeypatch.setattr(torch.cuda, "_sleep", machine.sleep)
         monkeypatch.setattr(gpu_session, "KernelTracer", KernelTracer)
         monkeypatch.setattr(gpu_session, "MarkLog", lambda: MarkLog(clock=clock))
         monkeypatch.setattr(gpu_session, "perf_counter", lambda: machine.now_ns * 1e-9)

@@ -54,7 +54,7 @@ def log_of(model: nn.Module, iteration: Callable[[], object]) -> MarkLog:
     with ModuleMarks(model, lambda: log).installed():
         log.mark("edge", ("forward", OUTSIDE))
         iteration()
-        log.mark("edge", ("other", ""))
+        log.mark("edge", ("loop", ""))
     return log
 
 

@@ -54,7 +54,7 @@ def test_the_kernel_order_is_learned_once_and_gives_keys_from_then_on():
     assert order().assign([kernel(n, 0, 0, 1) for n in ("gemm", "add", "gemm", "sgd")]) == [A, A, B, UPDATE]
 
 
-@pytest.mark.parametrize("names", [("gemm", "add", "sgd"), ("gemm", "add", "gemm", "gemm", "sgd"), ("other",), ()])
+@pytest.mark.parametrize("names", [("gemm", "add", "sgd"), ("gemm", "add", "gemm", "gemm", "sgd"), ("loop",), ()])
 def test_unknown_kernels_are_not_attributed(names):
     assert order().assign([kernel(name, 0, 0, 1) for name in names]) is None
 

@@ -8,6 +8,7 @@ from collections import UserDict
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils.data import DataLoader, TensorDataset
 
 import paceline
@@ -29,7 +30,7 @@ def untouched(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
         hooks_of(model) == 0
         and torch.autograd.backward is BACKWARD
         and torch.autograd.grad is GRAD
-        and "step" not in vars(optimizer)
+        and not _global_optimizer_post_hooks
     )
 
 
@@ -45,9 +46,9 @@ def optimizer(model) -> torch.optim.Optimizer:
 
 def train(clock: LayerClock, batches: int = 9) -> None:
     for x in iterations(clock, batches):
-        clock.optimizer.zero_grad()
+        clock.optimizers[0].zero_grad()
         clock.model(x).sum().backward()
-        clock.optimizer.step()
+        clock.optimizers[0].step()
 
 
 def test_a_loop_in_three_lines(model, optimizer):
@@ -56,12 +57,13 @@ def test_a_loop_in_three_lines(model, optimizer):
     measured = clock.measurement("mine")
     assert isinstance(measured, paceline.Measurement)
     assert (measured.name, measured.batch, measured.iterations, measured.sampled) == ("mine", 3, 9, 4)
+    assert "only 4 iterations were sampled" in " ".join(measured.warnings)
     assert [layer.name for layer in measured.layers if layer.parameters] == ["0", "2"]
     assert {"0", "1", "2", "Sequential", OUTSIDE} == {layer.name for layer in measured.layers}
-    assert sum(measured.parts_s.values()) == pytest.approx(measured.iteration_s.median_s)
+    assert sum(measured.parts_s.values()) == pytest.approx(measured.iteration_s.mean_s)
     for part in ("forward", "backward", "update"):
         assert measured.parts_s[part] > 0.0
-    assert measured.parts_s["load"] >= 0.0  # of a list: less than what a mark may cost on a busy machine
+    assert measured.parts_s["load"] > -1e-5  # of a list: less than what a mark may cost on a busy machine
     assert measured.trace.spans and measured.overhead > -1.0
 
 
@@ -74,8 +76,12 @@ def test_a_sleeping_layer_has_its_time_and_the_others_do_not():
     measured = clock.measurement()
     layers = {layer.name: layer for layer in measured.layers}
     forward, backward = (model[1].slept[part] / 15 for part in ("forward", "backward"))
-    assert layers["1"].forward_s.median_s == pytest.approx(forward, rel=0.2)
-    assert layers["1"].backward_s.median_s == pytest.approx(backward, rel=0.2)
+    assert 0.005 <= layers["1"].forward_s.median_s <= 1.2 * forward
+    assert 0.010 <= layers["1"].backward_s.median_s <= 1.2 * backward
+    assert sum(x.forward_s.mean_s for x in measured.layers) == pytest.approx(measured.parts_s["forward"])
+    assert sum(x.backward_s.mean_s for x in measured.layers) == pytest.approx(measured.parts_s["backward"])
+    assert sum(x.update_s.mean_s for x in measured.layers) == pytest.approx(measured.parts_s["update"])
+    assert sum(row["total_s"] for row in measured.table()) == pytest.approx(measured.iteration_s.mean_s)
     for name in ("0", "2", "Sequential", OUTSIDE):
         assert layers[name].forward_s.median_s + layers[name].backward_s.median_s < 0.002
 
@@ -90,12 +96,12 @@ def test_a_module_called_twice_counts_two_calls():
     assert (layers["0"].calls, layers["1"].calls) == (2, 1) and "2" not in layers
 
 
-def test_loading_is_a_part_and_includes_starting_the_loader(model, optimizer):
+def test_loading_is_a_part_and_starting_the_loader_is_not(model, optimizer):
     slept = []
 
     class Slow:
         def __iter__(self):
-            slept.append(slept_s(0.005))
+            slept_s(0.1)
             for _ in range(9):
                 slept.append(slept_s(0.005))
                 yield torch.randn(3, 4)
@@ -104,7 +110,9 @@ def test_loading_is_a_part_and_includes_starting_the_loader(model, optimizer):
         for x in clock.batches(Slow()):
             model(x).sum().backward()
             clock.step()
-    assert clock.measurement().parts_s["load"] >= 0.0045
+    measured = clock.measurement()
+    assert 0.0045 <= measured.parts_s["load"] < 0.05
+    assert measured.epoch_start_s >= 0.1
 
 
 def test_a_loader_with_workers(model, optimizer):
@@ -122,7 +130,7 @@ def test_time_between_epochs_belongs_to_no_iteration(model, optimizer):
     with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
         for _ in range(4):
             train(clock, 4)
-            assert untouched(model, optimizer)
+            assert hooks_of(model) == 1 and torch.autograd.backward is BACKWARD
             model(torch.randn(3, 4))
             slept_s(0.05)
     assert clock.session.number == 16
@@ -137,15 +145,16 @@ def test_a_forward_pass_before_the_loop_is_not_counted(model, optimizer):
     assert {layer.calls for layer in clock.measurement().layers if layer.parameters} == {1}
 
 
-def test_untouched_iterations_have_no_hooks_and_none_are_left_afterwards(model, optimizer):
+def test_untouched_iterations_have_one_hook_and_none_are_left_afterwards(model, optimizer):
+    """The one is a pre-hook on the whole model, which notices evaluations."""
     seen = []
     with LayerClock(model, optimizer, every=3, warm_up=1) as clock:
         for x in iterations(clock, 12):
-            seen.append((clock.session.number, untouched(model, optimizer)))
+            seen.append((clock.session.number, hooks_of(model), torch.autograd.backward is BACKWARD))
             model(x).sum().backward()
     sampled = {sample.number for sample in clock.session.samples}
-    assert sampled == {2, 5, 8, 11}
-    assert [n for n, clean in seen[1:] if not clean] == sorted(sampled)  # the first one tells the shapes
+    assert len(sampled) == 4
+    assert [n for n, hooks, plain in seen[1:] if hooks > 1 or not plain] == sorted(sampled)
     assert untouched(model, optimizer)
 
 
@@ -154,8 +163,8 @@ def test_a_sampled_iteration_that_raises_leaves_nothing_behind(model, optimizer)
     with pytest.raises(ZeroDivisionError), LayerClock(model, optimizer, every=2, warm_up=1) as clock:
 
         def wrong(x):
-            if clock.session.number == 2:
-                assert clock.session.log is not None and not untouched(model, optimizer)
+            if clock.session.log is not None:
+                assert not untouched(model, optimizer)
                 return 1 / 0
             return forward(x)
 
@@ -253,22 +262,10 @@ def test_no_backward_pass_in_the_block(model, optimizer):
         clock.measurement()
 
 
-def test_a_forgotten_step_is_noticed_at_the_next_batch(model, optimizer):
-    seen = []
-    with (
-        pytest.raises(InputError, match=r"clock.step\(\) was not called"),
-        LayerClock(model, optimizer) as clock,
-    ):
-        for x in clock.batches(torch.randn(4, 3, 4)):
-            seen.append(x)
-            model(x).sum().backward()
-    assert len(seen) == 1 and untouched(model, optimizer)
-
-
-def test_a_step_never_called(model, optimizer):
+def test_a_loop_without_updates_batches_and_steps(model, optimizer):
     with LayerClock(model, optimizer) as clock:
         model(torch.randn(3, 4)).sum().backward()
-    with pytest.raises(InputError, match=r"nothing was measured: call clock.step\(\)"):
+    with pytest.raises(InputError, match=r"nothing was measured: .* take batches from clock.batches\(loader\)"):
         clock.measurement()
 
 
@@ -282,9 +279,9 @@ def test_a_step_after_the_block(model, optimizer):
 
 def test_too_few_iterations(model, optimizer):
     with LayerClock(model, optimizer, every=20, warm_up=5) as clock:
-        train(clock, 7)
+        train(clock, 5)
     with pytest.raises(
-        PacelineError, match="no iteration was sampled: 7 iterations are too few, the first sample comes after 15"
+        PacelineError, match="no iteration was sampled: 5 iterations are too few, the first 5 are warm-up"
     ):
         clock.measurement()
 
@@ -308,7 +305,7 @@ def test_a_model_that_is_moved(model, optimizer):
             model(x.to(next(model.parameters()).device)).sum().backward()
             if clock.session.number == 2:
                 model.to("meta")
-    assert clock.session.number == 4 and untouched(model, optimizer)
+    assert clock.session.number >= 3 and untouched(model, optimizer)
 
 
 def test_a_model_without_parameters():

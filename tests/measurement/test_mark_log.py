@@ -8,7 +8,7 @@ import pytest
 
 from paceline.measurement.mark_log import MarkLog, mark_around
 
-A, B, OTHER = ("forward", "a"), ("backward", "b"), ("other", "")
+A, B, OTHER = ("forward", "a"), ("backward", "b"), ("loop", "")
 
 
 def clock_of(*readings: int) -> Callable[[], int]:

@@ -20,10 +20,11 @@ from tests.measurement.slow_layers import iterations
 @pytest.fixture(scope="module")
 def measured() -> paceline.Measurement:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
-    with LayerClock(model, torch.optim.SGD(model.parameters(), lr=0.1), every=2, warm_up=1) as clock:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with LayerClock(model, optimizer, every=2, warm_up=1) as clock:
         for x in iterations(clock, 20):
             model(x).sum().backward()
-            clock.optimizer.step()
+            optimizer.step()
     return clock.measurement()
 
 
@@ -66,6 +67,17 @@ def test_a_missing_field_is_named(measured, tmp_path):
     (tmp_path / "record.json").write_text(json.dumps(content))
     with pytest.raises(RecordError, match=r"layers\[0\].forward_s is missing"):
         paceline.load(tmp_path)
+
+
+def test_a_record_of_an_older_schema_names_its_version(measured, tmp_path):
+    (tmp_path / "record.json").write_text(json.dumps({**record.dump(measured), "schema": 3}))
+    with pytest.raises(RecordError, match="has schema 3, of an older version"):
+        paceline.load(tmp_path)
+
+
+def test_what_is_unattributed_may_be_negative_by_any_amount(measured, tmp_path):
+    record.save(replace(measured, parts_s={**measured.parts_s, "unattributed": -2.0}), tmp_path / "record.json")
+    assert paceline.load(tmp_path).parts_s["unattributed"] == -2.0
 
 
 def test_a_part_from_which_more_was_subtracted_than_it_took_loads_again(measured, tmp_path):

@@ -242,10 +242,10 @@ def test_an_optimizer_step_with_a_closure():
     with ModuleMarks(model, lambda: log).installed():
         log.mark("edge", ("update", ""))
         optimizer.step(closure)
-        log.mark("edge", ("other", ""))
+        log.mark("edge", ("loop", ""))
     spans_s = log.durations_s({})
     assert spans_s["update", ""] >= sum(slept) > 0.0
-    assert ("other", "") not in spans_s
+    assert ("loop", "") not in spans_s
 
 
 def test_other_threads_are_not_marked():
@@ -281,6 +281,6 @@ def test_a_module_added_after_the_marks_were_made():
     model.append(nn.Tanh())
     with marks.installed():
         model(X).sum().backward()
-        log.mark("edge", ("other", ""))
+        log.mark("edge", ("loop", ""))
     spans_s = log.durations_s({})
     assert "1" in rows(spans_s, "forward") & rows(spans_s, "backward")

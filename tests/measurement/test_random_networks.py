@@ -95,7 +95,7 @@ def test_spans_partition_the_iteration(body, passes):
     assert min(spans_s.values()) >= 0.0
     names = {name or "Sequential" for name, _ in model.named_modules(remove_duplicate=False)}
     for part, row in spans_s:
-        assert (part, row) == ("other", "") or row in names | {OUTSIDE}
+        assert (part, row) == ("loop", "") or row in names | {OUTSIDE}
     # Only the loss is outside the model: its two nodes and, first of all, the way into the engine.
     nodes = [key for kind, key, *_ in log.marks if kind == "node"]
     assert nodes.count(("backward", OUTSIDE)) == 2 * passes

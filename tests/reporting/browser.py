@@ -158,13 +158,16 @@ class Tab:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def draw_everything(self) -> None:
+    def draw(self, *names: str) -> None:
         """Figures are drawn when they come into sight: looks at one after another, and goes back."""
-        for place in range(self.ask("document.querySelectorAll('figure[data-figure]').length")):
-            figure = f"document.querySelectorAll('figure[data-figure]')[{place}]"
+        for name in names:
+            figure = f"document.querySelector('figure[data-figure={json.dumps(name)}]')"
             self.ask(f"{figure}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
             self.until(f"{figure}.dataset.drawn !== undefined")
         self.ask("scrollTo({top: 0, behavior: 'instant'})")
+
+    def draw_everything(self) -> None:
+        self.draw(*self.ask("[...document.querySelectorAll('figure[data-figure]')].map(f => f.dataset.figure)"))
 
     def picture(self, path: Path, *, whole: bool = True) -> Path:
         found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

@@ -72,7 +72,7 @@ def a_virtual_run(strategy: str = "downpour", workers: int = 2, seed: int = 0, e
 
 def a_measurement(layers: int = 6, **changes: Any) -> Measurement:
     def spread(seconds: float) -> Spread:
-        return Spread(seconds, 0.9 * seconds, 1.2 * seconds)
+        return Spread(seconds, 0.9 * seconds, 1.2 * seconds, seconds)
 
     made = tuple(
         LayerTime(
@@ -84,12 +84,13 @@ def a_measurement(layers: int = 6, **changes: Any) -> Measurement:
     parts = {
         "load": 1e-5, "copy": 0.0, "forward": sum(x.forward_s.median_s for x in made),
         "backward": sum(x.backward_s.median_s for x in made), "update": 1e-5 * layers, "communicate": 0.0,
-        "idle": 0.0, "other": 1e-6,
+        "idle": 0.0, "loop": 1e-6,
     }  # fmt: skip
-    spans = [Span("cpu", f"forward conv{i}", i * 1e-4, (i + 1) * 1e-4) for i in range(layers)]
+    spans = [Span("cpu", "forward", i * 1e-4, (i + 1) * 1e-4, layer=f"conv{i}") for i in range(layers)]
     m = Measurement(
-        "alexnet", 8, "cpu", "A Processor", "flat", 100, 5, spread(sum(parts.values())), parts, 0.99, 1.01, 0.004, made,
-        1e11, 5e10, 1 << 28, conditions={"data": "digits", "threads": "2"}, trace=Trace(tuple(spans)),
+        "alexnet", 8, "cpu", "A Processor", "flat", 100, 5, spread(sum(parts.values())), parts, parts, 0.99, 0.004,
+        0.001, 0.01, made, 1e11, 5e10, 1 << 28, conditions={"data": "digits", "threads": "2"},
+        trace=Trace(tuple(spans)),
     )  # fmt: skip
     return replace(m, **changes)
 

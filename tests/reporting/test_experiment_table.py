@@ -22,9 +22,9 @@ from tests.a_run import a_run
 
 
 def a_measurement(**changes) -> Measurement:
-    nothing = Spread(1.0, 1.0, 1.0)
+    nothing = Spread(1.0, 1.0, 1.0, 1.0)
     m = Measurement(
-        "mlp", 100, "cpu", "A Processor", "flat", 100, 5, nothing, {}, 1.0, 1.0, 0.0, (), 1.0, 1.0, 1,
+        "mlp", 100, "cpu", "A Processor", "flat", 100, 5, nothing, {}, {}, 1.0, 0.0, 0.0, 0.0, (), 1.0, 1.0, 1,
         conditions={"data": "digits"},
         kept=tuple(IterationTime(number, 1.0, sampled=False) for number in range(10, 100)),
     )  # fmt: skip

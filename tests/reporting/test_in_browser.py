@@ -133,7 +133,7 @@ def test_what_is_not_known_comes_last_whichever_way(open_page, study):
 
 def test_filtering_the_table_filters_the_curves(open_page, study):
     tab = open_page(study)
-    tab.draw_everything()
+    tab.draw("accuracy-updates")
     lines = "document.querySelectorAll('#figure-accuracy-updates .legend li').length"
     assert tab.ask(lines) == 6
     tab.ask("document.querySelector('#filter').focus()")
@@ -159,7 +159,7 @@ def saved(folder: Path, pattern: str) -> str:
 
 def test_the_data_of_a_figure_are_saved_as_csv(open_page, study, tmp_path):
     tab = open_page(study, downloads=tmp_path)
-    tab.draw_everything()
+    tab.draw("layers")
     tab.ask("document.querySelector('#figure-layers [data-save=csv]').click()")
     rows = list(csv.DictReader(io.StringIO(saved(tmp_path, "*-layers.csv"))))
     assert [row["layer"] for row in rows] == [f"conv{i}" for i in range(1, 7)]
@@ -174,7 +174,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_saved_as_text(open_page, tmp_pat
     page = tmp_path / "page.html"
     page.write_text(render(page_of(Records(measurements=[("m", evil)]))))
     tab = open_page(page, downloads=tmp_path)
-    tab.draw_everything()
+    tab.draw("layers")
     tab.ask("document.querySelector('#figure-layers [data-save=csv]').click()")
     rows = list(csv.reader(io.StringIO(saved(tmp_path, "*-layers.csv"))))
     assert rows[1][0] == '\'=HYPERLINK("x","y")'
@@ -182,7 +182,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_saved_as_text(open_page, tmp_pat
 
 def test_a_figure_is_saved_as_svg_dark_on_light(open_page, study, tmp_path):
     tab = open_page(study, downloads=tmp_path, dark=True)
-    tab.draw_everything()
+    tab.draw("throughput", "timeline", "predictions")
     for name in ("throughput", "timeline", "predictions"):
         tab.ask(f"document.querySelector('#figure-{name} [data-save=svg]').click()")
         svg = ElementTree.fromstring(saved(tmp_path, f"*-{name}.svg"))
@@ -193,7 +193,7 @@ def test_a_figure_is_saved_as_svg_dark_on_light(open_page, study, tmp_path):
 
 def test_another_view_changes_drawing_and_table(open_page, study):
     tab = open_page(study)
-    tab.draw_everything()
+    tab.draw("published")
     enter(tab, "#figure-published select", "1", "change")
     assert tab.ask("document.querySelector('#figure-published').dataset.drawn") == "1"
     cells = tab.ask("[...document.querySelectorAll('#figure-published tbody tr')].map(r => r.cells[0].textContent)")
@@ -202,7 +202,7 @@ def test_another_view_changes_drawing_and_table(open_page, study):
 
 def test_a_part_is_hidden_with_its_button(open_page, study):
     tab = open_page(study)
-    tab.draw_everything()
+    tab.draw("layers")
     paths = "document.querySelectorAll('#figure-layers .chart svg path').length"
     before = tab.ask(paths)
     tab.ask("document.querySelector('#figure-layers .legend button').focus()")
@@ -213,7 +213,7 @@ def test_a_part_is_hidden_with_its_button(open_page, study):
 
 def test_the_timeline_is_zoomed_with_its_buttons(open_page, study):
     tab = open_page(study)
-    tab.draw_everything()
+    tab.draw("timeline")
     tab.ask("document.querySelector('#figure-timeline [data-zoom=in]').focus()")
     zoomed = "document.querySelector('#figure-timeline').dataset.zoom"
     tab.press("Enter")
@@ -233,7 +233,7 @@ def ink(tab: Tab) -> tuple[str, str]:
 
 def test_light_and_dark_are_those_of_the_system_until_one_is_chosen(open_page, study):
     tab = open_page(study)
-    tab.draw_everything()
+    tab.draw("throughput")
     light = ink(tab)
     tab.dark(True)
     tab.until("getComputedStyle(document.body).backgroundColor === 'rgb(17, 21, 27)'")
@@ -248,8 +248,7 @@ def test_light_and_dark_are_those_of_the_system_until_one_is_chosen(open_page, s
     assert tab.complaints() == []
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1280, 1600])
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (768, True), (1280, False), (1600, True)])
 def test_nothing_is_wider_than_the_screen(open_page, study, width, dark):
     tab = open_page(study, width=width, height=780, dark=dark)
     tab.draw_everything()
@@ -354,7 +353,7 @@ def test_a_trace_of_a_hundred_thousand_spans_is_drawn(open_page, tmp_path):
     page.write_text(render(page_of(Records(runs=[("a", a_virtual_run(workers=100, trace=Trace(spans)))]))))
     assert page.stat().st_size < 3e6
     tab = open_page(page)
-    tab.draw_everything()
+    tab.draw("timeline")
     assert "the first 20,000 of 100,000 spans" in tab.ask("document.querySelector('#figure-timeline').textContent")
     assert tab.complaints() == []
 

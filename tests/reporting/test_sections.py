@@ -90,7 +90,7 @@ def test_layers_and_parts_of_a_measurement():
     assert sum(view.table.values("share")) == pytest.approx(100)
     (row,) = found["parts"].views[0].table.rows
     assert sum(row[1:-1]) == pytest.approx(row[-1]), "the parts are the iteration"
-    assert found["parts"].views[0].options["parts"] == ["load", "forward", "backward", "update", "other"]
+    assert found["parts"].views[0].options["parts"] == ["load", "forward", "backward", "update", "loop"]
 
 
 def test_a_step_that_runs_as_one_shows_the_layers_of_the_plain_one_apart():

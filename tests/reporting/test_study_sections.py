@@ -135,7 +135,7 @@ def test_published_figures_along_an_axis_are_lines():
 
 def a_feeding(devices: int, ahead: bool, seconds: float, what: str = STAND_INS) -> Feeding:
     conditions = {"network": "lenet5", "batch": "32"} if what == IMAGES else {}
-    return Feeding(what, devices, ahead, 0.25, 0.5, 20, Spread(seconds, seconds, seconds), 0.1, conditions)
+    return Feeding(what, devices, ahead, 0.25, 0.5, 20, Spread(seconds, seconds, seconds, seconds), 0.1, conditions)
 
 
 def test_feeding_is_shown_beside_its_arithmetic():
@@ -193,7 +193,9 @@ def test_every_layer_is_drawn_by_iteration_some_at_a_time():
 
 
 def test_iterations_against_threads():
-    ms = [a_measurement(conditions={"threads": str(t)}, iteration_s=Spread(1 / t, 1 / t, 1 / t)) for t in (1, 2, 4)]
+    ms = [
+        a_measurement(conditions={"threads": str(t)}, iteration_s=Spread(1 / t, 1 / t, 1 / t, 1 / t)) for t in (1, 2, 4)
+    ]
     figure = figures(Records(measurements=[(str(place), m) for place, m in enumerate(ms)]))["by-threads"]
     assert figure.views[0].table.values("speedup") == [1.0, 2.0, 4.0]
     assert "fastest with 4 threads" in figure.says

@@ -55,7 +55,7 @@ def test_a_step_takes_what_is_said_of_it(strategy, workers, machine, changes):
         prediction(spread=0.2), machine, workers, made, network=machine.network, workers_per_machine=each
     )
     trace = traced(strategy, workers, machine, changes)
-    ends_s = [span.end_s for span in trace.spans if span.what == "compute" and span.who == "worker 0"]
+    ends_s = [span.end_s for span in trace.spans if span.part == "compute" and span.who == "worker 0"]
     steps = len(ends_s) * (made.push_every if machine is GPUS else made.fetch_every)
     whole_s = max(span.end_s for span in trace.spans if span.who != "server")
     assert whole_s / steps == pytest.approx(said.step_s, rel=0.15)

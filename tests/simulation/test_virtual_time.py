@@ -49,7 +49,7 @@ def test_the_server_takes_one_update_after_another():
     """Two payloads arrive at 1 s; the second update is done at 1.5 s, and its worker begins again then."""
     cluster = VirtualCluster(server=DurationDistribution("constant", (0.25,)))
     found = simulate_time(find_strategy("delay-compensated"), 2, 2, cluster)
-    applies = [(s.start_s, s.end_s) for s in found.trace.spans if s.what == "apply"]
+    applies = [(s.start_s, s.end_s) for s in found.trace.spans if s.part == "apply"]
     assert applies == [(1.0, 1.25), (1.25, 1.5), (2.25, 2.5), (2.5, 2.75)]
     assert found.distribution.server_s == 1.0
     assert [w.waiting_s for w in found.distribution.by_worker] == [0.75, 0.75]
@@ -58,7 +58,7 @@ def test_the_server_takes_one_update_after_another():
 def test_who_overlaps_does_not_wait_for_the_server():
     cluster = VirtualCluster(server=DurationDistribution("constant", (0.25,)))
     found = simulate_time(find_strategy("downpour"), 2, 3, cluster)
-    computes = [s.start_s for s in found.trace.spans if s.what == "compute"]
+    computes = [s.start_s for s in found.trace.spans if s.part == "compute"]
     assert computes == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
     assert found.distribution.seconds == 3.5
 
@@ -67,8 +67,8 @@ def test_messages_queue_at_the_server_s_link():
     """100 bytes at 1,000 bytes a second and 0.01 s of latency: fetch 0.01 + 0.1 + 0.01, the other 0.1 later."""
     cluster = VirtualCluster(network=Network(0.01, 1000.0))
     found = simulate_time(find_strategy("delay-compensated"), 2, 1, cluster, message_bytes=100)
-    fetches = [(s.who, round(s.end_s, 6)) for s in found.trace.spans if s.what == "fetch"]
-    pushes = [(s.who, round(s.end_s, 6)) for s in found.trace.spans if s.what == "push"]
+    fetches = [(s.who, round(s.end_s, 6)) for s in found.trace.spans if s.part == "fetch"]
+    pushes = [(s.who, round(s.end_s, 6)) for s in found.trace.spans if s.part == "push"]
     assert fetches == [("worker 0", 0.12), ("worker 1", 0.22)]
     assert pushes == [("worker 0", 1.23), ("worker 1", 1.33)]
     assert [round(w.communicating_s, 6) for w in found.distribution.by_worker] == [0.23, 0.33]
@@ -138,7 +138,7 @@ def test_an_idle_worker_that_hangs_is_replaced_and_its_next_task_goes_elsewhere(
     """Worker 1 waits for the warm start when it hangs, at 1 s; it is given a batch at 3 s and replaced at 11 s."""
     hangs = (Fault("hang", at=1, worker=1),)
     found = simulate_time(find_strategy("downpour", warm_start=3), 2, 10, faults=hangs)
-    of_worker_1 = [span.start_s for span in found.trace.spans if (span.who, span.what) == ("worker 1", "compute")]
+    of_worker_1 = [span.start_s for span in found.trace.spans if (span.who, span.part) == ("worker 1", "compute")]
     assert min(of_worker_1) == 11.0
     d = found.distribution
     assert [(fault.what, fault.worker, fault.at_s) for fault in d.faults] == [("hung", 1, 11.0)]

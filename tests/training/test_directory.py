@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from paceline import record
 from paceline.errors import CheckpointError, OutputError
 from paceline.training.directory import RunDirectory, check_new, claimed, next_directory, resumable_directory
 from paceline.training.directory_lock import DirectoryLock
+from tests.own_process import OwnProcess
 
 
 def test_a_claimed_directory_is_locked_and_taken_back_if_nothing_is_written(tmp_path):
@@ -129,6 +128,7 @@ def test_one_with_a_result_is_refused_and_not_locked(tmp_path):
 HOLD = """
 import sys, time
 from paceline.training.directory import RunDirectory
+from tests.own_process import OwnProcess
 claimed = RunDirectory.claim_new(sys.argv[1])
 print("claimed", flush=True)
 time.sleep(60)
@@ -136,17 +136,13 @@ time.sleep(60)
 
 
 def test_the_kernel_releases_the_lock_of_a_killed_run(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == "claimed\n"
+    with OwnProcess(["-c", HOLD, tmp_path / "run"]) as holder:
+        assert holder.stdout.readline() == "claimed\n"
         with pytest.raises(OutputError, match=rf"\(process {holder.pid}\)"):
             RunDirectory.claim_new(tmp_path / "run")
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         RunDirectory.claim_new(tmp_path / "run").close()
-    finally:
-        holder.kill()
-        holder.wait()
 
 
 def test_a_child_does_not_keep_the_lock_of_its_parent(tmp_path):
@@ -164,11 +160,10 @@ def test_a_child_does_not_keep_the_lock_of_its_parent(tmp_path):
 
 
 def simultaneous_starts(place: Path, pairs: int, kind: str) -> None:
-    program = Path(__file__).with_name("simultaneous_starts.py")
-    command = [sys.executable, str(program), str(place), str(pairs), kind]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
-    assert made.returncode == 0, made.stderr
-    rows = [json.loads(line) for line in made.stdout.splitlines()]
+    with OwnProcess(["-m", "tests.training.simultaneous_starts", place, str(pairs), kind]) as process:
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
     assert len(rows) == pairs
     for row in rows:
         assert row["told"].count("won") == 1, row

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from paceline import record
 from paceline.errors import CheckpointError
 from paceline.training import trainer
 from paceline.workload import Workload, resolve
+from tests.own_process import OwnProcess, program
 from tests.training.deaths import Death, DiesAfter, parameters, same
 
 SMALL = {"data": "digits:640", "batch": 48, "epochs": 3}
@@ -57,17 +57,17 @@ def test_a_death_at_any_point_changes_nothing(
         assert a.loss == pytest.approx(b.loss, rel=1e-6) and a.train_accuracy == b.train_accuracy
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "paceline", "train", *words, "--checkpoint-every", "0"]
+def train(*words: str | Path) -> OwnProcess:
+    return program("train", *words, "--checkpoint-every", "0", quiet=True)
 
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments(tmp_path: Path) -> None:
     words = ("dnn", "--data", "digits", "--epochs", "400", "--set", "dropout=0.3", "--threads", "1")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run(command(*words, "--out", str(tmp_path / "undisturbed")), check=True, **quiet)  # type: ignore[call-overload]
+    with train(*words, "--out", tmp_path / "undisturbed") as undisturbed:
+        assert undisturbed.wait() == 0
     place, choose = tmp_path / "killed", random.Random(1)
-    started = subprocess.Popen(command(*words, "--out", str(place)), **quiet)  # type: ignore[call-overload]
+    started = train(*words, "--out", place)
     kills = 0
     while True:
         while not (place / "checkpoint.pt").exists() and started.poll() is None:
@@ -77,10 +77,12 @@ def test_sigkill_at_random_moments(tmp_path: Path) -> None:
         except subprocess.TimeoutExpired:
             os.kill(started.pid, signal.SIGKILL)
             kills += 1
-        if started.wait() == 0:
+        code = started.wait()
+        started.close()
+        if code == 0:
             break
-        assert started.returncode == -signal.SIGKILL
-        started = subprocess.Popen(command("--resume", str(place)), **quiet)  # type: ignore[call-overload]
+        assert code == -signal.SIGKILL
+        started = train("--resume", place)
     assert kills >= 3
     assert same(parameters(place), parameters(tmp_path / "undisturbed"))
 

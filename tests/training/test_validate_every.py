@@ -34,7 +34,7 @@ def test_at_exactly_so_many_updates_and_at_the_ends_of_epochs():
     assert [point.updates for point in run.points] == [3, 6, 8, 9, 12, 15, 16, 18, 21, 24, 27, 30, 32]
     assert [point.epoch for point in run.points] == [point.updates / BATCHES for point in run.points]
     assert all(later.seconds > earlier.seconds for earlier, later in pairwise(run.points))
-    assert run.trace.whats().count("validate") == 1 and run.trace.total_s("validate") > 0
+    assert run.trace.parts().count("validate") == 1 and run.trace.total_s("validate") > 0
 
 
 def test_validating_more_often_changes_no_parameter(tmp_path):

@@ -57,7 +57,8 @@ def iteration_sentence(name: str, m: Measurement) -> str:
 def _part_name(part: str) -> str:
     return {
         "load": "waiting for data", "copy": "copying", "forward": "forward pass", "backward": "backward pass",
-        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "other": "outside the step",
+        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "loop": "the training loop",
+        "scale": "gradient scaling", "clip": "gradient clipping",
     }.get(part, part)  # fmt: skip
 
 

@@ -22,11 +22,11 @@ def time_parts(trace: Trace) -> dict[str, float]:
     total = max((span.end_s for span in spans), default=0.0)
     if not total > 0:
         return {}
-    seconds = dict.fromkeys((span.what for span in spans), 0.0)
-    training = [span for span in spans if span.what == "train"]
+    seconds = dict.fromkeys((span.part for span in spans), 0.0)
+    training = [span for span in spans if span.part == "train"]
     for span in spans:
-        seconds[span.what] += span.duration_s
-        if span.what == "checkpoint" and any(t.start_s <= span.start_s <= t.end_s for t in training):
+        seconds[span.part] += span.duration_s
+        if span.part == "checkpoint" and any(t.start_s <= span.start_s <= t.end_s for t in training):
             seconds["train"] -= span.duration_s
     rest = total - sum(seconds.values())
     return {**{NAMES.get(what, what): value for what, value in seconds.items()}, REST: max(0.0, rest)}

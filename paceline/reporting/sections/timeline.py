@@ -22,7 +22,7 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
         of_workers = [group[0] for group in groups_of(of_workers).values()]
     of_workers.sort(key=lambda run: -run.workers)
     traced = [(run.label, run.trace) for run in of_workers]
-    traced += [(f"an iteration of {name}", _split_names(m.trace)) for name, m in measured if m.trace.spans]
+    traced += [(f"an iteration of {name}", m.trace) for name, m in measured if m.trace.spans]
     shown = traced[:MOST_VIEWS]
     if not shown:
         return None
@@ -54,16 +54,6 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     return Section("timeline", "Timeline", blocks=(figure,))
 
 
-def _split_names(trace: Trace) -> Trace:
-    """A measurement's spans name a part and a layer; rows are coloured by the part."""
-    return Trace(
-        tuple(
-            Span(span.who, span.what.split(" ", 1)[0], span.start_s, span.end_s, span.what.partition(" ")[2])
-            for span in trace.spans
-        )
-    )
-
-
 def drawn_spans(trace: Trace, most: int = MOST_SPANS) -> list[Span]:
     """Whatever has a beginning and an end; of too many, those that begin first."""
     spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.end_s >= s.start_s]
@@ -75,7 +65,9 @@ def _table(spans: list[Span]) -> Table:
     place = {who: number for number, who in enumerate(rows)}
     ordered = sorted(spans, key=lambda s: (place[s.who], s.start_s, -s.end_s))
     columns = ("who", "what", Column("start", "s"), Column("end", "s"), "note")
-    return table(columns, [(s.who, s.what, s.start_s, s.end_s, s.note) for s in ordered])
+    return table(
+        columns, [(s.who, s.part, s.start_s, s.end_s, " ".join(filter(None, (s.layer, s.note)))) for s in ordered]
+    )
 
 
 def row_order(who: str) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""The fork server that starts the processes of local runs; it stays for the next run of the same process."""
+"""The fork server that starts the processes of local runs and of experiments; it stays for the next ones."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import torch
 from paceline.record import load
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.local import launcher
+from tests.own_process import OwnProcess
 from tests.training.drivers.local.small import (
     SAMPLES,
     assert_gone,
@@ -35,16 +34,14 @@ def started():
     """Starts trainings in processes of their own, which do not outlive the test."""
     processes = []
 
-    def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.training.drivers.local.a_training", str(directory), *arguments]
-        processes.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+    def start(directory: Path, *arguments: str) -> OwnProcess:
+        words = ["-m", "tests.training.drivers.local.a_training", directory, *arguments]
+        processes.append(OwnProcess(words, cwd=ROOT))
         return processes[-1]
 
     yield start
     for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        process.close()
 
 
 def updates(directory: Path) -> int:
@@ -64,7 +61,7 @@ def test_an_interrupted_run_is_resumed_where_it_was(tmp_path, started, number):
     process.send_signal(number)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"continue with: paceline train --resume {place}" in said
+    assert f"continue with: `paceline.resume('{place}')`" in said
     assert_gone(children)
     assert load(place).status == "interrupted"
     epochs = load_checkpoint(place).epoch + 2

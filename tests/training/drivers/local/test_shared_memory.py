@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -26,6 +24,7 @@ from paceline.training.drivers.local.position import ledger_of, position_of, put
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes, StateTensor
 from paceline.training.drivers.local.worker_score import WorkerScore, score_of
 from paceline.training.drivers.local.writer_lock import WriterLock
+from tests.own_process import OwnProcess
 from tests.training.drivers.local.small import workload
 
 SIZES = Sizes(
@@ -117,8 +116,9 @@ def test_a_process_whose_launcher_is_gone_ends_when_it_waits():
         "bell.wait(0.01)\n"
         "print('still here')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    with OwnProcess(["-c", code]) as process:
+        out, err = process.communicate()
+        assert (process.returncode, out) == (1, ""), err
 
 
 # What became of batches

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
@@ -18,6 +16,7 @@ from paceline.training.drivers.local import store as store_module
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes
 from paceline.training.drivers.local.writer_lock import WriterLock
+from tests.own_process import OwnProcess
 from tests.training.drivers.local.stage import Stage, dies_at
 
 OWN = {
@@ -351,9 +350,9 @@ def large() -> SharedMemory:
     )  # fmt: skip
 
 
-def beside(program: str, memory: SharedMemory) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", program, json.dumps(to_json(memory.sizes)), str(memory.descriptor)]
-    return subprocess.Popen(command, pass_fds=(memory.descriptor,), stdout=subprocess.PIPE, text=True)
+def beside(program: str, memory: SharedMemory) -> OwnProcess:
+    words = ["-c", program, json.dumps(to_json(memory.sizes)), str(memory.descriptor)]
+    return OwnProcess(words, pass_fds=(memory.descriptor,))
 
 
 def test_what_is_read_beside_a_writer_is_of_one_version():
@@ -377,7 +376,7 @@ def test_what_is_read_beside_a_writer_is_of_one_version():
 def test_the_lock_is_one_process_s_and_never_a_dead_one_s():
     memory, waits = large(), []
     with beside(HOLDER, memory) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "has it\n"
+        assert holder.stdout.readline() == "has it\n"
 
         def kill_at_last() -> None:
             waits.append(1)
