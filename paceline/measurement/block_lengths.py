@@ -7,8 +7,8 @@ from math import ceil
 
 BLOCK = 5
 PAIRS, STALLED = 4, 2
-MOST_QUEUED, MOST_STALLED = 800, 3
-"""A device takes about a thousand launches ahead; a stalled block has no more, and no more than three iterations."""
+MOST_QUEUED, MOST_STALLED = 600, 3
+"""A device takes about a thousand launches ahead. A stalled block has fewer: traces may lose some of them."""
 TRACED = 3
 """A traced block is shorter: traces take time to process, and many short ones sample a noisy host better than a few."""
 BLOCK_S = 0.02
