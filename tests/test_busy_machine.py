@@ -12,8 +12,9 @@ from paceline import busy_machine
 IDLE = "cpu  100 0 100 800 0 0 0 0 0 0\n"
 
 
-def stat(monkeypatch, tmp_path, load: float, user: int, idle: int, stolen: int) -> str:
+def stat(monkeypatch, tmp_path, load: float, user: int, idle: int, stolen: int, own: int = 0) -> str:
     """What is said if these ticks pass while it looks."""
+    monkeypatch.setattr(busy_machine, "_own_ticks", iter((100, 100 + own)).__next__)
     file = tmp_path / "stat"
     file.write_text(IDLE)
     later = f"cpu  {100 + user} 0 100 {800 + idle} 0 0 0 {stolen} 0 0\n"
@@ -36,6 +37,21 @@ def test_other_work_and_steal_are_said(monkeypatch, tmp_path):
     said = stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0)
     assert said.startswith("this machine is busy (load 5.3 on 2 cores, 80 % of the CPU in use by others)")
     assert "20 % stolen" in stat(monkeypatch, tmp_path, 2.0, user=0, idle=8, stolen=2)
+
+
+def test_processes_of_our_own_are_not_other_work(monkeypatch, tmp_path):
+    assert stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0, own=7) == ""
+    assert "30 % of the CPU in use by others" in stat(monkeypatch, tmp_path, 5.3, user=8, idle=2, stolen=0, own=5)
+
+
+def test_the_time_of_this_process_and_its_children_is_its_own(monkeypatch, tmp_path):
+    mine = os.getpid()
+    for process, parent, ticks in ((mine, 1, 5), (900001, mine, 7), (900002, 900001, 11), (900003, 1, 13)):
+        (tmp_path / str(process)).mkdir()
+        fields = ["S", str(parent), *["0"] * 9, str(ticks), "1", "0"]
+        (tmp_path / str(process) / "stat").write_text(f"{process} (a name) {' '.join(fields)}\n")
+    monkeypatch.setattr(busy_machine, "_PROCESSES", tmp_path)
+    assert busy_machine._own_ticks() == 5 + 7 + 11 + 3
 
 
 def state(loop_s: float, idle: int, stolen: int) -> busy_machine._State:

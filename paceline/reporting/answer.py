@@ -27,7 +27,7 @@ from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.setting import busy_sentence, unranked_sentence
 from paceline.reporting.series import Series, series_by_workers
 from paceline.reporting.time_to_target import all_seconds_to_accuracy, target_accuracy
-from paceline.results.noise import differs
+from paceline.results.noise import LEAST_GAIN, differs
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
 from paceline.training.run import Run
@@ -144,6 +144,8 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     apart = differs(times_s[first], times_s[second])
     if apart is False:
         return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
+    if median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first]):
+        return f"{first} and {second} reach {accuracy} about equally fast: {took}{' (one run each)' * (apart is None)}."
     return f"{first} is the first to reach {accuracy}, after {took}{' (one run each)' * (apart is None)}."
 
 

@@ -131,6 +131,8 @@ def test_a_busy_machine_is_said_where_times_are_shown():
     page = page_about(runs=[("a", run)])
     assert "The machine was busy with other work (load 9.0 on 2 cores): times are longer" in page.text
     assert "/home/someone" not in page.text
+    slower = replace(run, conditions=replace(run.conditions, busy="the processor was 30 % slower at the end"))
+    assert "Times are longer than usual: the processor was 30\u00a0% slower" in page_about(runs=[("a", slower)]).text
     assert "during 1 of 2 runs" in page_about(runs=[("a", run), ("b", a_run())]).text
     simulated = replace(a_virtual_run(), conditions=run.conditions)
     assert "was busy" not in page_about(runs=[("a", simulated)]).text

@@ -15,6 +15,7 @@ from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, Ru
 MOST_SETS = 6
 MOST_STEPS = 30
 MOST_WARNINGS = 10
+BUSY = "this machine is busy"
 NOT_OF_THE_MACHINE = ("busy", "made_in")
 """Conditions that are said elsewhere, or to nobody: no page tells where on a machine something lies."""
 IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_timeout", "timeout")
@@ -129,7 +130,9 @@ def busy_sentence(records: Records, runs: Sequence[RunResult]) -> str:
     if not busy:
         return ""
     which = "" if len(busy) == len(timed) else f" during {len(busy)} of {len(timed)} runs"
-    load = busy[0].partition(": ")[0].removeprefix("this machine is busy")
+    if not busy[0].startswith(BUSY):
+        return f"Times are longer than usual{which}: {busy[0]}."
+    load = busy[0].removeprefix(BUSY).partition(": ")[0]
     return f"The machine was busy with other work{which}{load}: times are longer than on an idle one."
 
 
