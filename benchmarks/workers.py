@@ -36,7 +36,7 @@ def run(options: Options) -> dict[str, Any]:
     predicted = [Workload(name, DATA, options={"hidden": hidden}, **settings) for name, hidden in NETWORKS.items()]
     references = reference_networks()
     strategies, workers = QUICKLY if options.quick else (STRATEGIES, WORKERS)
-    found = measure_steps([*references, *predicted], strategies, workers, rounds=rounds)
+    found = measure_steps([*references, *predicted], strategies, workers, rounds)
     others = found[len(references) :]
     costs = exchange_costs(found[: len(references)])
     rows, errors = [], []

@@ -1,4 +1,4 @@
-"""Writes a text file: whole or not at all, and only regular files are replaced.
+"""Writes a file: whole or not at all, and only regular files are replaced.
 
 A device, a pipe or a descriptor of this process (/dev/stdout) is written to; of a symbolic link the target is written.
 """
@@ -11,7 +11,9 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from paceline.errors import OutputError
 
@@ -68,13 +70,20 @@ def _write_to(descriptor: int, text: str) -> None:
 def _replace(path: Path, text: str) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        # A file name may hold bytes that are not text; a page that shows them escaped is better than none.
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which replaces `path` in one move when the block ends without an exception."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     _remove_leftovers(path)
     try:
-        # A file name may hold bytes that are not text; a page that shows them escaped is better than none.
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

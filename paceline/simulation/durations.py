@@ -111,8 +111,7 @@ class DurationSampler:
         self, given: DurationDistribution | Duration | None, seed: int, purpose: int, speeds: tuple[float, ...] = ()
     ) -> None:
         self.given, self.seed, self.purpose, self.speeds = given, seed, purpose, speeds
-        constant = isinstance(given, DurationDistribution) and given.name == "constant"
-        self.zero = given is None or (constant and given == DurationDistribution("constant", (0.0,)))
+        self.zero = given is None or given == DurationDistribution("constant", (0.0,))
         self._ready: dict[int, list[float]] = {}
         self._had: dict[int, int] = {}
         self._generators: dict[int, tuple[np.random.Generator, int]] = {}

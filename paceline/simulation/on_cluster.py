@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
@@ -14,10 +15,8 @@ from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import as_calibrated, calibrated_exchange
 from paceline.simulation.placement import Placement, runs_on_gpu
 from paceline.simulation.server_work import server_seconds
-from paceline.simulation.step_trace import trace_of
 from paceline.simulation.worker_step import StepModel, exchanges_by_server
 from paceline.strategy.strategy import Strategy
-from paceline.trace import Trace
 
 MOST_VARIATION = 0.05
 """Largest deviation of a single step; a prediction's uncertainty mostly affects all steps alike."""
@@ -58,36 +57,16 @@ class ClusterOutcome:
 
 
 def simulate_on(
-    prediction: Prediction,
-    machine: Machine,
-    workers: int,
-    strategy: Strategy,
-    *,
-    network: Link | None,
-    workers_per_machine: int = 1,
-    steps: int = 200,
-    server_s: float | None = None,
-    seed: int = 0,
-    contention: float = 0.0,
-    overlap_backward: bool = False,
+    prediction: Prediction, machine: Machine, workers: int, strategy: Strategy, **options: Any
 ) -> ClusterOutcome:
-    """Simulates some steps of every worker and scales them to an epoch.
-
-    `server_s` is what the server takes for a payload, if that was measured, and `contention` by what share a step takes
-    longer when all cores of its machine are busy. For calibrated workers (`prediction.exchange`) neither is used: their
-    step has its measured duration. With `overlap_backward` an all-reduce begins during the backward
-    pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all is computed.
-    """
-    _check(prediction, workers_per_machine, steps, server_s, contention)
-    strategy = replace(strategy, warm_start=0)
-    batches = -(-prediction.samples // prediction.batch)
-    strategy.check(workers, batches or None)
-    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    step_model = _step_model(prediction, strategy, placement, server_s, contention, steps, seed, overlap_backward)
-    cost = calibrated_exchange(prediction.exchange, strategy, placement) if server_s is None else None
-    found = step_model.time() if cost is None else as_calibrated(step_model.time(), cost, prediction)
+    """Simulates some steps of every worker and scales them to an epoch; `options` are those of `step_model`."""
+    model = step_model(prediction, machine, workers, strategy, **options)
+    strategy, placement = model.strategy, model.placement
+    cost = calibrated_exchange(prediction.exchange, strategy, placement) if options.get("server_s") is None else None
+    found = model.time() if cost is None else as_calibrated(model.time(), cost, prediction)
     machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
     samples_per_s = workers * prediction.batch * found.applied / found.step_s
+    batches = _batches(prediction)
     epoch_s = _steps_per_epoch(batches, workers, strategy) * found.step_s
     price = machine.price(epoch_s)
     return ClusterOutcome(
@@ -108,7 +87,7 @@ def simulate_on(
     )
 
 
-def trace_on(
+def step_model(
     prediction: Prediction,
     machine: Machine,
     workers: int,
@@ -116,26 +95,22 @@ def trace_on(
     *,
     network: Link | None,
     workers_per_machine: int = 1,
+    steps: int = 200,
+    server_s: float | None = None,
     seed: int = 0,
     overlap_backward: bool = False,
-) -> Trace:
-    """The first steps of what `simulate_on` simulates, a row for each worker and one for the server."""
-    strategy = replace(strategy, warm_start=0)
-    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
-    return trace_of(_step_model(prediction, strategy, placement, None, 0.0, 0, seed, overlap_backward))
-
-
-def _step_model(
-    prediction: Prediction,
-    strategy: Strategy,
-    placement: Placement,
-    server_s: float | None,
-    contention: float,
-    steps: int,
-    seed: int,
-    overlap_backward: bool,
 ) -> StepModel:
-    """A worker's step, slowed down by the other workers of its machine."""
+    """A worker's step, slowed down by the other workers of its machine.
+
+    `server_s` is what the server takes for a payload, if that was measured; else it is estimated, and calibrated
+    workers (`prediction.exchange`) have a step of measured duration. With `overlap_backward` an all-reduce begins
+    during the backward pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all
+    is computed.
+    """
+    _check(prediction, workers_per_machine, steps, server_s)
+    strategy = replace(strategy, warm_start=0)
+    strategy.check(workers, _batches(prediction) or None)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
     served = exchanges_by_server(strategy, placement)
     compute_s, beside_s = prediction.iteration_s, 0.0
@@ -145,12 +120,12 @@ def _step_model(
         compute_s, beside_s = compute_s + TASK_S / strategy.push_every, HANDLING_S
     if server_s is None:
         optimizer, payloads = prediction.conditions.get("optimizer", ""), payloads_of(strategy, placement)
-        server_s = beside_s + server_seconds(strategy, size_bytes, placement.machine, optimizer, payloads)
+        server_s = beside_s + server_seconds(strategy, size_bytes, machine, optimizer, payloads)
     busy_cores: float = placement.on_one * threads
     if served and placement.together:  # the server needs a core at times, and a worker that waits for it needs none
         cycle_s = _cycle_s(strategy, placement, compute_s, size_bytes, server_s)
-        busy_cores = placement.workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
-    slower = placement.slowdown(busy_cores, threads, contention)
+        busy_cores = workers * (compute_s * threads + server_s / strategy.push_every) / cycle_s
+    slower = placement.slowdown(busy_cores)
     return StepModel(
         strategy=strategy,
         placement=placement,
@@ -162,6 +137,11 @@ def _step_model(
         seed=seed,
         hidden_behind_s=_backward_share(prediction) * compute_s * slower if overlap_backward else None,
     )
+
+
+def _batches(prediction: Prediction) -> int:
+    """Batches per epoch; 0 if the number of samples is not known."""
+    return -(-prediction.samples // prediction.batch)
 
 
 def _backward_share(prediction: Prediction) -> float:
@@ -207,14 +187,11 @@ def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:
     return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers
 
 
-def _check(
-    prediction: Prediction, workers_per_machine: int, steps: int, server_s: float | None, contention: float
-) -> None:
+def _check(prediction: Prediction, workers_per_machine: int, steps: int, server_s: float | None) -> None:
     if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
         raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
     for name, value, least in (("workers_per_machine", workers_per_machine, 1), ("steps", steps, 2)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{name}={value!r} should be a whole number of at least {least}")
-    for name, seconds in (("server_s", server_s or 0.0), ("contention", contention)):
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise InputError(f"{name}={seconds:g} should be at least 0")
+    if server_s is not None and not (math.isfinite(server_s) and server_s >= 0):
+        raise InputError(f"server_s={server_s:g} should be at least 0")

@@ -51,19 +51,14 @@ class Placement:
             known.append(sum((each.device.cores or 0) * each.count for each in processors))
         return min(known, default=None)
 
-    def slowdown(self, busy_cores: float, threads: int, contention: float) -> float:
+    def slowdown(self, busy_cores: float) -> float:
         """How many times as long a step takes beside the others of its machine as alone.
 
-        Of more workers than GPUs, or more busy cores than there are, each has its share. `contention` is what a step
-        takes longer when all cores are busy, memory and caches being shared.
+        Of more workers than GPUs, or more busy cores than there are, each has its share.
         """
         if self.on_gpu:
             return max(1.0, self.on_one / max(1, self.machine.count("gpu")))
-        if self.cores is None:
-            return 1.0
-        others = max(0.0, min(busy_cores, self.cores) - threads)
-        room = max(1, self.cores - threads)
-        return max(1.0, busy_cores / self.cores) * (1.0 + contention * min(1.0, others / room))
+        return 1.0 if self.cores is None else max(1.0, busy_cores / self.cores)
 
     def between(self) -> Link:
         return self.network if self.network is not None else self.machine.link("network")

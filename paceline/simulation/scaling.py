@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +11,14 @@ from paceline.cluster import Cluster, Device, Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, StrategyError
 from paceline.notebook import NotebookRecord
-from paceline.simulation.on_cluster import ClusterOutcome, simulate_on, trace_on
+from paceline.simulation.on_cluster import ClusterOutcome, simulate_on, step_model
 from paceline.simulation.placement import Placement
+from paceline.simulation.step_trace import trace_of
 from paceline.strategy.strategy import Strategy
 from paceline.trace import Trace
 from paceline.workload import Workload
 
 MOST_PER_MACHINE = 10_000
-
-Predict = Callable[[Workload, Device], Prediction]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ def scale(
     *,
     per_machine: int | None = None,
     overlap_backward: bool = False,
-    predict: Predict | None = None,
 ) -> Scaling:
     """`per_machine` workers share a machine; if that is not given, there is one for each of its devices.
 
@@ -77,14 +74,13 @@ def scale(
     for machine, count, network in _kinds(cluster):
         device, devices = worker_device(machine)
         each = per_machine or devices
-        ask = functools.cache(functools.partial(_with_threads, predict or usual_predict(), workload, device))
-        found = ask(0)
+        ask = functools.cache(functools.partial(_predict, workload, device))
+        found = ask(workload.threads)
         outcomes, left_out = [], []
         for number in workers:
-            threads = threads_of_each(machine, min(number, each), devices)
             try:
                 outcome = simulate_on(
-                    ask(threads if found.threads > threads else 0), machine, number, strategy,
+                    ask(_threads(found, workload, machine, min(number, each))), machine, number, strategy,
                     network=network, workers_per_machine=each, seed=workload.seed, overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
@@ -106,20 +102,18 @@ def scale(
 
 def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
     """The first steps of every outcome, by its name, a row for each worker."""
-    found = {}
+    found, workload = {}, scaling.workload
     for each, (machine, _, network) in zip(scaling.machines, _kinds(cluster), strict=True):
-        device, devices = worker_device(machine)
+        ask = functools.cache(functools.partial(_predict, workload, worker_device(machine)[0]))
         for outcome in each.outcomes:
-            prediction = each.prediction
-            threads = threads_of_each(machine, min(outcome.workers, each.workers_per_machine), devices)
-            if prediction.threads > threads:
-                prediction = _with_threads(usual_predict(), scaling.workload, device, threads)
-            workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
-            found[f"{workers} on {machine.name}"] = trace_on(
-                prediction, machine, outcome.workers, scaling.strategy, network=network,
-                workers_per_machine=each.workers_per_machine, seed=scaling.workload.seed,
+            on_one = min(outcome.workers, each.workers_per_machine)
+            model = step_model(
+                ask(_threads(each.prediction, workload, machine, on_one)), machine, outcome.workers, scaling.strategy,
+                network=network, workers_per_machine=each.workers_per_machine, seed=workload.seed,
                 overlap_backward=scaling.overlap_backward,
             )  # fmt: skip
+            workers = f"{outcome.workers} worker{'s' * (outcome.workers != 1)}"
+            found[f"{workers} on {machine.name}"] = trace_of(model)
     return found
 
 
@@ -136,22 +130,17 @@ def worker_device(machine: Machine) -> tuple[Device, int]:
     return next((each.device, each.count) for each in machine.devices if each.device.kind == kind)
 
 
-def threads_of_each(machine: Machine, workers: int, devices: int) -> int:
+def _threads(alone: Prediction, workload: Workload, machine: Machine, workers: int) -> int:
     """Threads per worker where a machine has more workers than processors: together no more than it has cores."""
     cores = Placement(machine, workers, workers, on_gpu=False).cores
-    return max(1, cores // workers) if cores is not None and workers > devices else sys.maxsize
+    most = max(1, cores // workers) if cores is not None and workers > worker_device(machine)[1] else alone.threads
+    return most if most < alone.threads else workload.threads
 
 
-def _with_threads(predict: Predict, workload: Workload, device: Device, threads: int) -> Prediction:
-    """Predicts with this many threads; 0: as the workload says."""
-    return predict(replace(workload, threads=threads) if threads else workload, device)
-
-
-def usual_predict() -> Predict:
-    """The cost model's."""
+def _predict(workload: Workload, device: Device, threads: int) -> Prediction:
     from paceline.cost.predicting import predict
 
-    return predict
+    return predict(replace(workload, threads=threads), device)
 
 
 def _are(count: int) -> str:

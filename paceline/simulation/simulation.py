@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -31,6 +31,16 @@ class Simulation:
     events: EventRecord | None = None
 
 
+class Observer(Protocol):
+    """Called for every epoch and every update, and now and then between them."""
+
+    def epoch_done(self, epoch: int) -> None: ...
+
+    def updated(self, update: int) -> None: ...
+
+    def advanced(self) -> None: ...
+
+
 class Simulator:
     """A simulation that can be observed while it runs; `now_s`, `coordinator` and `gradients` say where it is."""
 
@@ -47,9 +57,7 @@ class Simulator:
         gradients: VirtualStore | None = None,
         on_bad_gradient: str = "stop",
         faults: tuple[Fault, ...] = (),
-        epoch_done: Callable[[int], None] | None = None,
-        updated: Callable[[int], None] | None = None,
-        watch: Callable[[], None] | None = None,
+        observer: Observer | None = None,
         spans: int = SPANS,
         slots: int | None = None,
     ) -> None:
@@ -64,8 +72,7 @@ class Simulator:
         messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
         self.driver = VirtualDriver(
             self.coordinator, cluster, self.times, seed=seed, messages=messages, gradients=gradients,
-            on_bad_gradient=on_bad_gradient, faults=faults, epoch_done=epoch_done, updated=updated,
-            watch=watch,
+            on_bad_gradient=on_bad_gradient, faults=faults, observer=observer,
         )  # fmt: skip
 
     @property
@@ -76,9 +83,7 @@ class Simulator:
         try:
             self.driver.run(self.workers)
         finally:
-            self.driver.epoch_done = self.driver.updated = self.driver.watch = (
-                None  # no reference cycle keeps the run's memory
-            )
+            self.driver.observer = None  # no reference cycle keeps the run's memory
         gradients = self.gradients
         parameters = gradients.current if gradients is not None else None
         events = gradients.events() if gradients is not None and gradients.recording else None
@@ -113,8 +118,8 @@ def simulate_time(
     seed: int = 0,
     message_bytes: int = 0,
     faults: tuple[Fault, ...] = (),
-    watch: Callable[[], None] | None = None,
     spans: int = SPANS,
+    slots: int | None = None,
 ) -> Simulation:
     """Time, throughput, waiting and staleness of `steps` steps per worker on average, without computing any."""
     if steps < 1:
@@ -123,5 +128,5 @@ def simulate_time(
     batches = steps if strategy.full_pass_per_worker else workers * steps
     return Simulator(
         strategy, workers, cluster or VirtualCluster(), batches=batches, seed=seed, message_bytes=message_bytes,
-        faults=faults, watch=watch, spans=spans,
+        faults=faults, spans=spans, slots=slots,
     ).run()  # fmt: skip

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from paceline.simulation.simulation import Simulator
+from paceline.simulation.simulation import simulate_time
 from paceline.simulation.virtual_cluster import VirtualCluster
-from paceline.simulation.worker_times import WorkerTimes
-from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.distribution import Distribution
 from paceline.strategy.strategy import Strategy
 
 MOST_STEPS = 60_000
@@ -38,88 +37,51 @@ def play_steady(
     workers: int,
     steps: int,
     cluster: Callable[[], VirtualCluster],
-    *,
-    message_bytes: int = 0,
-    seed: int = 0,
+    message_bytes: int,
+    seed: int,
 ) -> Steady:
     """About `steps` steps per worker, fewer with many workers; `cluster` makes a new cluster for each run."""
     every = max(strategy.push_every, strategy.fetch_every)
     least = FEWEST_ROUNDS if every == 1 else FEWEST_ROUNDS // 2 * every
     steps = max(least, min(steps, MOST_STEPS // workers))
-    runs = []
-    for count in (steps, steps // 2):
-        played = play(strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed)
-        runs.append(_sums(played.now_s, played.times, played.coordinator.ledger.summary()))
-    return _difference(runs[0], runs[1], workers)
-
-
-def play(
-    strategy: Strategy,
-    workers: int,
-    steps: int,
-    cluster: VirtualCluster,
-    *,
-    message_bytes: int = 0,
-    seed: int = 0,
-    spans: int = 0,
-) -> Simulator:
-    """On average `steps` steps per worker, from beginning to end; the trace keeps at most `spans` spans."""
-    batches = steps if strategy.full_pass_per_worker else workers * steps
-    simulator = Simulator(
-        strategy, workers, cluster, batches=batches, seed=seed, message_bytes=message_bytes, spans=spans, slots=SLOTS
+    long, short = (
+        _totals(
+            simulate_time(
+                strategy, workers, count, cluster(), message_bytes=message_bytes, seed=seed, spans=0, slots=SLOTS
+            ).distribution
+        )
+        for count in (steps, steps // 2)
     )
-    simulator.driver.run(workers)
-    return simulator
-
-
-@dataclass(frozen=True)
-class _Sums:
-    seconds: float
-    steps: int
-    computing_s: float
-    communicating_s: float
-    waiting_s: float
-    server_s: float
-    stale: float
-    payloads: int
-    applied: int
-    closed: int
-
-
-def _sums(seconds: float, times: WorkerTimes, ledger: LedgerSummary) -> _Sums:
-    workers = times.records({})
-    payloads = sum(ledger.staleness.values())
-    return _Sums(
-        seconds,
-        sum(w.batches for w in workers),
-        math.fsum(w.computing_s for w in workers),
-        math.fsum(w.communicating_s for w in workers),
-        math.fsum(w.waiting_s for w in workers),
-        times.server_s,
-        ledger.mean_staleness * payloads,
-        payloads,
-        ledger.applied,
-        ledger.applied + ledger.dropped,
-    )
-
-
-def _difference(long: _Sums, short: _Sums, workers: int) -> Steady:
-    if long.seconds <= short.seconds or long.steps <= short.steps:
-        short = replace(short, **dict.fromkeys(short.__dataclass_fields__, 0))
-    steps, seconds = long.steps - short.steps, long.seconds - short.seconds
-    round_s = seconds * workers / steps
-    computing_s, communicating_s, waiting_s = (
-        max(0.0, getattr(long, name) - getattr(short, name)) for name in ("computing_s", "communicating_s", "waiting_s")
-    )
-    scale = round_s / (computing_s + communicating_s + waiting_s)
-    payloads = max(1, long.payloads - short.payloads)
+    if long["seconds"] <= short["seconds"] or long["steps"] <= short["steps"]:
+        short = dict.fromkeys(long, 0.0)
+    found = {name: max(0.0, long[name] - short[name]) for name in long}
+    round_s, payloads = found["seconds"] * workers / found["steps"], max(1.0, found["payloads"])
+    scale = round_s / (found["computing"] + found["communicating"] + found["waiting"])
     return Steady(
         round_s,
-        computing_s * scale,
-        communicating_s * scale,
-        waiting_s * scale,
-        staleness=max(0.0, (long.stale - short.stale) / payloads),
-        server_share=min(1.0, max(0.0, (long.server_s - short.server_s) / seconds)),
-        pushes_per_step=payloads / steps,
-        applied=(long.applied - short.applied) / max(1, long.closed - short.closed),
+        found["computing"] * scale,
+        found["communicating"] * scale,
+        found["waiting"] * scale,
+        staleness=found["staleness"] / payloads,
+        server_share=min(1.0, found["server"] / found["seconds"]),
+        pushes_per_step=payloads / found["steps"],
+        applied=found["applied"] / max(1.0, found["closed"]),
     )
+
+
+def _totals(found: Distribution) -> dict[str, float]:
+    """Sums over a run, of which two can be subtracted from each other."""
+    workers, ledger = found.by_worker, found.ledger
+    payloads = sum(ledger.staleness.values())
+    return {
+        "seconds": found.seconds,
+        "steps": found.steps,
+        "computing": math.fsum(w.computing_s for w in workers),
+        "communicating": math.fsum(w.communicating_s for w in workers),
+        "waiting": math.fsum(w.waiting_s for w in workers),
+        "server": found.server_s,
+        "staleness": ledger.mean_staleness * payloads,
+        "payloads": payloads,
+        "applied": ledger.applied,
+        "closed": ledger.applied + ledger.dropped,
+    }

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paceline.simulation.durations import Duration, DurationDistribution
 from paceline.simulation.group_rounds import RoundTimes
-from paceline.simulation.steady import play
+from paceline.simulation.simulation import simulate_time
+from paceline.simulation.steady import SLOTS
 from paceline.simulation.worker_step import StepModel, acts_alone, exchanges_by_server
+from paceline.strategy.strategy import Strategy
 from paceline.trace import Span, Trace
 
 MOST_STEPS = 50
@@ -25,11 +28,18 @@ def trace_of(step_model: StepModel) -> Trace:
         return _of_one_group(step_model, steps // strategy.push_every)
     if not acts_alone(strategy, step_model.placement):
         return _of_groups(step_model, steps // strategy.push_every)
-    cluster, spans = step_model.cluster(step_model.spread()), 8 * workers * steps
-    size, seed = step_model.message_bytes, step_model.seed
-    played = play(strategy, workers, steps, cluster, message_bytes=size, seed=seed, spans=spans)
+    played = _played(step_model, strategy, workers, steps, step_model.spread())
     rows = {SERVER, *(f"worker {number}" for number in range(MOST_WORKERS))}
-    return Trace(tuple(span for span in played.times.trace(played.now_s).spans if span.who in rows))
+    return Trace(tuple(span for span in played if span.who in rows))
+
+
+def _played(
+    model: StepModel, strategy: Strategy, workers: int, steps: int, compute: DurationDistribution | Duration
+) -> tuple[Span, ...]:
+    return simulate_time(
+        strategy, workers, steps, model.cluster(compute), message_bytes=model.message_bytes, seed=model.seed,
+        spans=8 * workers * steps, slots=SLOTS,
+    ).trace.spans  # fmt: skip
 
 
 def _of_one_group(step_model: StepModel, rounds: int) -> Trace:
@@ -49,15 +59,12 @@ def _of_groups(step_model: StepModel, rounds: int) -> Trace:
     groups = step_model.strategy.groups or 1
     members = step_model.placement.workers // groups
     made: dict[str, list[RoundTimes]] = {f"worker {group}": [] for group in range(groups)}
-    cluster = step_model.cluster(step_model.rounds(lambda group, one: made[f"worker {group}"].append(one)))
-    size, seed = step_model.message_bytes, step_model.seed
-    played = play(
-        step_model.of_groups(), groups, rounds, cluster, message_bytes=size, seed=seed, spans=8 * groups * rounds
-    )
+    compute = step_model.rounds(lambda group, one: made[f"worker {group}"].append(one))
+    played = _played(step_model, step_model.of_groups(), groups, rounds, compute)
     spans: list[Span] = []
     next_rounds = {who: iter(each) for who, each in made.items()}
     first = {who: members * group for group, who in enumerate(made)}
-    for span in played.times.trace(played.now_s).spans:
+    for span in played:
         if span.who == SERVER:
             spans.append(span)
         elif span.part == "compute":

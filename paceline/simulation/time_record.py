@@ -8,6 +8,7 @@ from typing import Any
 from paceline.notebook import NotebookRecord
 from paceline.record_fields import BY_NUMBER
 from paceline.simulation.links import MessageSizes
+from paceline.simulation.simulation import Simulation
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
 from paceline.workload import Workload
@@ -47,34 +48,29 @@ class TimeRecord(NotebookRecord):
             "waiting": self.waiting_share, "mean staleness": self.mean_staleness,
         }  # fmt: skip
 
-
-def time_record(
-    workload: Workload,
-    cluster: dict[str, str],
-    messages: MessageSizes,
-    found: Distribution,
-    trace: Trace,
-    wall_s: float,
-) -> TimeRecord:
-    ledger = found.ledger
-    communicating_s = sum(w.communicating_s for w in found.by_worker)
-    all_s = communicating_s + sum(w.computing_s + w.waiting_s for w in found.by_worker)
-    return TimeRecord(
-        workload=workload,
-        cluster=cluster,
-        message_bytes=messages.fetch_bytes,
-        push_bytes=messages.push_bytes,
-        seconds=found.seconds,
-        steps=found.steps,
-        steps_per_s=found.steps_per_s,
-        updates_per_s=found.updates_per_s,
-        waiting_share=found.waiting_share,
-        communicating_share=communicating_s / all_s if all_s else 0.0,
-        server_share=found.server_s / found.seconds if found.seconds else 0.0,
-        mean_staleness=ledger.mean_staleness,
-        staleness_p99=ledger.staleness_up_to(0.99),
-        staleness=ledger.staleness,
-        wall_s=wall_s,
-        distribution=found,
-        trace=trace,
-    )
+    @staticmethod
+    def of(
+        workload: Workload, cluster: dict[str, str], messages: MessageSizes, made: Simulation, wall_s: float
+    ) -> TimeRecord:
+        found, ledger = made.distribution, made.distribution.ledger
+        communicating_s = sum(w.communicating_s for w in found.by_worker)
+        all_s = communicating_s + sum(w.computing_s + w.waiting_s for w in found.by_worker)
+        return TimeRecord(
+            workload=workload,
+            cluster=cluster,
+            message_bytes=messages.fetch_bytes,
+            push_bytes=messages.push_bytes,
+            seconds=found.seconds,
+            steps=found.steps,
+            steps_per_s=found.steps_per_s,
+            updates_per_s=found.updates_per_s,
+            waiting_share=found.waiting_share,
+            communicating_share=communicating_s / all_s if all_s else 0.0,
+            server_share=found.server_s / found.seconds if found.seconds else 0.0,
+            mean_staleness=ledger.mean_staleness,
+            staleness_p99=ledger.staleness_up_to(0.99),
+            staleness=ledger.staleness,
+            wall_s=wall_s,
+            distribution=found,
+            trace=made.trace,
+        )

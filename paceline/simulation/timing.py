@@ -10,7 +10,7 @@ from time import perf_counter
 from paceline.errors import StrategyError
 from paceline.simulation.links import message_sizes
 from paceline.simulation.simulation import simulate_time
-from paceline.simulation.time_record import TimeRecord, time_record
+from paceline.simulation.time_record import TimeRecord
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.step.build import build_network, load_data
 from paceline.strategy.strategy import Strategy
@@ -35,9 +35,8 @@ def time_workload(
     limited = cluster.network is not None and cluster.network.bandwidth < math.inf
     size = message_bytes(workload, cache) if limited else 0
     start_s = perf_counter()
-    found = simulate_time(strategy, workers, steps, cluster, seed=workload.seed, message_bytes=size)
-    messages = message_sizes(strategy, size)
-    return time_record(workload, words, messages, found.distribution, found.trace, perf_counter() - start_s)
+    made = simulate_time(strategy, workers, steps, cluster, seed=workload.seed, message_bytes=size)
+    return TimeRecord.of(workload, words, message_sizes(strategy, size), made, perf_counter() - start_s)
 
 
 def check_steps(steps: int, workers: int) -> None:

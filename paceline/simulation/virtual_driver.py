@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.errors import PacelineError
 from paceline.simulation.durations import DurationSampler
@@ -23,8 +23,11 @@ from paceline.strategy.engine import Engine
 from paceline.strategy.instructions import Apply, Compute
 from paceline.testing.faults import Fault
 
+if TYPE_CHECKING:
+    from paceline.simulation.simulation import Observer
+
 CHECK_EVERY = 4096
-"""Events between two calls of `watch` where no gradients are computed."""
+"""Events between two calls of `Observer.advanced` where no gradients are computed."""
 
 
 class VirtualDriver:
@@ -41,14 +44,11 @@ class VirtualDriver:
         gradients: VirtualStore | None = None,
         on_bad_gradient: str = "stop",
         faults: tuple[Fault, ...] = (),
-        epoch_done: Callable[[int], None] | None = None,
-        updated: Callable[[int], None] | None = None,
-        watch: Callable[[], None] | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`epoch_done` and `updated` are called for every epoch and update, `watch` now and then."""
         self.coordinator, self.cluster, self.times, self.gradients = coordinator, cluster, times, gradients
         self.engine = Engine(coordinator, self, self, on_bad_gradient)
-        self.epoch_done, self.updated, self.watch = epoch_done, updated, watch
+        self.observer = observer
         self.now_s = 0.0
         self.compute = DurationSampler(cluster.compute, seed, 1, cluster.speeds)
         self.serving = DurationSampler(cluster.server, seed, 2)
@@ -98,8 +98,8 @@ class VirtualDriver:
                 self.now_s = when_s
                 handle(worker, what)
             count += 1
-            if self.watch is not None and (self.gradients is not None or not count % CHECK_EVERY):
-                self.watch()
+            if self.observer is not None and (self.gradients is not None or not count % CHECK_EVERY):
+                self.observer.advanced()
         self.times.end(self.now_s)
 
     def at(self, when_s: float, handle: Callable[[int, Any], None], worker: int, incarnation: int, what: Any) -> None:
@@ -129,8 +129,8 @@ class VirtualDriver:
         if self.gradients is not None:
             self.gradients.apply(order)
         self._faults.updated()
-        if self.updated is not None:
-            self.updated(order.update)
+        if self.observer is not None:
+            self.observer.updated(order.update)
 
     def discard(self, task: Compute, refused: bool) -> None:
         if refused:
@@ -146,8 +146,8 @@ class VirtualDriver:
     def announce(self, epoch: int) -> None:
         if self.gradients is not None:
             self.gradients.end_epoch(epoch)
-        if self.epoch_done is not None:
-            self.epoch_done(epoch)
+        if self.observer is not None:
+            self.observer.epoch_done(epoch)
         self._over = self.coordinator.finished
 
     def assign(self, task: Compute) -> None:

@@ -7,6 +7,7 @@ it is freed with the last of them.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import torch
@@ -46,7 +47,8 @@ class VirtualStore:
         self.version = 0
         self.current = self.learner.initial()
         self.state = self.updater.initial_state()
-        self.correction_state: dict[int, dict[str, Tensor]] = {}
+        self.correction_state = defaultdict[int, dict[str, Tensor]](self.updater.initial_correction_state)
+        """By group."""
         self.workers: dict[int, _Worker] = {}
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
         self.epoch_score = Score()
@@ -57,7 +59,9 @@ class VirtualStore:
         """Of each worker in each of them."""
         self.corrupted: set[int] = set()
         """Workers whose next payload is made non-finite on purpose."""
-        self._tallies: dict[int, dict[int, Tally]] = {}
+        top = parts.workload.top
+        self._tallies = defaultdict[int, dict[int, Tally]](lambda: defaultdict(lambda: Tally(top)))
+        """By epoch and worker."""
         self._unread = 0
         self._spare: list[Tensor] = []
         self._tasks: list[TaskRecord] | None = [] if record else None
@@ -89,7 +93,7 @@ class VirtualStore:
         mine, learner = self.workers[task.worker], self.learner
         out = self._new_payload()
         learner.load_state(mine.state)
-        result = learner.run(task, mine.held.__getitem__, out, self._tally(task))
+        result = learner.run(task, mine.held.__getitem__, out, self._tallies[task.epoch][task.worker])
         mine.state = learner.state()
         if mine.held:
             mine.fetched = mine.held[max(mine.held)][1]
@@ -118,7 +122,7 @@ class VirtualStore:
         given = []
         for contribution in order.contributions:
             found = [self.payloads[task.worker, task.sequence] for task in contribution.tasks]
-            state = self._correction_state(contribution.group)
+            state = self.correction_state[contribution.group]
             given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
         new = torch.empty_like(self.current)
         self.updater.apply(order, given, self.current, new, self.state, self.state)
@@ -160,11 +164,6 @@ class VirtualStore:
     def close(self) -> None:
         self.learner.close()
 
-    def _correction_state(self, group: int) -> dict[str, Tensor]:
-        if group not in self.correction_state:
-            self.correction_state[group] = self.updater.initial_correction_state()
-        return self.correction_state[group]
-
     def _new_payload(self) -> Tensor:
         if self._spare:
             return self._spare.pop()
@@ -172,12 +171,6 @@ class VirtualStore:
         if len(self.payloads) < SPARE_PAYLOADS:
             self.learner.bind(payload)
         return payload
-
-    def _tally(self, task: Compute) -> Tally:
-        of_epoch = self._tallies.setdefault(task.epoch, {})
-        if task.worker not in of_epoch:
-            of_epoch[task.worker] = Tally(self.parts.workload.top)
-        return of_epoch[task.worker]
 
     def _read_all(self) -> None:
         self._unread = 0

@@ -105,7 +105,7 @@ class StepModel:
         found = self._played(self.of_groups(), groups, max(1, self.steps // self.strategy.push_every), compute)
         rounds = made[0]
         steps = rounds.rounds * rounds.members * rounds.steps
-        waits = self._causes(found, groups, found.waiting_s)
+        waits = self._causes(found, groups)
         waits["straggling"] = waits.get("straggling", 0.0) + rounds.straggling_s / rounds.rounds / rounds.members
         return StepTime(
             step_s=found.round_s / rounds.steps,
@@ -128,7 +128,7 @@ class StepModel:
             step_s=found.round_s - off_s,
             computing_s=found.computing_s - off_s,
             communicating_s=found.communicating_s,
-            waiting_s=self._causes(found, workers, found.waiting_s),
+            waiting_s=self._causes(found, workers),
             staleness=found.staleness,
             server_share=found.server_share,
             link_share=self._link_share(found, workers),
@@ -181,14 +181,11 @@ class StepModel:
     def _played(
         self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]
     ) -> Steady:
-        def cluster() -> VirtualCluster:
-            return self.cluster(compute())
+        return play_steady(strategy, workers, steps, lambda: self.cluster(compute()), self.message_bytes, self.seed)
 
-        return play_steady(strategy, workers, steps, cluster, message_bytes=self.message_bytes, seed=self.seed)
-
-    def _causes(self, found: Steady, senders: int, waiting_s: float) -> dict[str, float]:
+    def _causes(self, found: Steady, senders: int) -> dict[str, float]:
         """The causes of waiting, besides the worker's own messages: a busy server, or slower workers."""
-        strategy = self.strategy
+        strategy, waiting_s = self.strategy, found.waiting_s
         serving_s = min(waiting_s, found.server_share * found.round_s)
         together = strategy.groups is not None and acts_alone(strategy, self.placement)
         if together or strategy.staleness_bound is not None or strategy.softsync_n is not None:

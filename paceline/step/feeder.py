@@ -64,6 +64,10 @@ class ResidentFeeder:
     def gather(self, chosen: Tensor) -> Batch:
         return self.prepare(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
 
+    def read(self, chosen: Tensor, epoch: int) -> Batch:
+        """The batch of these samples."""
+        return self.gather(chosen if self.x.device.type == "cpu" else chosen.to(self.x.device))
+
     def close(self) -> None:
         pass
 
@@ -85,6 +89,11 @@ class HostFeeder:
         with Prefetcher(raw(), self.device, DEPTH) as ahead:
             for x, y in ahead:
                 yield self.prepare(x, y)
+
+    def read(self, chosen: Tensor, epoch: int) -> Batch:
+        """The batch of these samples."""
+        x, y = self.arrays.gather(chosen)
+        return self.prepare(x.to(self.device), y.to(self.device))
 
     def close(self) -> None:
         pass
@@ -120,6 +129,10 @@ class FileFeeder:
         """The reader, started anew if it was left in the middle of an epoch with its old requests."""
         if not self.idle:
             self.close()
+        return self.opened()
+
+    def opened(self) -> Reader:
+        """The reader, started if it is not yet."""
         if self.reader is None:
             self.reader = self.files.open(
                 batch=self.order.batch, seed=self.order.seed, training=self.training, depth=DEPTH, readers=self.readers

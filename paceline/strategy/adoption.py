@@ -34,8 +34,6 @@ def _adopt_round(rounds: Rounds, group: Group, tasks: list[Compute]) -> None:
     one.open.update((task.worker, task.sequence) for task in tasks)
     group.rounds.append(one)
     group.planned = max(group.planned, one.number + 1)
-    if not rounds.in_parts:
-        return
     missing = group.workers[len(tasks) :]
     if rounds.batches.full_pass_per_worker:
         there = {rounds.batches.owner(task.batches[0]) for task in tasks}

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from paceline.data.dataset import Reader
 from paceline.errors import StrategyError
 from paceline.step.feeder import DEPTH, FileFeeder, HostFeeder, ResidentFeeder, SampleFeeder
 from paceline.step.order import Order
@@ -26,13 +25,13 @@ class BatchSource:
     """With passes of their own, batch i of worker w is number w * batches + i, in an order of that worker."""
 
     def __init__(self, parts: Parts, full_pass_per_worker: bool) -> None:
+        assert isinstance(parts.feeder, ResidentFeeder | HostFeeder | SampleFeeder | FileFeeder)
         self.feeder, self.full_pass_per_worker = parts.feeder, full_pass_per_worker
         self.order: Order = parts.feeder.order
         if self.order.workers != 1:
             raise StrategyError("batches are shared by number: the feeder's order should be that of a single worker")
         self._kept = max(2, KEPT_ORDERS_BYTES // (8 * self.order.samples))
         self._orders: OrderedDict[tuple[int, int], tuple[Tensor, ...]] = OrderedDict()
-        self._reader: Reader | None = None
         self._requested: deque[Key] = deque()
         self._prepared: tuple[Key, Batch] | None = None
 
@@ -60,7 +59,7 @@ class BatchSource:
         if isinstance(self.feeder, FileFeeder):
             for number in numbers:
                 if len(self._requested) < DEPTH:
-                    self._request((epoch, number))
+                    self._request(self.feeder, (epoch, number))
 
     def prepare(self, epoch: int, number: int) -> None:
         """Makes a batch that will be asked for next, since there is time."""
@@ -69,49 +68,27 @@ class BatchSource:
     def batch(self, epoch: int, number: int) -> Batch:
         """The batch, prepared, on the device."""
         prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[0] == (epoch, number):
+        feeder, key = self.feeder, (epoch, number)
+        if prepared is not None and prepared[0] == key:
             return prepared[1]
-        feeder = self.feeder
-        if isinstance(feeder, ResidentFeeder):
-            chosen = self.indices(epoch, number)
-            return feeder.gather(chosen if feeder.x.device.type == "cpu" else chosen.to(feeder.x.device))
-        if isinstance(feeder, HostFeeder):
-            chosen = self.indices(epoch, number)
-            x, y = feeder.arrays.gather(chosen)
-            return feeder.prepare(x.to(feeder.device), y.to(feeder.device))
-        if isinstance(feeder, SampleFeeder):
+        if not isinstance(feeder, FileFeeder):
             return feeder.read(self.indices(epoch, number), epoch)
-        assert isinstance(feeder, FileFeeder)
-        key = (epoch, number)
         if key not in self._requested:
-            self._request(key)
+            self._request(feeder, key)
         while True:
-            read, target = self._opened().receive()
+            read, target = feeder.opened().receive()
             if self._requested.popleft() == key:
                 break
         # The reader reuses its memory for a later request.
         return feeder.prepare(read.clone().to(feeder.device), target.clone().to(feeder.device))
 
-    def _request(self, key: Key) -> None:
+    def _request(self, feeder: FileFeeder, key: Key) -> None:
         if len(self._requested) == DEPTH:  # what was expected did not come; the oldest is given up
-            self._opened().receive()
+            feeder.opened().receive()
             self._requested.popleft()
-        self._opened().request(self.indices(*key), key[0])
+        feeder.opened().request(self.indices(*key), key[0])
         self._requested.append(key)
 
-    def _opened(self) -> Reader:
-        feeder = self.feeder
-        assert isinstance(feeder, FileFeeder)
-        if self._reader is None:
-            self._reader = feeder.files.open(
-                batch=self.order.batch, seed=self.order.seed, training=feeder.training, depth=DEPTH,
-                readers=feeder.readers,
-            )  # fmt: skip
-        return self._reader
-
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
         self._requested.clear()
         self.feeder.close()

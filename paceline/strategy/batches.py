@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+ANYONE = -1
+"""In place of a worker: batches that any worker may do."""
+
 
 class Batches:
     """The batches of all epochs.
@@ -18,8 +21,8 @@ class Batches:
         """With a full pass per worker, batch i of worker w is number w * each + i."""
         self.opened = 0
         """Epochs opened so far."""
-        self.shared: dict[int, deque[int]] = {}
-        self.own: dict[tuple[int, int], deque[int]] = {}
+        self.todo: dict[int, dict[int, deque[int]]] = {}
+        """Batches to be given out of every open epoch: anyone's, and with a full pass per worker each worker's own."""
         self.done: dict[int, bytearray] = {}
         """A byte for every batch of an open epoch: whether it was applied, dropped or refused."""
         self._left: dict[int, int] = {}
@@ -29,18 +32,16 @@ class Batches:
         self.done[epoch] = bytearray(self.per_epoch)
         for batch in done:
             self.done[epoch][batch] = 1
-        self._left[epoch] = self.per_epoch - sum(self.done[epoch])
-        todo = [batch for batch in range(self.per_epoch) if not self.done[epoch][batch]]
-        self.shared[epoch] = deque(() if self.full_pass_per_worker else todo)
-        if self.full_pass_per_worker:
-            for worker in range(self.workers):
-                mine = range(worker * self.each, (worker + 1) * self.each)
-                self.own[epoch, worker] = deque(batch for batch in mine if not self.done[epoch][batch])
+        left = [batch for batch, is_done in enumerate(self.done[epoch]) if not is_done]
+        self._left[epoch] = len(left)
+        todo = self.todo[epoch] = {ANYONE: deque(() if self.full_pass_per_worker else left)}
+        for batch in left if self.full_pass_per_worker else ():
+            todo.setdefault(self.owner(batch), deque()).append(batch)
 
     def next_epoch(self, worker: int) -> int | None:
         """The epoch whose batches are next for a worker; None when there are none now."""
-        for epoch, shared in self.shared.items():
-            if shared or self.own.get((epoch, worker)):
+        for epoch, todo in self.todo.items():
+            if todo[ANYONE] or todo.get(worker):
                 return epoch
         if self.opened < self.epochs and self.opened - next(iter(self.done), self.opened) < 2:
             self._open(self.opened)
@@ -54,33 +55,33 @@ class Batches:
 
     def remaining(self, epoch: int) -> int:
         """How many batches of an epoch are not given out yet."""
-        return len(self.shared[epoch]) + sum(len(own) for (number, _), own in self.own.items() if number == epoch)
+        return sum(map(len, self.todo[epoch].values()))
 
     def owner(self, batch: int) -> int:
         """With a full pass per worker: the worker whose batch it is."""
         return batch // self.each
 
     def take(self, worker: int, epoch: int, most: int) -> tuple[int, ...]:
-        source = self.shared[epoch] or self.own.get((epoch, worker))
+        source = self.todo[epoch][ANYONE] or self.todo[epoch].get(worker)
         if not source:
             return ()
         return (source.popleft(),) if most == 1 else tuple(source.popleft() for _ in range(min(most, len(source))))
 
     def take_these(self, epoch: int, batches: tuple[int, ...]) -> None:
         """Takes batches that a worker has already."""
-        for source in (self.shared[epoch], *(own for (number, _), own in self.own.items() if number == epoch)):
+        for source in self.todo[epoch].values():
             for batch in batches:
                 if batch in source:
                     source.remove(batch)
 
     def orphan(self, worker: int) -> None:
         """A worker will not come back: its remaining batches go to the others."""
-        for epoch in self.done:
-            self.shared[epoch].extend(self.own.pop((epoch, worker), ()))
+        for todo in self.todo.values():
+            todo[ANYONE].extend(todo.pop(worker, ()))
 
     def put_back(self, epoch: int, batches: tuple[int, ...]) -> None:
         """Batches that a worker did not finish are given out next."""
-        self.shared[epoch].extendleft(reversed(batches))
+        self.todo[epoch][ANYONE].extendleft(reversed(batches))
 
     def close(self, epoch: int, batches: tuple[int, ...]) -> bool:
         """These need no more doing; whether they were the last of the epoch."""
@@ -91,8 +92,7 @@ class Batches:
         self._left[epoch] -= len(batches)
         if self._left[epoch]:
             return False
-        del self.done[epoch], self.shared[epoch], self._left[epoch]
-        self.own = {key: todo for key, todo in self.own.items() if key[0] != epoch}
+        del self.done[epoch], self.todo[epoch], self._left[epoch]
         return True
 
     def closed(self, epoch: int) -> int:

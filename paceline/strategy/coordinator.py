@@ -100,7 +100,7 @@ class Coordinator:
         out: list[Instruction] = []
         new = [worker for worker in workers if self.rounds.enter(worker)]
         for worker in new:
-            self.rounds.proceed(self.members[worker].group, out, worker)
+            self.rounds.proceed(self.members[worker].group, out)
         return self._settled(out)
 
     def died(self, worker: int, *, for_good: bool = False) -> list[Instruction]:
@@ -120,41 +120,40 @@ class Coordinator:
         """A payload is there; `pulled` is the version it was computed on."""
         task = self.rounds.finished(worker, sequence)
         if task is None:
-            return [Drop(worker, sequence)]
+            return self._dropped(worker, sequence)
         out: list[Instruction] = []
         member = self.members[worker]
         group = member.group
+        member.unreleased.add(sequence)
         if self.rounds.alone:
-            member.unreleased.add(sequence)
             self._commit(group, [(task, pulled)], out)
         else:
             one = group.round_of(task)
-            if one is None or (worker, sequence) not in one.open:  # the round continued without it
-                out.append(Drop(worker, sequence))
-            else:
-                one.open.remove((worker, sequence))
-                one.arrived.append((task, pulled))
-                one.pushed.add(worker)
-                member.unreleased.add(sequence)
-                self._commit_complete(group, out)
-        self.rounds.proceed(group, out, worker)
+            assert one is not None
+            one.arrived.append((task, pulled))
+            one.pushed.add(worker)
+            self._commit_complete(group, out)
+        self.rounds.proceed(group, out)
         return self._settled(out)
 
     def refused(self, worker: int, sequence: int) -> list[Instruction]:
         """A non-finite payload is not applied; its batches count as done."""
         task = self.rounds.finished(worker, sequence)
         if task is None:
-            return [Drop(worker, sequence)]
+            return self._dropped(worker, sequence)
         out: list[Instruction] = [Drop(worker, sequence)]
         group = self.members[worker].group
-        one = None if self.rounds.alone else group.round_of(task)
-        if self.rounds.alone or (one is not None and (worker, sequence) in one.open):
-            if one is not None:
-                one.open.remove((worker, sequence))
-            self.ledger.refused += len(task.batches)
-            self._close(task, out)
+        self.ledger.refused += len(task.batches)
+        self._close(task, out)
         self._commit_complete(group, out)
-        self.rounds.proceed(group, out, worker)
+        self.rounds.proceed(group, out)
+        return self._settled(out)
+
+    def _dropped(self, worker: int, sequence: int) -> list[Instruction]:
+        """A payload that is not wanted any more; its worker may have something else to do."""
+        out: list[Instruction] = [Drop(worker, sequence)]
+        if worker in self.members:
+            self.rounds.proceed(self.members[worker].group, out)
         return self._settled(out)
 
     def committed(self, worker: int, sequence: int, pulled: int) -> tuple[Apply, list[Instruction]]:
@@ -168,11 +167,12 @@ class Coordinator:
         if self.rounds.alone:
             keys = [(worker, sequence)]
         else:
-            one = group.round_of(task)
-            assert one is not None and one is group.rounds[0] and not one.todo, "a round was committed out of order"
+            one = group.rounds[0]
+            assert one.number == task.round and not one.todo, "a round was committed out of order"
             keys = sorted(one.open)
-            group.rounds.popleft()
         arrivals = [(found, pulled) for key in keys if (found := self.rounds.finished(*key)) is not None]
+        if not self.rounds.alone:
+            group.rounds.popleft()
         self._commit(group, arrivals, out)
         order = out.pop()
         assert isinstance(order, Apply), "a worker's own commit is one update"
@@ -230,8 +230,6 @@ class Coordinator:
         """Commits the group's rounds that wait for nothing more, in their order."""
         while group.rounds and self.rounds.is_complete(group.rounds[0]):
             one = group.rounds[0]
-            if not one.arrived and one.open:
-                return
             if self.strategy.backup_workers:
                 self._drop_late(one, out)
             group.rounds.popleft()
@@ -250,13 +248,17 @@ class Coordinator:
             self._issue(out)
 
     def _drop_late(self, one: Round, out: list[Instruction]) -> None:
-        """The round continues without those it does not wait for; their batches are closed, so no epoch waits."""
+        """The round continues without those it does not wait for; their batches are closed, so no epoch waits.
+
+        Parts that nobody has begun are done later.
+        """
         for worker, sequence in sorted(one.open):
             task = self.members[worker].tasks[sequence]
             self.ledger.dropped += len(task.batches)
             out.append(Drop(worker, sequence, task))
             self._close(task, out)
         one.open.clear()
+        self.rounds.put_back(one)
 
     def _issue(self, out: list[Instruction]) -> None:
         rounds, self._collected = self._collected, []

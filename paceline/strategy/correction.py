@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
 from paceline.strategy.finite import is_finite
-from paceline.strategy.plugin import Factory, attribute, no_argument, number_argument, resolve_plugin
+from paceline.strategy.plugin import BuiltIn, attribute, resolve_plugin
 
 State = Mapping[str, Tensor]
 
@@ -76,22 +76,22 @@ class Correction:
         return self.function(gradient, late)
 
 
-def _factories() -> dict[str, Factory]:
+def _built_in() -> dict[str, BuiltIn]:
     from paceline.strategy.corrections.delay_compensation import adaptive, constant
     from paceline.strategy.corrections.staleness_aware import staleness_aware
 
     return {
-        "none": no_argument("correction", "none", lambda: None),
-        "constant": number_argument("correction", "constant", constant, 0.0),
-        "adaptive": number_argument("correction", "adaptive", adaptive, 0.0),
-        "staleness": no_argument("correction", "staleness", staleness_aware),
+        "none": BuiltIn(lambda: None),
+        "constant": BuiltIn(constant, takes_number=True),
+        "adaptive": BuiltIn(adaptive, takes_number=True),
+        "staleness": BuiltIn(staleness_aware),
     }
 
 
 @functools.lru_cache(maxsize=64)
 def find_correction(text: str) -> Correction | None:
     """none, constant:LAMBDA, adaptive:LAMBDA, staleness, or module:name; None when nothing is to be done."""
-    found = resolve_plugin("correction", text, _factories())
+    found = resolve_plugin("correction", text, _built_in())
     return found if found is None or isinstance(found, Correction) else custom_correction(found, text)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from paceline.errors import StrategyError
-from paceline.strategy.plugin import Factory, no_argument, number_argument, resolve_plugin
+from paceline.strategy.plugin import BuiltIn, resolve_plugin
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class Exchange:
         return type(self).decode is Exchange.decode
 
 
-def _factories() -> dict[str, Factory]:
+def _built_in() -> dict[str, BuiltIn]:
     from paceline.strategy.exchanges.delta import Delta
     from paceline.strategy.exchanges.elastic import Elastic
     from paceline.strategy.exchanges.int8 import Int8
@@ -78,19 +78,19 @@ def _factories() -> dict[str, Factory]:
     from paceline.strategy.exchanges.topk import TopK
 
     return {
-        "gradient": no_argument("exchange", "gradient", Exchange),
-        "delta": no_argument("exchange", "delta", Delta),
-        "elastic": number_argument("exchange", "elastic", Elastic, 0.0, 0.9),
-        "topk": number_argument("exchange", "topk", TopK, 0.0, 0.01),
-        "int8": no_argument("exchange", "int8", Int8),
-        "momentum-topk": number_argument("exchange", "momentum-topk", MomentumTopK, 0.0, 0.01),
+        "gradient": BuiltIn(Exchange),
+        "delta": BuiltIn(Delta),
+        "elastic": BuiltIn(Elastic, takes_number=True, default=0.9),
+        "topk": BuiltIn(TopK, takes_number=True, default=0.01),
+        "int8": BuiltIn(Int8),
+        "momentum-topk": BuiltIn(MomentumTopK, takes_number=True, default=0.01),
     }
 
 
 @functools.lru_cache(maxsize=64)
 def find_exchange(text: str) -> Exchange:
     """The exchange that a strategy names: built in, or the user's subclass of `Exchange` as module:name."""
-    found = resolve_plugin("exchange", text, _factories())
+    found = resolve_plugin("exchange", text, _built_in())
     if not isinstance(found, Exchange):
         raise StrategyError(
             f"exchange {text} is a {type(found).__name__}, not a subclass of paceline.strategy.exchange.Exchange"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from math import prod
 
@@ -11,6 +12,9 @@ from paceline.step.optimizers import Rule
 from paceline.step.schedule import learning_rate
 from paceline.step.step import Parts
 from paceline.workload import parse_schedule
+
+_parsed = functools.lru_cache(maxsize=64)(parse_schedule)
+"""Every update asks for a schedule."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,9 @@ class Layout:
     epochs: int
     dtype: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sizes", tuple(phase.size for phase in self.phases))  # asked for in every update
-        schedules = {phase.rule.schedule: parse_schedule(phase.rule.schedule) for phase in self.phases}
-        object.__setattr__(self, "_schedules", schedules)
-
-    @property
+    @functools.cached_property
     def phase_sizes(self) -> tuple[int, ...]:
-        sizes: tuple[int, ...] = self._sizes  # type: ignore[attr-defined]
-        return sizes
+        return tuple(phase.size for phase in self.phases)
 
     @property
     def parameters(self) -> int:
@@ -78,8 +76,7 @@ class Layout:
 
     def rate(self, rule: Rule, epoch: int, step: int) -> float:
         """The learning rate of a rule at a step of an epoch of one pass."""
-        schedule = self._schedules.get(rule.schedule) or parse_schedule(rule.schedule)  # type: ignore[attr-defined]
-        return learning_rate(rule.lr, schedule, epoch * self.batches + step, self.batches, self.epochs)
+        return learning_rate(rule.lr, _parsed(rule.schedule), epoch * self.batches + step, self.batches, self.epochs)
 
     @staticmethod
     def of(parts: Parts, buffers: int) -> Layout:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline import user_code
 from paceline.errors import PacelineError, StrategyError, WorkloadError, nearest
 
-Factory = Callable[[str], Any]
-"""Makes a built-in object from what follows its name; the text is empty where nothing does."""
+
+class BuiltIn(NamedTuple):
+    """A built-in object: how it is made, from nothing or from the number after its name."""
+
+    make: Callable[..., Any]
+    takes_number: bool = False
+    default: float | None = None
+    """The number if none is given; None: one is needed."""
 
 
-def resolve_plugin(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
+def resolve_plugin(kind: str, text: str, known: Mapping[str, BuiltIn]) -> Any:
     """`NAME`, `NAME:ARGUMENT`, or the user's own `module:name` and `module:name:ARGUMENT`.
 
     A class is instantiated, with the argument if there is one; a function or an instance is taken as it is.
     """
     name, colon, argument = text.partition(":")
     if name in known:
-        return known[name](argument)
+        return _make(kind, name, argument, known[name])
     if not colon:
         raise StrategyError(f"{kind} {text!r} is unknown: {nearest(name, known)}, or module:name")
     attribute, _, rest = argument.partition(":")
@@ -37,35 +44,20 @@ def resolve_plugin(kind: str, text: str, known: Mapping[str, Factory]) -> Any:
     return found
 
 
-def no_argument(kind: str, name: str, make: Callable[[], Any]) -> Factory:
-    """For a built-in object that takes none."""
-
-    def made(argument: str) -> Any:
+def _make(kind: str, name: str, argument: str, built_in: BuiltIn) -> Any:
+    if not built_in.takes_number:
         if argument:
             raise StrategyError(f"{kind} {name}:{argument}: {name} takes no argument")
-        return make()
-
-    return made
-
-
-def number_argument(
-    kind: str, name: str, make: Callable[[float], Any], least: float, default: float | None = None
-) -> Factory:
-    """For a built-in object that takes one number of at least `least`."""
-
-    def made(argument: str) -> Any:
-        try:
-            number = default if not argument and default is not None else float(argument)
-        except ValueError:
-            number = float("nan")
-        if not least <= number < float("inf"):
-            example = f"{name}:{2 if default is None else default:g}"
-            raise StrategyError(
-                f"{kind} {name + ':' + argument!r} needs a number of at least {least:g}, for example {example}"
-            )
-        return make(number)
-
-    return made
+        return built_in.make()
+    default = built_in.default
+    try:
+        number = default if not argument and default is not None else float(argument)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        example = f"{name}:{2 if default is None else default:g}"
+        raise StrategyError(f"{kind} {name + ':' + argument!r} needs a number of at least 0, for example {example}")
+    return built_in.make(number)
 
 
 def name_of(thing: Any) -> str:

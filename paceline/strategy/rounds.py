@@ -33,8 +33,6 @@ class Rounds:
         """Groups that could begin a round but for batches, the staleness bound or the warm start."""
         self.alone = strategy.groups is None
         """Whether every worker is a group by itself."""
-        self.in_parts = not self.alone and not strategy.backup_workers
-        """Whether a round waits for all its parts, whoever computes them."""
         self._restrained = bool(strategy.warm_start) or strategy.staleness_bound is not None
         """Whether a group may have to wait although there are batches."""
         self._fetch_first = strategy.make_exchange.fetch_first
@@ -81,30 +79,24 @@ class Rounds:
         group.members.remove(worker)
         if worker == self._first_alive:
             self._first_alive = min((w for w, m in self.members.items() if m.alive), default=None)
-        for task in sorted(member.tasks.values(), reverse=True):
-            self.outstanding -= 1
-            lost += self._give_back(group, task)
-        member.tasks.clear()
+        for sequence in sorted(member.tasks, reverse=True):
+            task = self.finished(worker, sequence)
+            if task is not None:
+                lost += len(task.batches)
+                self._give_back(group, task)
         if not group.members:
             self._bound.leave(group)
             self._waiting.pop(group.number, None)
         self.wake = True
         return lost
 
-    def _give_back(self, group: Group, task: Compute) -> int:
-        """A task that will not be finished; how many of its batches are to be done by another."""
-        if self.alone:
+    def _give_back(self, group: Group, task: Compute) -> None:
+        """A task that will not be finished is another's: of its round, if it is part of one."""
+        one = group.round_of(task)
+        if one is None:
             self.batches.put_back(task.epoch, task.batches)
-            return len(task.batches)
-        found = group.round_of(task)
-        if found is None or (task.worker, task.sequence) not in found.open:  # the round continued without it
-            return 0
-        found.open.remove((task.worker, task.sequence))
-        if self.in_parts:
-            found.todo.appendleft(task.batches)
         else:
-            self.batches.put_back(task.epoch, task.batches)
-        return len(task.batches)
+            one.todo.appendleft(task.batches)
 
     def forget(self, worker: int) -> None:
         """A worker that is gone will not come back: rounds no longer have a part for it."""
@@ -117,25 +109,28 @@ class Rounds:
         group.workers.remove(worker)
         if not group.workers:  # no worker is left to do what is missing
             for one in group.rounds:
-                while one.todo:
-                    self.batches.put_back(one.epoch, one.todo.pop())
-                    one.parts -= 1
+                self.put_back(one)
+
+    def put_back(self, one: Round) -> None:
+        """The parts of a round that no worker has are not done in it."""
+        while one.todo:
+            self.batches.put_back(one.epoch, one.todo.pop())
+            one.parts -= 1
 
     # What they are given
 
-    def proceed(self, group: Group, out: list[Instruction], free: int | None = None) -> None:
-        """Gives the group's workers their next tasks, if it is time and there are any; `free` has just become so."""
+    def proceed(self, group: Group, out: list[Instruction]) -> None:
+        """Gives the group's workers their next tasks, if it is time and there are any."""
         if self.alone:
             wants = bool(group.members) and self._proceed_alone(group, group.members[0], out)
-        elif self.strategy.backup_workers and group.rounds and group.rounds[0].open:
-            wants = False
-            self._rejoin(group.rounds[0], free, out)
         else:
             for one in group.rounds:
                 if one.todo:
                     self._hand_out(group, one, out)
             wants = False
             while group.members and len(group.rounds) + group.applying < self.ahead:
+                if self.strategy.backup_workers and group.rounds:
+                    break  # whoever is late for this round is not given a part of the next one
                 if not (self._may_begin(group) and self._begin(group, out)):
                     wants = True
                     break
@@ -168,15 +163,6 @@ class Rounds:
             self._give(worker, epoch, batches, out)
         return False
 
-    def _rejoin(self, one: Round, free: int | None, out: list[Instruction]) -> None:
-        """A worker that was late in the round before takes part in the one under way."""
-        if free is not None and free not in one.pushed:
-            member = self.members[free]
-            if member.alive and not member.tasks and member.next_sequence(self.slots) is not None:
-                batches = self.batches.take(free, one.epoch, self.strategy.push_every)
-                if batches:
-                    self._give(free, one.epoch, batches, out, one)
-
     def _may_begin(self, group: Group) -> bool:
         if self.version < self.strategy.warm_start and group.members[0] != self._first_alive:
             return False
@@ -184,41 +170,23 @@ class Rounds:
 
     def _begin(self, group: Group, out: list[Instruction]) -> bool:
         """A round of one epoch, evenly at an epoch's end; whether there are batches for it."""
-        takers = group.workers if self.in_parts else group.members
-        epoch = next((e for w in takers if (e := self.batches.next_epoch(w)) is not None), None)
+        epoch = next((e for w in group.workers if (e := self.batches.next_epoch(w)) is not None), None)
         if epoch is None:
             return False
         one = Round(group.planned, epoch)
-        if self.in_parts:
-            self.add_parts(group, one, takers)
-        if self.in_parts and not one.todo:
+        self.add_parts(group, one, group.workers)
+        if not one.todo:
             return False
         group.planned += 1
         group.rounds.append(one)
-        if self.in_parts:
-            self._hand_out(group, one, out)
-            return True
-        most = self._share(group, one)
-        for worker in takers:
-            if not self.members[worker].tasks and self.members[worker].next_sequence(self.slots) is not None:
-                batches = self.batches.take(worker, epoch, most)
-                if batches:
-                    self._give(worker, epoch, batches, out, one)
-        if one.open:
-            return True
-        group.rounds.pop()
-        group.planned -= 1
-        return False
-
-    def _share(self, group: Group, one: Round, given: int = 0) -> int:
-        """How many batches a task of the round has, when so many of it are given already."""
-        most = self.strategy.push_every
-        if most == 1:
-            return 1
-        return min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))
+        self._hand_out(group, one, out)
+        return True
 
     def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
-        most = self._share(group, one, given)
+        """Adds a part for each of some workers to a round of which so many batches are given already."""
+        most = self.strategy.push_every
+        if most > 1:
+            most = min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))
         parts = [part for worker in workers if (part := self.batches.take(worker, one.epoch, most))]
         one.todo.extend(parts)
         one.parts += len(parts)
@@ -229,6 +197,8 @@ class Rounds:
             if not one.todo:
                 return
             member = self.members[worker]
+            if self.strategy.backup_workers and (member.tasks or worker in one.pushed):
+                continue  # a round does not wait for a worker that is late, so nobody does two parts of it
             if member.is_free_for(one) and member.next_sequence(self.slots) is not None:
                 self._give(worker, one.epoch, one.todo.popleft(), out, one)
 
@@ -268,18 +238,26 @@ class Rounds:
     # What comes back
 
     def finished(self, worker: int, sequence: int) -> Compute | None:
-        """The task that is ready; None: it was given to another meanwhile."""
+        """A task is no longer its worker's; None: it was given to another, or its round continued without it."""
         member = self.members.get(worker)
         task = member.tasks.pop(sequence, None) if member is not None else None
-        if task is not None:
-            self.outstanding -= 1
+        if member is None or task is None:
+            return None
+        self.outstanding -= 1
+        if self.alone:
+            return task
+        one = member.group.round_of(task)
+        if one is None or (worker, sequence) not in one.open:
+            return None
+        one.open.remove((worker, sequence))
         return task
 
     def is_complete(self, one: Round) -> bool:
         """Whether nothing more is waited for."""
-        if self.strategy.backup_workers:
-            return not one.open or len(one.arrived) >= self.workers - self.strategy.backup_workers
-        return not (one.open or one.todo)
+        if not (one.open or one.todo):
+            return True
+        spare = self.strategy.backup_workers
+        return spare > 0 and bool(one.arrived) and (not one.open or len(one.arrived) >= self.workers - spare)
 
     # How far groups may part
 

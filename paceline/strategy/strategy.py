@@ -114,7 +114,9 @@ class Strategy:
         return 1 if self.softsync_n is None else max(1, workers // self.softsync_n)
 
     def check(self, workers: int, batches: int | None = None) -> None:
-        """Whether it can run with so many workers on so many batches per epoch."""
+        """Whether it can run with so many workers on so many batches per epoch, and what it names can be found."""
+        from paceline.strategy.server_optimizer import check_optimizer
+
         if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
             raise StrategyError(f"workers={workers!r} should be a whole number from 1 to {MOST_WORKERS:,}")
         if self.groups is not None and workers % self.groups:
@@ -127,6 +129,8 @@ class Strategy:
             raise StrategyError(
                 f"{workers} workers share {batches} batches per epoch: use fewer workers or a smaller batch"
             )
+        _ = self.make_exchange, self.make_correction
+        check_optimizer(self.server_optimizer)
 
     def with_changes(self, **changes: Any) -> Strategy:
         """The same with some fields replaced, or an error that names the nearest field."""

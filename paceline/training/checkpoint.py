@@ -6,11 +6,8 @@ It is what `torch.save` writes: a table whose `parameters` are the network's sta
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import io
 import json
-import os
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import CheckpointError, OutputError
+from paceline.output_file import replacing
 from paceline.workload import Workload
 
 SCHEMA = 2
@@ -51,51 +49,17 @@ class Checkpoint:
             return ""
 
 
-class _File(io.RawIOBase):
-    """Passes writes on and remembers the first failure, which `torch.save` would report as something else."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.error: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        done = 0
-        try:
-            while done < len(view):
-                done += os.write(self.descriptor, view[done:])
-        except OSError as error:
-            self.error = self.error or error
-            raise
-        return done
-
-
 def save_checkpoint(checkpoint: Checkpoint, directory: Path) -> None:
     """Replaces the checkpoint in `directory` in one move; what was there stays if this fails."""
     path = directory / NAME
-    temporary = directory / f".{NAME}.{os.getpid()}.tmp"
     content = {"schema": SCHEMA, **vars(checkpoint), "workload": asdict(checkpoint.workload)}
-    file: _File | None = None
     try:
-        for left in directory.glob(f".{NAME}.*.tmp"):
-            left.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            file = _File(descriptor)
-            with io.BufferedWriter(file, 1 << 20) as buffered:
-                torch.save(content, buffered)
-                buffered.flush()
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.replace(path)
+        with replacing(path) as file:
+            torch.save(content, file)
     except (OSError, RuntimeError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        cause = error if isinstance(error, OSError) else (file.error if file else None)
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):  # torch.save reports a full disk as something else
+            cause = cause.__context__
         if cause is None:
             raise
         full = " (the disk is full)" if cause.errno == errno.ENOSPC else ""

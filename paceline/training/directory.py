@@ -4,97 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paceline.errors import CheckpointError, OutputError
 from paceline.training.checkpoint import NAME
 from paceline.training.directory_lock import LOCK, DirectoryLock, Locked
 
-_ATTEMPTS = 100
-"""To make a directory that someone else, who failed to start in it, removes again and again."""
-
-
-class RunDirectory:
-    """The directory of a run, which nobody else can claim until `close`, or until this process is dead.
-
-    with RunDirectory.claim_new(path) as directory:
-        record.save(run, directory.path / "record.json")
-    """
-
-    def __init__(self, path: Path, lock: DirectoryLock, made: list[Path]) -> None:
-        self.path, self._lock, self._made = path, lock, made
-
-    @classmethod
-    def claim_new(cls, path: str | Path) -> RunDirectory:
-        """`path`, made if it is missing, empty, writable and locked. If nothing is written, `close` removes it."""
-        path = Path(path)
-        check_new(path)
-        made: list[Path] = []
-        try:
-            lock = _make_and_lock(path, made)
-        except Locked as error:
-            who = f" ({error.owner})" if error.owner else ""
-            raise OutputError(
-                f"`out={str(path)!r}` belongs to a run that has just started{who}: choose another"
-            ) from None
-        except OSError as error:
-            _remove(made)
-            raise OutputError(f"`out={str(path)!r}` cannot be written: {error.strerror}") from error
-        claimed = cls(path, lock, made)
-        try:
-            check_new(path)  # a run may have come and gone between the first check and the lock
-        except BaseException:
-            claimed.close()
-            raise
-        return claimed
-
-    @classmethod
-    def claim_existing(cls, path: str | Path) -> RunDirectory:
-        """`path`, which must hold a checkpoint to resume from, locked."""
-        path = resumable_directory(Path(path))
-        try:
-            return cls(path, DirectoryLock(path), [])
-        except Locked as error:
-            who = f" ({error.owner})" if error.owner else ""
-            raise OutputError(f"{path}: the run is still running{who}; wait for it, or stop it") from None
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-
-    def __enter__(self) -> RunDirectory:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Releases the directory; one that was made for the run and is still empty is removed."""
-        self._lock.close()
-        _remove(self._made)
-        self._made = []
-
 
 @contextlib.contextmanager
-def claimed(out: Path | None) -> Iterator[Path | None]:
-    """The directory for the files of a measurement or simulation, locked while it is made; None if none is wanted."""
+def claimed(out: str | Path | None) -> Iterator[Path | None]:
+    """A new directory for the files of a run, measurement or simulation; None if none is wanted.
+
+    It is made if it is missing, and nobody else can claim it before the block ends, or this process is dead. If
+    nothing was written there, it is removed again.
+    """
     if out is None:
         yield None
         return
-    with RunDirectory.claim_new(out) as directory:
-        yield directory.path
+    path, made = Path(out), list[Path]()
+    check_new(path)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove, made)
+        taken = "belongs to a run that has just started{}: choose another"
+        stack.enter_context(_lock(lambda: _make_and_lock(path, made), f"`out={str(path)!r}`", taken))
+        check_new(path)  # a run may have come and gone between the first check and the lock
+        yield path
+
+
+@contextlib.contextmanager
+def claimed_to_resume(directory: str | Path) -> Iterator[Path]:
+    """The directory of a run with a checkpoint to resume from; nobody else can claim it meanwhile."""
+    path = resumable_directory(Path(directory))
+    with _lock(lambda: DirectoryLock(path), f"{path}:", "the run is still running{}; wait for it, or stop it"):
+        yield path
+
+
+def _lock(acquire: Callable[[], DirectoryLock], place: str, taken: str) -> DirectoryLock:
+    try:
+        return acquire()
+    except Locked as error:
+        raise OutputError(f"{place} {taken.format(f' ({error.owner})' if error.owner else '')}") from None
+    except OSError as error:
+        raise OutputError(f"{place} cannot be written: {error.strerror}") from error
 
 
 def _make_and_lock(path: Path, made: list[Path]) -> DirectoryLock:
-    for attempt in range(_ATTEMPTS):
+    while True:
         missing = [place for place in (path, *path.parents) if not place.exists()]
         path.mkdir(parents=True, exist_ok=True)
         made[:] = missing
-        try:
+        with contextlib.suppress(FileNotFoundError):  # someone else, who failed to start in it, has removed it again
             return DirectoryLock(path)
-        except FileNotFoundError:  # removed in between
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("not reached")
 
 
 def _remove(made: list[Path]) -> None:

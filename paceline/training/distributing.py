@@ -11,10 +11,7 @@ from paceline.errors import StrategyError
 from paceline.settings import pick
 from paceline.simulation.durations import DurationDistribution, parse_distribution
 from paceline.simulation.virtual_cluster import Network, VirtualCluster, parse_change
-from paceline.strategy.correction import find_correction
-from paceline.strategy.exchange import find_exchange
 from paceline.strategy.presets import find_strategy
-from paceline.strategy.server_optimizer import check_optimizer
 from paceline.strategy.strategy import Strategy
 from paceline.training.settings import ClusterSettings, StrategySettings
 
@@ -32,9 +29,6 @@ def build_strategy(given: Mapping[str, Any]) -> tuple[Strategy, int]:
     if groups is not None:
         changes["groups"] = groups
     strategy = find_strategy(base, **changes, **_periods(base, settings, changes))
-    find_exchange(strategy.exchange)
-    find_correction(strategy.correction)
-    check_optimizer(strategy.server_optimizer)
     workers = next(number for number in (workers, settings.workers, WORKERS) if number is not None)
     strategy.check(workers)
     return strategy, workers

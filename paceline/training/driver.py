@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from torch import Tensor, nn
 
+from paceline import data
 from paceline.data.dataset import Dataset
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
-from paceline.strategy.server_optimizer import check_optimizer
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span
@@ -22,6 +23,7 @@ from paceline.training.checkpoint import Checkpoint
 from paceline.training.limits import check_workers
 from paceline.training.run import Conditions, Run
 from paceline.training.settings import DriverSettings
+from paceline.training.watcher import Watcher
 from paceline.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,10 +36,24 @@ CHECKPOINT_EVERY_S = 20.0
 class RunOptions:
     """How any run is carried out, besides its workload."""
 
+    out: str | Path | None = None
+    """A new directory for the record and the checkpoint of a run that is not resumed; None: nothing is written."""
     cache: Path | None = None
     checkpoint_every_s: float | None = CHECKPOINT_EVERY_S
     """None: there are no checkpoints."""
+    progress: data.Progress | None = None
+    """Follows downloads."""
+    watcher: Watcher | None = None
+    """Follows the training."""
     settings: DriverSettings = field(default_factory=DriverSettings)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **more: Any) -> Self:
+        """Of keyword arguments: fields of this record, and settings of a driver."""
+        known = {each.name for each in fields(cls)}
+        own = {key: value for key, value in given.items() if key in known}
+        settings = DriverSettings(**{key: value for key, value in given.items() if key not in known})
+        return cls(**own, settings=settings, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +64,8 @@ class DistributedOptions(RunOptions):
 
     def check(self, driver: str) -> None:
         """Raises what is wrong before anything is loaded."""
-        if isinstance(self.workers, int):
-            check_workers(self.workers, driver)
-        check_optimizer(self.strategy.server_optimizer)
         self.strategy.check(self.workers)
+        check_workers(self.workers, driver)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +84,16 @@ class Snapshot:
 
 
 class Driver(Protocol):
+    """What it does not override is that of a driver with one process that is not resumed."""
+
     network: nn.Module
     conditions: Conditions
     step: StepChoice
     data: str
     notes: list[str]
-    placement: dict[str, int]
-    resumable: bool
+    placement: Mapping[str, int] = MappingProxyType({})
+    """Operations of one step by device, if requested."""
+    resumable: bool = False
 
     def run(self, run: TrainingRun) -> None:
         """Trains until every epoch is done, and reports to `run` what happens."""
@@ -95,19 +112,24 @@ class Driver(Protocol):
 
     def distribution(self) -> Distribution | None:
         """Workers, waiting and staleness so far; None for one process."""
-        ...
+        return None
 
-    def trace(self) -> list[Span]: ...
+    def trace(self) -> list[Span]:
+        return []
 
     def snapshot(self) -> Snapshot: ...
 
     def report_epochs(self, run: TrainingRun, count: int) -> None:
-        """Waits until the first `count` epochs are validated and part of the record."""
-        ...
+        """Waits until the first `count` epochs are validated and part of the record; most are when they end."""
+        return
 
-    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None: ...
+    def restore(self, checkpoint: Checkpoint, before: Run) -> None:
+        """Continues from a checkpoint and the record that was saved with it."""
+        return
 
-    def events(self) -> EventRecord | None: ...
+    def events(self) -> EventRecord | None:
+        """What a replay needs, if it was recorded; one process does one thing after another."""
+        return None
 
     def close(self) -> None: ...
 

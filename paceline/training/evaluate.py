@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -55,7 +57,9 @@ class Evaluator:
             dataset, order, device, dtype_of(workload), training=False, readers=available_cores()
         )
 
-    def score(self) -> Score:
+    def score(self, longest_s: float = math.inf) -> Score:
+        """Of all test samples, or of those whose batches begin within `longest_s`."""
+        began_s = perf_counter()
         tally = Tally(self.workload.top)
         buffers = [(buffer, buffer.clone()) for buffer in self.network.buffers()]
         self.network.eval()
@@ -65,6 +69,11 @@ class Evaluator:
                 tally.add(outcome.loss, comparable(outcome.output, batch), batch[1])
                 if self.metric is not None:
                     self.metric.add(outcome.output, batch[1])
+                if longest_s < math.inf:
+                    if self.generator.device.type == "cuda":
+                        torch.cuda.synchronize()  # what was only launched is not done yet
+                    if perf_counter() - began_s >= longest_s:
+                        break
         finally:
             self.network.train()
             with torch.no_grad():
@@ -117,11 +126,8 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     network = placed_network(workload, dataset, place)
     load_parameters(network, checkpoint, path)
     evaluator = Evaluator(workload, network, phases_of(workload, network), dataset, place)
-    try:
-        with explained(workload):
-            score = evaluator.score()
-    finally:
-        evaluator.close()
+    with closing(evaluator), explained(workload):
+        score = evaluator.score()
     return Evaluation(
         str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy, score.metric
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -34,15 +34,9 @@ class StepTimes:
     together_s: dict[Setting, float]
 
 
-def measure_exchange(
-    strategies: Sequence[str | Strategy] = STRATEGIES,
-    workers: Sequence[int] = WORKERS,
-    *,
-    rounds: int = 2,
-    watch: Callable[[float], None] | None = None,
-) -> tuple[ExchangeCost, ...]:
-    """The cost of exchanging for each strategy and number of workers; `watch` is called with the share done."""
-    return exchange_costs(measure_steps(reference_networks(), strategies, workers, rounds=rounds, watch=watch))
+def measure_exchange(rounds: int) -> tuple[ExchangeCost, ...]:
+    """The cost of exchanging for each strategy and number of workers."""
+    return exchange_costs(measure_steps(reference_networks(), STRATEGIES, WORKERS, rounds))
 
 
 def reference_networks() -> list[Workload]:
@@ -54,12 +48,7 @@ def reference_networks() -> list[Workload]:
 
 
 def measure_steps(
-    networks: Sequence[Workload],
-    strategies: Sequence[str | Strategy] = STRATEGIES,
-    workers: Sequence[int] = WORKERS,
-    *,
-    rounds: int,
-    watch: Callable[[float], None] | None = None,
+    networks: Sequence[Workload], strategies: Sequence[str], workers: Sequence[int], rounds: int
 ) -> list[StepTimes]:
     """Medians of `rounds` interleaved rounds, so that a slow moment of the machine affects all alike.
 
@@ -70,10 +59,8 @@ def measure_steps(
     alone: list[list[float]] = [[] for _ in networks]
     together: list[dict[Setting, list[float]]] = [{} for _ in networks]
     parameter_bytes = [0] * len(networks)
-    ways = [find_strategy(strategy) for strategy in strategies]
-    done, jobs = 0, rounds * len(networks) * len(strategies) * len(workers)
     for _ in range(rounds):
-        for strategy in ways:
+        for strategy in map(find_strategy, strategies):
             for place, workload in enumerate(networks):
                 run = trainer.run(workload)
                 parameter_bytes[place] = 4 * run.parameters
@@ -81,9 +68,6 @@ def measure_steps(
                 for count in workers:
                     made = launcher.run(workload, strategy, workers=count)
                     together[place].setdefault((strategy, count), []).append(_step_s(made, count))
-                    done += 1
-                    if watch is not None:
-                        watch(done / jobs)
     return [
         StepTimes(size, median(one), {setting: median(times) for setting, times in several.items()})
         for size, one, several in zip(parameter_bytes, alone, together, strict=True)

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-import torch
-
-from paceline.data.dataset import Dataset
 from paceline.errors import PacelineError
 from paceline.step.build import load_data, placed_network
-from paceline.step.phase import comparable, phases_of
+from paceline.step.phase import phases_of
 from paceline.step.placement import choose_device
-from paceline.step.tally import Tally
 from paceline.training.evaluate import Evaluator
 from paceline.training.failures import explained
 from paceline.workload import Workload
@@ -37,37 +33,17 @@ def time_validation(workload: Workload, *, cache: Path | None = None, longest_s:
             dataset = load_data(workload, cache)
             network = placed_network(workload, dataset, device)
             with closing(Evaluator(workload, network, phases_of(workload, network), dataset, device)) as evaluator:
-                return _timed(evaluator, dataset, device, longest_s)
+                return _timed(evaluator, len(dataset.test), longest_s)
     except PacelineError as error:  # what was measured before is not lost for this
         return ValidationTime(float("nan"), f"not measured: {error}")
 
 
-def _timed(evaluator: Evaluator, dataset: Dataset, device: torch.device, longest_s: float) -> ValidationTime:
-    _pass(evaluator, device, 0.0)
-    seconds, samples = _pass(evaluator, device, longest_s)
-    everything = len(dataset.test)
+def _timed(evaluator: Evaluator, everything: int, longest_s: float) -> ValidationTime:
+    evaluator.score(longest_s=0.0)
+    start_s = perf_counter()
+    samples = evaluator.score(longest_s).samples
+    seconds = perf_counter() - start_s
     if samples == everything:
         return ValidationTime(seconds, f"one validation of {samples:,} samples")
-    return ValidationTime(
-        seconds * everything / samples, f"extrapolated to {everything:,} samples from {samples:,} of them"
-    )
-
-
-def _pass(evaluator: Evaluator, device: torch.device, longest_s: float) -> tuple[float, int]:
-    """Seconds and samples of a pass that ends with the first batch after `longest_s`."""
-    tally, samples = Tally(evaluator.workload.top), 0
-    evaluator.network.eval()
-    batches = evaluator.feeder.batches(0)
-    start_s = perf_counter()
-    for number, batch in enumerate(batches):
-        outcome = evaluator._outcome(batch, number)
-        tally.add(outcome.loss, comparable(outcome.output, batch), batch[1])
-        samples += len(batch[1])
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        if perf_counter() - start_s >= longest_s:
-            break
-    tally.read()
-    seconds = perf_counter() - start_s
-    batches.close()
-    return seconds, samples
+    how = f"extrapolated to {everything:,} samples from {samples:,} of them"
+    return ValidationTime(seconds * everything / samples, how)

@@ -11,15 +11,12 @@ from paceline.errors import StrategyError, WorkloadError
 from paceline.settings import pick
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import build_cluster, build_strategy
-from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.limits import check_workers
 from paceline.training.settings import SCHEMA, ClusterSettings, DriverSettings, StrategySettings, keys_of
 
 if TYPE_CHECKING:
-    from paceline import data
     from paceline.training.measured_training import TrainingClock
     from paceline.training.run import Run
-    from paceline.training.watcher import Watcher
     from paceline.workload import Workload
 
 
@@ -73,38 +70,31 @@ class Setup:
         self,
         workload: Workload,
         *,
-        out: Path | None = None,
-        cache: Path | None = None,
-        progress: data.Progress | None = None,
-        watcher: Watcher | None = None,
         step: str = "auto",
         clock: TrainingClock | None = None,
         measure: Path | None = None,
         log_placement: bool = False,
-        checkpoint_every_s: float | None = CHECKPOINT_EVERY_S,
+        **options: Any,
     ) -> Run:
-        """Trains; `clock` measures the layers of a training in this process, workers write theirs into `measure`."""
-        shared: dict[str, Any] = {"out": out, "cache": cache, "progress": progress, "watcher": watcher}
-        shared |= vars(self.driver)
+        """Trains; `clock` measures the layers of a training in this process, workers write theirs into `measure`.
+
+        `options` are those of `paceline.training.driver.RunOptions`.
+        """
+        options |= vars(self.driver)
         if self.strategy is None:
             from paceline.training import trainer
 
-            return trainer.run(
-                workload, step=step, clock=clock, log_placement=log_placement, checkpoint_every_s=checkpoint_every_s,
-                **shared,
-            )  # fmt: skip
+            return trainer.run(workload, step=step, clock=clock, log_placement=log_placement, **options)
         if step != "auto" or log_placement:
             raise WorkloadError("`step` and `log_placement` are for training in one process, without a strategy")
-        shared["workers"] = self.workers
+        options["workers"] = self.workers
         if self.driver.driver == "virtual":
             from paceline.training.virtual_run import run_virtual
 
-            return run_virtual(workload, self.strategy, cluster=build_cluster(self.cluster), **shared)
+            return run_virtual(workload, self.strategy, cluster=build_cluster(self.cluster), **options)
         from paceline.training.drivers.local import launcher
 
-        if checkpoint_every_s is not None:
-            shared["checkpoint_every_s"] = checkpoint_every_s
-        return launcher.run(workload, self.strategy, measure=measure, **shared)
+        return launcher.run(workload, self.strategy, measure=measure, **options)
 
 
 def resume_training(
@@ -112,11 +102,8 @@ def resume_training(
     settings: Mapping[str, Any],
     changes: Mapping[str, Any],
     *,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
     clock: TrainingClock | None = None,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    **options: Any,
 ) -> Run:
     """Resumes the run in `directory`; `settings` are those of a driver that may change, `changes` the workload's."""
     from paceline.training.drivers.local import launcher
@@ -125,22 +112,17 @@ def resume_training(
     for key in given:
         if key not in DRIVER_KEYS or key in ("driver", "record_events"):
             raise StrategyError(f"`{key}` is for new runs: a resumed one continues as it was")
-    words = pick(DriverSettings, given)
-    DriverSettings(**words)
-    shared: dict[str, Any] = {
-        "changes": dict(changes), "cache": cache, "progress": progress, "watcher": watcher,
-        "checkpoint_every_s": checkpoint_every_s,
-    }  # fmt: skip
+    options |= {"changes": dict(changes), **pick(DriverSettings, given)}
     if launcher.is_distributed(directory):
         if clock is not None:
             raise WorkloadError("`measure` samples workers from the beginning of a run: this one continues without it")
-        return launcher.resume(directory, **shared, **words)
+        return launcher.resume(directory, **options)
     for key in given:
         if key not in FOR_ONE_PROCESS:
             raise StrategyError(f"`{key}` is for distributed runs, and the one in {directory} is of one process")
     from paceline.training import trainer
 
-    return trainer.resume(directory, clock=clock, **words, **shared)
+    return trainer.resume(directory, clock=clock, **options)
 
 
 def _check_together(given: Mapping[str, Any], driver: str, measuring: bool) -> None:

@@ -10,24 +10,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from paceline import data
 from paceline.data.dataset import Dataset
 from paceline.errors import Diverged
 from paceline.step.build import assemble
 from paceline.step.choose import make_step
 from paceline.step.placement import choose_device
 from paceline.step.tally import Score, Tally
-from paceline.trace import Recorder, Span
+from paceline.trace import Recorder
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
-from paceline.training.driver import CHECKPOINT_EVERY_S, MakeDriver, RunOptions, Snapshot
+from paceline.training.driver import Driver, MakeDriver, RunOptions, Snapshot
 from paceline.training.evaluate import Evaluator
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run
-from paceline.training.settings import DriverSettings
 from paceline.training.training_run import TrainingRun, resume_from, train_new
-from paceline.training.watcher import Progress, Watcher
+from paceline.training.watcher import Progress
 from paceline.workload import Workload
 
 if TYPE_CHECKING:  # a run that is not measured imports nothing of measuring
@@ -38,50 +36,26 @@ CHUNK_S = 0.2
 
 
 def run(
-    workload: Workload,
-    *,
-    step: str = "auto",
-    out: str | Path | None = None,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
-    clock: TrainingClock | None = None,
-    log_placement: bool = False,
-    checkpoint_every_s: float | None = CHECKPOINT_EVERY_S,
-    **settings: Any,
-) -> Run:
-    """Trains `workload` and returns the record; with `out`, record and checkpoint are kept there.
-
-    `progress` follows downloads, `watcher` the training; `clock` measures its layers. With a
-    `checkpoint_every_s` of None there is no checkpoint.
-    """
-    given = DriverSettings(**settings)
-    options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, settings=given)
-    make = functools.partial(Trainer, StepOptions(step, log_placement, clock))
-    return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
+    workload: Workload, *, step: str = "auto", clock: TrainingClock | None = None, log_placement: bool = False,
+    **options: Any,
+) -> Run:  # fmt: skip
+    """Trains `workload` and returns the record; `clock` measures its layers. `options` are those of `RunOptions`."""
+    how = StepOptions(step, log_placement, clock)
+    return train_new(workload, RunOptions.of(options), functools.partial(Trainer, how))
 
 
 def resume(
-    directory: str | Path,
-    *,
-    changes: dict[str, Any] | None = None,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
-    clock: TrainingClock | None = None,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    **settings: Any,
+    directory: str | Path, *, changes: dict[str, Any] | None = None, clock: TrainingClock | None = None, **options: Any
 ) -> Run:
     """Resumes the run in `directory` from its last checkpoint; `clock` measures what is left of it."""
-    given = DriverSettings(**settings)
+    given = RunOptions.of(options)
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
         workload = resumed_workload(checkpoint, changes or {}, place)
         how = StepOptions(resumed_step(checkpoint, workload), clock=clock, resumed=True)
-        options = RunOptions(cache=cache, checkpoint_every_s=checkpoint_every_s, settings=given)
-        return workload, options, functools.partial(Trainer, how)
+        return workload, given, functools.partial(Trainer, how)
 
-    return resume_from(directory, plan, progress=progress, watcher=watcher)
+    return resume_from(directory, plan)
 
 
 @dataclass(frozen=True)
@@ -94,12 +68,12 @@ class StepOptions:
     resumed: bool = False
 
 
-class Trainer:
+class Trainer(Driver):
     resumable = True
 
     def __init__(self, how: StepOptions, workload: Workload, dataset: Dataset, recorder: Recorder) -> None:
         self.workload, self.recorder, self.clock = workload, recorder, how.clock
-        self.epoch, self.next, self.updates = 0, 0, 0
+        self.epoch, self.next = 0, 0
         device, note = choose_device(workload.device)
         self.parts = assemble(workload, dataset, device)
         self.network, self.data = self.parts.network, self.parts.feeder.where
@@ -119,10 +93,10 @@ class Trainer:
         self.timed_s, self.timed_samples, self.train_s = 0.0, 0, 0.0
         self.chunk = 1
 
-    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
+    def restore(self, checkpoint: Checkpoint, before: Run) -> None:
         self.taken.load_state(checkpoint.optimizer)
         self.score = Score(**checkpoint.score)
-        self.epoch, self.next, self.updates = checkpoint.epoch, checkpoint.next_step, checkpoint.updates
+        self.epoch, self.next = checkpoint.epoch, checkpoint.next_step
         self.train_s, self.rate_before = before.train_s, before.samples_per_s
         self.step = replace(before.step, kind=self.taken.kind)
         with self.recorder.span("prepare"):
@@ -177,7 +151,6 @@ class Trainer:
         seconds = perf_counter() - start_s
         self.score += score
         self.next += count
-        self.updates += count
         self.train_s += seconds
         if self.clock is not None:
             self.clock.quarters.add(count, seconds)
@@ -210,27 +183,19 @@ class Trainer:
 
     # What is kept
 
+    @property
+    def updates(self) -> int:
+        return self.epoch * self.parts.updates_per_epoch + self.next
+
     def where(self) -> str:
         return f"step {self.next}"
 
     def timing(self) -> tuple[float, float]:
         return self.train_s, self.timed_samples / self.timed_s if self.timed_s else self.rate_before
 
-    def distribution(self) -> None:
-        """There is one process."""
-
-    def trace(self) -> list[Span]:
-        return []
-
     def snapshot(self) -> Snapshot:
         parameters = {name: t.detach().clone() for name, t in self.network.state_dict().items()}
         return Snapshot(self.updates, self.epoch, parameters, self.taken.state(), self.score, self.next)
-
-    def report_epochs(self, run: TrainingRun, count: int) -> None:
-        """Each is validated when it ends."""
-
-    def events(self) -> None:
-        """One process does one thing after another: there is nothing to record."""
 
     def close(self) -> None:
         self.taken.close()

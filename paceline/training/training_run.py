@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paceline import data, record, user_code
+from paceline import record, user_code
 from paceline.busy_machine import MachineWatch
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Interrupted, PacelineError, RecordError, WorkloadError
@@ -21,7 +21,7 @@ from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
 from paceline.training.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
-from paceline.training.directory import RunDirectory
+from paceline.training.directory import claimed, claimed_to_resume
 from paceline.training.driver import Driver, MakeDriver, RunOptions
 from paceline.training.ending import recorded_end
 from paceline.training.failures import explained
@@ -29,7 +29,7 @@ from paceline.training.outcome import chance_accuracy, warnings_of
 from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval
-from paceline.training.watcher import Progress, Silent, Watcher
+from paceline.training.watcher import Progress, Silent
 from paceline.trust import check_code
 from paceline.workload import Workload
 
@@ -40,29 +40,21 @@ Plan = Callable[[Checkpoint, Path], tuple[Workload, RunOptions, MakeDriver]]
 """From the checkpoint in a directory to how its run is resumed."""
 
 
-def train_new(
-    workload: Workload, options: RunOptions, make: MakeDriver, *, out: str | Path | None,
-    progress: data.Progress | None, watcher: Watcher | None,
-) -> Run:  # fmt: skip
-    """Trains `workload`; with `out`, record and checkpoint are kept there."""
+def train_new(workload: Workload, options: RunOptions, make: MakeDriver) -> Run:
     module = user_code.importing()
     if module:
         raise WorkloadError(f'importing {module} starts training; put that under: if __name__ == "__main__":')
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(RunDirectory.claim_new(out)).path if out is not None else None
-        return stack.enter_context(_prepared(workload, options, make, directory, progress, watcher)).train()
+    with claimed(options.out) as directory, _prepared(workload, options, make, directory) as run:
+        return run.train()
 
 
-def resume_from(
-    directory: str | Path, plan: Plan, *, progress: data.Progress | None, watcher: Watcher | None
-) -> Run:  # fmt: skip
+def resume_from(directory: str | Path, plan: Plan) -> Run:
     """Resumes the run in `directory` from its last checkpoint."""
-    with RunDirectory.claim_existing(directory) as claimed:
-        place = claimed.path
+    with claimed_to_resume(directory) as place:
         checkpoint = load_checkpoint(place)
         check_code({**vars(checkpoint.workload), **_strategy_of(checkpoint)}, place, checkpoint.made_in)
         workload, options, make = plan(checkpoint, place)
-        with _prepared(workload, options, make, place, progress, watcher) as run:
+        with _prepared(workload, options, make, place) as run:
             run.restore(checkpoint, place)
             return run.train()
 
@@ -75,25 +67,24 @@ def _strategy_of(checkpoint: Checkpoint) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _prepared(
-    workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None,
-    progress: data.Progress | None, watcher: Watcher | None,
-) -> Iterator[TrainingRun]:  # fmt: skip
+    workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None
+) -> Iterator[TrainingRun]:
     recorder = Recorder()
     with explained(workload):
         with recorder.span("load"):
-            dataset = load_data(workload, options.cache, progress)
+            dataset = load_data(workload, options.cache, options.progress)
         with recorder.span("prepare"):
             driver = make(workload, dataset, recorder)
         with contextlib.closing(driver):
-            yield TrainingRun(workload, dataset, options, driver, recorder, watcher or Silent(), directory)
+            yield TrainingRun(workload, dataset, options, driver, recorder, directory)
 
 
 class TrainingRun:
     def __init__(
         self, workload: Workload, dataset: Dataset, options: RunOptions, driver: Driver, recorder: Recorder,
-        watcher: Watcher, directory: Path | None,
+        directory: Path | None,
     ) -> None:  # fmt: skip
-        self.options, self.driver, self.recorder, self.watcher = options, driver, recorder, watcher
+        self.options, self.driver, self.recorder, self.watcher = options, driver, recorder, options.watcher or Silent()
         self.directory = directory
         self.samples = len(dataset.train), len(dataset.test)
         self.stop = StopRequest()
@@ -110,7 +101,7 @@ class TrainingRun:
             data=driver.data,
             classes=len(dataset.classes),
             chance_accuracy=chance_accuracy(dataset),
-            placement=driver.placement,
+            placement=dict(driver.placement),
             directory=str(directory.resolve()) if directory is not None else "",
         )
 
@@ -123,7 +114,7 @@ class TrainingRun:
         load_parameters(self.driver.network, checkpoint, place)
         try:
             before_run: Run = record.from_json(Run, json.loads(checkpoint.record), "record")
-            self.driver.restore(checkpoint, before_run, str(place))
+            self.driver.restore(checkpoint, before_run)
         except (KeyError, ValueError, TypeError, RuntimeError, IndexError) as error:
             if isinstance(error, PacelineError) and not isinstance(error, RecordError):
                 raise

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from torch import Tensor
 
-from paceline import data
 from paceline.data.dataset import Dataset
-from paceline.errors import CheckpointError
 from paceline.simulation.simulation import Simulator
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.simulation.virtual_store import VirtualStore
@@ -25,18 +22,15 @@ from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span
-from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
-from paceline.training.driver import DistributedOptions, Snapshot
+from paceline.training.driver import DistributedOptions, Driver, Snapshot
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import named_parameters
 from paceline.training.resuming import VIRTUAL
 from paceline.training.run import Epoch, Run
-from paceline.training.settings import DriverSettings
 from paceline.training.training_run import TrainingRun, train_new
-from paceline.training.watcher import Progress, Watcher, WorkersProgress
+from paceline.training.watcher import Progress, WorkersProgress
 from paceline.workload import Workload
 
 SHOW_EVERY_S = 0.2
@@ -48,32 +42,21 @@ def run_virtual(
     *,
     workers: int = 2,
     cluster: VirtualCluster | None = None,
-    out: str | Path | None = None,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
-    faults: tuple[Fault, ...] = (),
-    **settings: Any,
+    **options: Any,
 ) -> Run:
-    """Trains `workload` with `workers` simulated workers and returns the record; with `out` it is kept there.
+    """Trains `workload` with `workers` simulated workers and returns the record.
 
-    `settings` are those of a driver; with `record_events` what happened is kept too, to be replayed.
+    `options` are those of `DistributedOptions`.
     """
-    options = DistributedOptions(
-        strategy=find_strategy(strategy), workers=workers, cache=cache, faults=faults,
-        settings=DriverSettings(**settings),
-    )  # fmt: skip
-    options.check("virtual")
+    given = DistributedOptions.of(options, strategy=find_strategy(strategy), workers=workers)
+    given.check("virtual")
     cluster = cluster or VirtualCluster()
-    cluster.check(workers, faults)
-    make = functools.partial(VirtualTraining, cluster, options)
-    return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
+    cluster.check(workers, given.faults)
+    return train_new(workload, given, functools.partial(VirtualTraining, cluster, given))
 
 
-class VirtualTraining:
-    """The simulated cluster as a driver."""
-
-    resumable = False
+class VirtualTraining(Driver):
+    """The simulated cluster as a driver. A simulation is not resumed: its seed repeats it."""
 
     def __init__(
         self, cluster: VirtualCluster, options: DistributedOptions, workload: Workload, dataset: Dataset, _: Recorder
@@ -88,13 +71,12 @@ class VirtualTraining:
             self.simulator = Simulator(
                 strategy, workers, cluster, batches=parts.updates_per_epoch, epochs=workload.epochs,
                 seed=workload.seed, gradients=self.store, on_bad_gradient=options.settings.on_bad_gradient,
-                faults=options.faults, epoch_done=self._epoch_done, updated=self._updated, watch=self._watch,
+                faults=options.faults, observer=self,
             )  # fmt: skip
         except BaseException:
             parts.feeder.close()
             raise
         self.learner, self.network = self.store.learner, parts.network
-        self.placement: dict[str, int] = {}
         self.notes, self.data = [note] if note else [], parts.feeder.where
         self.conditions = current_conditions(device, workload.precision)
         how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
@@ -115,7 +97,7 @@ class VirtualTraining:
         finally:
             self.run_ = None  # no reference cycle keeps the run's memory
 
-    def _watch(self) -> None:
+    def advanced(self) -> None:
         """Shows the progress and checks whether to stop."""
         now_s, run = perf_counter(), self.run_
         if now_s - self.shown_s < SHOW_EVERY_S or run is None:
@@ -136,7 +118,7 @@ class VirtualTraining:
         rate = score.samples / max(now_s - self.epoch_began_s, 1e-9)
         run.progressed(Progress(epoch, epochs, done, batches.per_epoch, score, rate, workers))
 
-    def _updated(self, update: int) -> None:
+    def updated(self, update: int) -> None:
         run = self.run_
         if run is not None and run.validation_is_due(update, self.simulator.now_s):
             began_s = perf_counter()
@@ -146,7 +128,7 @@ class VirtualTraining:
             run.validated(passes, self.simulator.now_s, update, test)
             self.epoch_began_s += perf_counter() - began_s  # validation is not training
 
-    def _epoch_done(self, epoch: int) -> None:
+    def epoch_done(self, epoch: int) -> None:
         run, score, updates = self.run_, self.store.epoch_score, self.updates
         assert run is not None
         began_s = perf_counter()
@@ -186,16 +168,10 @@ class VirtualTraining:
         return self.train_s, self.samples / self.train_s if self.train_s else math.nan
 
     def snapshot(self) -> Snapshot:
-        """Parameters to look at; a simulation is repeated from its seed, not resumed."""
+        """Parameters to look at."""
         epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
         parameters = named_parameters(self.network, self.store.current, self.learner.local)
         return Snapshot(self.store.version, epochs, parameters)
-
-    def report_epochs(self, run: TrainingRun, count: int) -> None:
-        """Each is validated when it ends."""
-
-    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
-        raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")
 
     def events(self) -> EventRecord | None:
         return self.store.events() if self.store.recording else None

@@ -126,8 +126,8 @@ def test_a_run_is_not_a_measurement(paceline, tmp_path):
 
 
 def test_a_directory_that_someone_else_writes_to_is_refused(paceline, tmp_path):
-    from paceline.training.directory import RunDirectory
+    from paceline.training.directory import claimed
 
-    with RunDirectory.claim_new(tmp_path / "out"):
+    with claimed(tmp_path / "out"):
         line = paceline("measure", "mlp", "--iterations", "20", "--out", "out").refused()
     assert "--out out belongs to a run that has just started (process " in line

@@ -12,7 +12,6 @@ from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
 from paceline.reporting.sections.clusters import cluster_sentence, clusters
 from paceline.results.records import find_records
-from paceline.simulation import scaling
 from paceline.workload import Workload
 from tests.reporting.trace_reading import read_rows
 
@@ -46,7 +45,7 @@ def asked(monkeypatch, tmp_path_factory) -> list[tuple[Workload, Device]]:
         threads = 1 if device.kind == "cpu" else 0
         return replace(PREDICTION, name=workload.network, batch=workload.batch, device=device.name, threads=threads)
 
-    monkeypatch.setattr(scaling, "usual_predict", lambda: predict)
+    monkeypatch.setattr("paceline.cost.predicting.predict", predict)
     return seen
 
 
@@ -213,7 +212,7 @@ def test_a_device_that_cannot_be_predicted_is_one_line(paceline, monkeypatch):
     def predict(workload, device):
         raise InputError(f"no {device.kind} was calibrated that {device.name} could be compared with")
 
-    monkeypatch.setattr(scaling, "usual_predict", lambda: predict)
+    monkeypatch.setattr("paceline.cost.predicting.predict", predict)
     assert "no gpu was calibrated" in paceline("simulate", "dnn", *LAB).refused()
 
 

@@ -11,7 +11,8 @@ from paceline import record
 from paceline.measurement.measurement import LayerTime, Measurement, Spread
 from paceline.results.outcome import RunOutcome
 from paceline.simulation.links import MessageSizes
-from paceline.simulation.time_record import TimeRecord, time_record
+from paceline.simulation.simulation import Simulation
+from paceline.simulation.time_record import TimeRecord
 from paceline.strategy.distribution import Distribution, FaultRecord, WorkerRecord
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.presets import find_strategy
@@ -98,9 +99,8 @@ def a_measurement(layers: int = 6, **changes: Any) -> Measurement:
 def a_simulation(workers: int = 50) -> TimeRecord:
     workload = Workload(network="dnn", data="digits")
     found = a_distribution("sync", workers, ledger=LedgerSummary(updates=90, applied=90, staleness={"0": 90}))
-    return time_record(
-        workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0), found, a_trace(workers, 10), 0.05
-    )
+    made = Simulation(found, a_trace(workers, 10))
+    return TimeRecord.of(workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0), made, 0.05)
 
 
 def an_outcome(label: str = "a", error: str = "", status: str = "failed") -> RunOutcome:

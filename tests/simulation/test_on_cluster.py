@@ -249,11 +249,6 @@ def test_workers_that_want_more_cores_than_there_are_have_their_share():
     assert two_threads.efficiency == pytest.approx(4 / 8, rel=0.02)
 
 
-def test_what_all_cores_take_longer_together_can_be_said():
-    alone, disturbed = (together("downpour", 4, 4, contention=share) for share in (0.0, 0.3))
-    assert disturbed.step_s == pytest.approx(1.3 * alone.step_s, rel=0.02)
-
-
 def test_more_workers_than_gpus_share_them():
     found = outcome("sync", 8, GPUS, of=prediction(device="card", threads=0), workers_per_machine=8)
     assert found.efficiency == pytest.approx(0.5, rel=0.01)
@@ -335,7 +330,6 @@ def test_ten_thousand_asynchronous_workers_take_seconds(name):
         ({"workers_per_machine": 0}, "workers_per_machine=0"),
         ({"steps": 1}, "steps=1"),
         ({"server_s": -1.0}, "server_s=-1"),
-        ({"contention": math.nan}, "contention=nan"),
         ({"of": prediction(0.0)}, "an iteration of 0 s"),
         ({"workers": 2000}, "2000 workers share 1000 batches"),
         ({"machine": here(1)}, "machine 'here' has no network link"),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from paceline.reporting.chrome_trace import chrome_trace
-from paceline.simulation.on_cluster import simulate_on, trace_on
+from paceline.simulation.on_cluster import simulate_on, step_model
 from paceline.simulation.simulation import simulate_time
-from paceline.simulation.step_trace import MOST_WORKERS
+from paceline.simulation.step_trace import MOST_WORKERS, trace_of
 from paceline.simulation.virtual_cluster import Network, VirtualCluster, parse_change
 from paceline.strategy.presets import find_strategy
 from paceline.trace import Trace
@@ -36,7 +36,8 @@ def rows_of(trace: Trace) -> dict[str, Row]:
 
 def traced(strategy: str, workers: int, machine: Any, changes: dict[str, Any], spread: float = 0.2) -> Trace:
     options: dict[str, Any] = {"network": machine.network, "workers_per_machine": 4 if machine is GPUS else 1}
-    return trace_on(prediction(spread=spread), machine, workers, find_strategy(strategy, **changes), **options)
+    made = step_model(prediction(spread=spread), machine, workers, find_strategy(strategy, **changes), **options)
+    return trace_of(made)
 
 
 @pytest.mark.parametrize(("strategy", "workers", "machine", "changes"), CASES)

@@ -231,12 +231,11 @@ def check_that_the_old_one_is_left(directory: Path) -> None:
     assert [p.name for p in directory.iterdir()] == [NAME]
 
 
-@pytest.mark.parametrize("call", ["write", "fsync"])
-def test_a_failing_disk_leaves_the_old_one(saved, monkeypatch, call):
+def test_a_failing_disk_leaves_the_old_one(saved, monkeypatch):
     def fail(*_) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OutputError) as raised:
         save_checkpoint(a_checkpoint(build(), updates=99), saved.parent)
     assert str(raised.value) == f"cannot write {saved}: No space left on device (the disk is full)"
@@ -247,10 +246,10 @@ def test_a_failing_disk_leaves_the_old_one(saved, monkeypatch, call):
 def test_dev_full_is_a_full_disk(tmp_path, monkeypatch):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    real = os.open
-    monkeypatch.setattr(os, "open", lambda path, flags, mode=0o777: real("/dev/full", os.O_WRONLY))
+    full = Path("/dev/full").open
+    monkeypatch.setattr(Path, "open", lambda _, mode: full(mode))
     with pytest.raises(OutputError, match="the disk is full"):
-        save_checkpoint(a_checkpoint(build()), tmp_path)
+        save_checkpoint(a_checkpoint(build("mlp", hidden=[2000])), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -281,7 +280,7 @@ def test_a_disk_that_fills_up_leaves_the_old_one(small_disk):
 
 
 def test_what_a_killed_process_left_is_cleared_away(saved):
-    left = saved.parent / f".{NAME}.123.tmp"
+    left = saved.parent / f".{NAME}.{2**22 + 1}.tmp"  # more than any process id
     left.write_bytes(b"half")
     save_checkpoint(a_checkpoint(build()), saved.parent)
     check_that_the_old_one_is_left(saved.parent)

@@ -12,7 +12,7 @@ import pytest
 
 from paceline import record
 from paceline.errors import CheckpointError, OutputError
-from paceline.training.directory import RunDirectory, check_new, claimed, next_directory, resumable_directory
+from paceline.training.directory import check_new, claimed, claimed_to_resume, next_directory, resumable_directory
 from paceline.training.directory_lock import DirectoryLock
 from tests.own_process import OwnProcess
 
@@ -38,24 +38,26 @@ def test_looking_at_a_directory_makes_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["record.json", ".hidden"])
 def test_one_that_holds_something_is_refused(tmp_path, name):
     (tmp_path / name).write_text("")
-    for check in (check_new, RunDirectory.claim_new):
-        with pytest.raises(OutputError, match=f"`out='{tmp_path}'` is not empty.*resume"):
-            check(tmp_path)
+    with pytest.raises(OutputError, match=f"`out='{tmp_path}'` is not empty.*resume"):
+        check_new(tmp_path)
+    with pytest.raises(OutputError, match=f"`out='{tmp_path}'` is not empty.*resume"), claimed(tmp_path):
+        pass
 
 
 def test_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"`out=.*file.` is a file: choose a directory"):
         check_new(tmp_path / "file")
-    with pytest.raises(OutputError, match=r"`out=.*run.` cannot be (read|written): Not a directory"):
-        RunDirectory.claim_new(tmp_path / "file" / "run")
+    refused = pytest.raises(OutputError, match=r"`out=.*run.` cannot be (read|written): Not a directory")
+    with refused, claimed(tmp_path / "file" / "run"):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_one_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="cannot be written: Permission denied"):
-        RunDirectory.claim_new(tmp_path / "run")
+    with pytest.raises(OutputError, match="cannot be written: Permission denied"), claimed(tmp_path / "run"):
+        pass
 
 
 def test_the_next_one_is_the_first_that_is_free(tmp_path):
@@ -92,68 +94,73 @@ def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
 
 
 def test_a_claimed_directory_is_nobody_elses(tmp_path):
-    with RunDirectory.claim_new(tmp_path / "run") as mine:
-        assert mine.path == tmp_path / "run"
-        with pytest.raises(OutputError, match=rf"`out='{mine.path}'` belongs to a run.*\(process {os.getpid()}\)"):
-            RunDirectory.claim_new(mine.path)
-        (mine.path / "checkpoint.pt").write_text("")
-        with pytest.raises(OutputError, match=rf"{mine.path}: .*\(process {os.getpid()}\)"):
-            RunDirectory.claim_existing(mine.path)
-    with RunDirectory.claim_existing(mine.path):
+    with claimed(tmp_path / "run") as mine:
+        assert mine == tmp_path / "run"
+        taken = pytest.raises(OutputError, match=rf"`out='{mine}'` belongs to a run.*\(process {os.getpid()}\)")
+        with taken, claimed(mine):
+            pass
+        (mine / "checkpoint.pt").write_text("")
+        taken = pytest.raises(OutputError, match=rf"{mine}: .*\(process {os.getpid()}\)")
+        with taken, claimed_to_resume(mine):
+            pass
+    with claimed_to_resume(mine):
         pass
-    assert [path.name for path in mine.path.iterdir()] == ["checkpoint.pt"], "the lock is removed"
+    assert [path.name for path in mine.iterdir()] == ["checkpoint.pt"], "the lock is removed"
 
 
 def test_a_start_that_fails_leaves_nothing_that_it_made(tmp_path):
-    RunDirectory.claim_new(tmp_path / "a" / "b").close()
+    with pytest.raises(KeyError), claimed(tmp_path / "a" / "b"):
+        raise KeyError
     assert not (tmp_path / "a").exists()
     (tmp_path / "given").mkdir()
-    RunDirectory.claim_new(tmp_path / "given").close()
+    with claimed(tmp_path / "given"):
+        pass
     assert list((tmp_path / "given").iterdir()) == [], "a directory that was there stays"
 
 
 def test_a_directory_with_only_a_lock_is_empty(tmp_path):
     (tmp_path / ".lock").write_text("123456789 elsewhere")
     check_new(tmp_path)
-    RunDirectory.claim_new(tmp_path).close()
+    with claimed(tmp_path):
+        pass
 
 
 def test_one_with_a_result_is_refused_and_not_locked(tmp_path):
     (tmp_path / "record.json").write_text("")
-    with pytest.raises(OutputError, match="is not empty"):
-        RunDirectory.claim_new(tmp_path)
+    with pytest.raises(OutputError, match="is not empty"), claimed(tmp_path):
+        pass
     DirectoryLock(tmp_path).close()
 
 
 HOLD = """
 import sys, time
-from paceline.training.directory import RunDirectory
-from tests.own_process import OwnProcess
-claimed = RunDirectory.claim_new(sys.argv[1])
-print("claimed", flush=True)
-time.sleep(60)
+from paceline.training.directory import claimed
+with claimed(sys.argv[1]):
+    print("claimed", flush=True)
+    time.sleep(60)
 """
 
 
 def test_the_kernel_releases_the_lock_of_a_killed_run(tmp_path):
     with OwnProcess(["-c", HOLD, tmp_path / "run"]) as holder:
         assert holder.stdout.readline() == "claimed\n"
-        with pytest.raises(OutputError, match=rf"\(process {holder.pid}\)"):
-            RunDirectory.claim_new(tmp_path / "run")
+        with pytest.raises(OutputError, match=rf"\(process {holder.pid}\)"), claimed(tmp_path / "run"):
+            pass
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-        RunDirectory.claim_new(tmp_path / "run").close()
+        with claimed(tmp_path / "run"):
+            pass
 
 
 def test_a_child_does_not_keep_the_lock_of_its_parent(tmp_path):
-    claimed = RunDirectory.claim_new(tmp_path / "run")
-    child = os.fork()
-    if child == 0:
-        time.sleep(30)
-        os._exit(0)
+    with claimed(tmp_path / "run"):
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
     try:
-        claimed.close()
-        RunDirectory.claim_new(tmp_path / "run").close()
+        with claimed(tmp_path / "run"):
+            pass
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.training.measured_quarters import Quarters
+from paceline.training.measured_training import Quarters
 
 
 def test_a_quarter_inside_several_iterations_is_in_proportion():

@@ -6,24 +6,21 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from paceline import data
 from paceline.errors import CheckpointError, StrategyError
 from paceline.record import from_json
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.testing.faults import Fault, check_faults
+from paceline.testing.faults import check_faults
 from paceline.training.checkpoint import Checkpoint, load_checkpoint
 from paceline.training.collective import check_collective
 from paceline.training.directory import resumable_directory
-from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, MakeDriver, RunOptions
+from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
 from paceline.training.drivers.local.local_training import KIND, LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
 from paceline.training.resuming import resumed_workload
 from paceline.training.run import Run
-from paceline.training.settings import DriverSettings
 from paceline.training.training_run import resume_from, train_new
-from paceline.training.watcher import Watcher
 from paceline.workload import Workload
 
 MOST_WORKERS = 240
@@ -35,43 +32,22 @@ def run(
     strategy: Strategy | str = "sync",
     *,
     workers: int = 2,
-    out: str | Path | None = None,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    faults: tuple[Fault, ...] = (),
     measure: Path | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Run:
     """Trains `workload` with `workers` processes and a server, and returns the record.
 
-    With `out`, record and checkpoint are kept there. `faults` are caused on purpose, for tests. Into the folder
-    `measure` every worker writes where its time goes, layer by layer. `settings` are those of a driver;
-    `collective` says how a synchronous group averages: from shared memory, or among its members with nccl or gloo;
-    auto is nccl where every worker has a GPU of its own.
+    Into the folder `measure` every worker writes where its time goes, layer by layer. `options` are those of
+    `DistributedOptions`. The setting `collective` says how a synchronous group averages: from shared memory, or among
+    its members with nccl or gloo; auto is nccl where every worker has a GPU of its own.
     """
-    options = DistributedOptions(
-        strategy=find_strategy(strategy), workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s,
-        faults=faults, settings=DriverSettings(**settings),
-    )  # fmt: skip
-    _check(options)
+    given = DistributedOptions.of(options, strategy=find_strategy(strategy), workers=workers)
+    _check(given)
     process_server()  # it imports PyTorch while the data are loaded
-    make = functools.partial(LocalTraining, measure, options)
-    return train_new(workload, options, make, out=out, progress=progress, watcher=watcher)
+    return train_new(workload, given, functools.partial(LocalTraining, measure, given))
 
 
-def resume(
-    directory: str | Path,
-    *,
-    changes: dict[str, Any] | None = None,
-    cache: Path | None = None,
-    progress: data.Progress | None = None,
-    watcher: Watcher | None = None,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
-    faults: tuple[Fault, ...] = (),
-    **settings: Any,
-) -> Run:
+def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
@@ -79,16 +55,12 @@ def resume(
             raise CheckpointError(f"{place} is of a run in one process: resume it without a strategy")
         workload = resumed_workload(checkpoint, changes or {}, place)
         strategy, workers, threads = _saved(checkpoint.optimizer, place)
-        given = DriverSettings(**{"server_threads": threads, **settings})
-        options = DistributedOptions(
-            strategy=strategy, workers=workers, cache=cache, checkpoint_every_s=checkpoint_every_s, faults=faults,
-            settings=given,
-        )  # fmt: skip
-        _check(options)
+        given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
+        _check(given)
         process_server()
-        return workload, options, functools.partial(LocalTraining, None, options)
+        return workload, given, functools.partial(LocalTraining, None, given)
 
-    return resume_from(directory, plan, progress=progress, watcher=watcher)
+    return resume_from(directory, plan)
 
 
 def is_distributed(directory: str | Path) -> bool:

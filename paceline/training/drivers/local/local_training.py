@@ -26,7 +26,7 @@ from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.collective import UNTESTED, choose_collective
 from paceline.training.conditions import current_conditions
-from paceline.training.driver import DistributedOptions, Snapshot
+from paceline.training.driver import DistributedOptions, Driver, Snapshot
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.event_log import events_of
@@ -54,7 +54,7 @@ POLL_INTERVAL_S = 0.05
 SHOW_EVERY_S = 0.2
 
 
-class LocalTraining:
+class LocalTraining(Driver):
     resumable = True
 
     def __init__(
@@ -80,7 +80,6 @@ class LocalTraining:
         parts = launcher_parts(workload, dataset, share)
         strategy.check(workers, parts.updates_per_epoch)
         self.network = parts.network
-        self.placement: dict[str, int] = {}
         self.learner = Learner(parts, strategy, workers)
         opened.callback(self.learner.close)
         layout = self.learner.layout
@@ -260,7 +259,7 @@ class LocalTraining:
         while len(run.run.epochs) < count:
             self._report(run, wait=True)
 
-    def restore(self, checkpoint: Checkpoint, before: Run, place: str) -> None:
+    def restore(self, checkpoint: Checkpoint, before: Run) -> None:
         saved = checkpoint.optimizer
         put_state(self.memory, saved, flat_parameters(self.network, checkpoint.parameters, self.learner.local))
         by_worker = [Score(**score) for score in saved["worker_scores"]]
