@@ -39,7 +39,7 @@ KINDS = {
     "links": "paceline.measurement.links:LinkMeasurement",
     "feeding": "paceline.measurement.feeding:Feeding",
     "events": "paceline.strategy.event_record:EventRecord",
-    "simulation": "paceline.simulation.time_record:TimeRecord",
+    "simulation": "paceline.simulation.timing:TimeRecord",
     "scaling": "paceline.simulation.scaling:Scaling",
     "prediction": "paceline.cost.prediction:Prediction",
     "plan": "paceline.planning.plan:Plan",

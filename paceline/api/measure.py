@@ -58,7 +58,7 @@ def _write(found: Measurement, workload: Any, out: Path, cache: Path | None) -> 
     from paceline.reporting import report
     from paceline.reporting.experiment_table import context_of
     from paceline.reporting.measurement_files import write_measurement
-    from paceline.training.measured_validation import time_validation
+    from paceline.training.evaluate import time_validation
 
     experiment = context_of(found, time_validation(workload, cache=cache))
     write_measurement(found, out, experiment)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paceline.cluster import Cluster, Machine
     from paceline.given_workload import WorkloadLike
     from paceline.simulation.scaling import Scaling
-    from paceline.simulation.time_record import TimeRecord
+    from paceline.simulation.timing import TimeRecord
     from paceline.strategy.strategy import Strategy
 
 STEPS, MOST_STEPS = RunSettings.steps, 10**12

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from paceline.simulation.scaling import Scaling
-    from paceline.simulation.time_record import TimeRecord
+    from paceline.simulation.timing import TimeRecord
 
 EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --steps 100 --compute-time gamma:50:0.02"
 
@@ -43,7 +43,7 @@ def simulate(
     """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
     from paceline.api.simulate import simulate as run
     from paceline.record import dump
-    from paceline.simulation.time_record import TimeRecord
+    from paceline.simulation.timing import TimeRecord
 
     steps = given.get("steps")
     if epochs is not None:

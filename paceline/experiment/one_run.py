@@ -143,8 +143,8 @@ def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told)
     from paceline.measurement.measuring import measure
     from paceline.reporting.experiment_table import context_of
     from paceline.reporting.measurement_files import write_measurement
+    from paceline.training.evaluate import time_validation
     from paceline.training.failures import explained
-    from paceline.training.measured_validation import time_validation
 
     words = run_settings(task.settings)
     with explained(task.workload):

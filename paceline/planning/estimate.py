@@ -66,8 +66,8 @@ def machines_needed(candidate: Candidate, place: MachineOption) -> int:
 
 def core_slowdown(candidate: Candidate, place: MachineOption, threads: int) -> float:
     """The slowdown of a step if the machine has fewer cores than its workers have threads."""
-    placement, each = placement_of(candidate, place), max(1, threads)
-    return placement.slowdown(placement.on_one * each, each, 0.0)
+    placement = placement_of(candidate, place)
+    return placement.slowdown(placement.on_one * max(1, threads))
 
 
 def alone_s(candidate: Candidate, computing: Computing) -> float:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from paceline.measurement.measurement import Measurement
 from paceline.results.csv_text import csv_text
+from paceline.training.evaluate import ValidationTime
 from paceline.training.measured_training import SHARES, Quarters
-from paceline.training.measured_validation import ValidationTime
 from paceline.training.run import Run
 
 UNKNOWN = ValidationTime(math.nan, "not measured")

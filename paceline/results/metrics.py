@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.measurement.feeding import Feeding
 from paceline.measurement.measurement import Measurement, Spread
-from paceline.simulation.time_record import TimeRecord
+from paceline.simulation.timing import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.trace import PARTS
 from paceline.training.evaluate import Evaluation

@@ -34,7 +34,7 @@ from paceline.results.comparison_rows import (
 from paceline.results.csv_text import read_csv
 from paceline.results.outcome import RunOutcome
 from paceline.simulation.scaling import Scaling
-from paceline.simulation.time_record import TimeRecord
+from paceline.simulation.timing import TimeRecord
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 

@@ -16,7 +16,7 @@ from paceline.measurement.measurement import Measurement
 from paceline.results.labels import REPETITION, label_by, place_in_order, setting_text, telling_keys, values
 from paceline.results.records import Records, Skipped
 from paceline.results.run_row import NOT_SETTINGS, WORKLOAD, Row, RunRecord, row_of
-from paceline.simulation.time_record import TimeRecord
+from paceline.simulation.timing import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
 from paceline.training.run import Run

@@ -12,7 +12,7 @@ from paceline.measurement.measurement import Measurement
 from paceline.results.labels import setting_id
 from paceline.results.metrics import METRICS, metrics_of
 from paceline.results.outcome import RunOutcome
-from paceline.simulation.time_record import TimeRecord
+from paceline.simulation.timing import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy

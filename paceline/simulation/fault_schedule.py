@@ -1,4 +1,4 @@
-"""Faults of simulated workers: they join, die, come back and leave, at given times, at random, or on purpose."""
+"""Which simulated workers are alive: they join, die, come back and leave, at given times, at random, or on purpose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.errors import PacelineError
-from paceline.simulation.virtual_cluster import ALWAYS, VirtualCluster
+from paceline.simulation.virtual_cluster import ALWAYS
 from paceline.testing.faults import Fault
 
 if TYPE_CHECKING:
@@ -19,8 +19,12 @@ HANG_TIMEOUT_S = 10.0
 
 
 class FaultSchedule:
-    def __init__(self, driver: VirtualDriver, cluster: VirtualCluster, faults: tuple[Fault, ...], seed: int) -> None:
-        self.driver, self.cluster = driver, cluster
+    def __init__(self, driver: VirtualDriver, faults: tuple[Fault, ...], seed: int) -> None:
+        self.driver, self.cluster = driver, driver.cluster
+        self.incarnations: dict[int, int] = {}
+        """The incarnations of the workers that are alive."""
+        self.hanging: set[int] = set()
+        """Workers that hang, which is not noticed yet."""
         self._deaths = np.random.default_rng([3, seed])
         self._deaths_since_update = 0
         self._left: set[int] = set()
@@ -39,7 +43,7 @@ class FaultSchedule:
         late = {change.worker for change in self.cluster.changes if change.what == "joins"}
         first = [worker for worker in range(workers) if worker not in late]
         for worker in first:
-            self._expect_death(worker, self.driver.enter(worker))
+            self._start(worker)
         return first
 
     def updated(self) -> None:
@@ -64,14 +68,26 @@ class FaultSchedule:
         elif fault.what == "corrupt" and driver.gradients is not None:
             driver.gradients.corrupted.add(worker)
         elif fault.what == "hang":
-            incarnation = driver.freeze(worker)
-            if incarnation is not None:
-                driver.at(driver.now_s + HANG_TIMEOUT_S, self._die, worker, incarnation, "hung")
+            self._hang(worker)
 
-    def _expect_death(self, worker: int, incarnation: int) -> None:
+    def _start(self, worker: int) -> None:
+        """A worker is started, under a new incarnation; what an earlier one was doing is void."""
+        driver = self.driver
+        incarnation = self.incarnations[worker] = driver.times.joined(worker, driver.now_s).starts
+        driver.tasks[worker] = []
+        if driver.gradients is not None:
+            driver.gradients.joined(worker)
         if self.cluster.mean_life_s is not None:
-            dies_s = self.driver.now_s + self._deaths.exponential(self.cluster.mean_life_s)
-            self.driver.at(dies_s, self._die, worker, incarnation, None)
+            dies_s = driver.now_s + self._deaths.exponential(self.cluster.mean_life_s)
+            driver.at(dies_s, self._die, worker, incarnation, None)
+
+    def _hang(self, worker: int) -> None:
+        """A worker hangs; what it was doing is void, and after some time it counts as dead."""
+        if worker in self.incarnations and worker not in self.hanging:
+            self.hanging.add(worker)
+            self.incarnations[worker] += 1 << 32
+            noticed_s = self.driver.now_s + HANG_TIMEOUT_S
+            self.driver.at(noticed_s, self._die, worker, self.incarnations[worker], "hung")
 
     def _return(self, worker: int, _: object) -> None:
         """A dead worker is started again, unless it was to leave meanwhile."""
@@ -80,13 +96,14 @@ class FaultSchedule:
 
     def _join(self, worker: int, _: object) -> None:
         self._left.discard(worker)
-        incarnation = self.driver.join(worker)
-        if incarnation is not None:
-            self._expect_death(worker, incarnation)
+        if worker not in self.incarnations:
+            self._start(worker)
+            self.driver.engine.joined(worker)
 
     def _die(self, worker: int, why: str | None) -> None:
-        if not self.driver.remove(worker, why or "died", for_good=False):
+        if not self._end(worker, why or "died"):
             return
+        self.driver.engine.died(worker)
         self.driver.at(self.driver.now_s + self.cluster.restart_s, self._return, worker, ALWAYS, None)
         self._deaths_since_update += 1
         if self._deaths_since_update > 1000 + 100 * len(self.driver.times.workers):
@@ -95,4 +112,18 @@ class FaultSchedule:
 
     def _leave(self, worker: int, _: object) -> None:
         self._left.add(worker)
-        self.driver.remove(worker, "left", for_good=True)
+        self._end(worker, "left")
+        self.driver.engine.died(worker, for_good=True)
+
+    def _end(self, worker: int, what: str) -> bool:
+        """A worker is gone; whether it was alive."""
+        if self.incarnations.pop(worker, None) is None:
+            return False
+        driver = self.driver
+        self.hanging.discard(worker)
+        driver.tasks[worker] = []
+        driver.times.left(worker, driver.now_s)
+        driver.times.fault(driver.now_s, what, worker)
+        if driver.gradients is not None:
+            driver.gradients.died(worker)
+        return True

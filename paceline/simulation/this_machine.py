@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from paceline.cluster import Device, DeviceCount, Link, Machine, find_link
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, local_calibration
@@ -36,7 +38,9 @@ def machine_of(calibration: Calibration) -> Machine:
         )  # fmt: skip
     sheet = data_sheet_of(calibration) or Device(name, "gpu")
     gpu = replace(sheet, name=name, memory_bytes=memory_bytes or sheet.memory_bytes)
-    return Machine(NAME, (DeviceCount(gpu, _gpus()),), vcpus=cores, host_device=_bus(calibration))
+    return Machine(
+        NAME, (DeviceCount(gpu, max(1, torch.cuda.device_count())),), vcpus=cores, host_device=_bus(calibration)
+    )
 
 
 def a_worker_a_core(machine: Machine) -> Machine:
@@ -44,16 +48,7 @@ def a_worker_a_core(machine: Machine) -> Machine:
     (each,) = machine.devices
     if each.device.kind == "gpu" or not each.device.cores:
         return machine
-    core = Device(each.device.name, "cpu", cores=1)
-    return Machine(
-        machine.name, (DeviceCount(core, each.device.cores),), vcpus=machine.vcpus, memory_bytes=machine.memory_bytes
-    )  # fmt: skip
-
-
-def _gpus() -> int:
-    import torch
-
-    return max(1, torch.cuda.device_count() if torch.cuda.is_available() else 1)
+    return replace(machine, devices=(DeviceCount(Device(each.device.name, "cpu", cores=1), each.device.cores),))
 
 
 def _bus(calibration: Calibration) -> Link:

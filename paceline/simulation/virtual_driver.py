@@ -9,25 +9,33 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from paceline.errors import PacelineError
 from paceline.simulation.durations import DurationSampler
 from paceline.simulation.fault_schedule import FaultSchedule
-from paceline.simulation.links import Links, MessageSizes
+from paceline.simulation.links import Links, message_sizes
 from paceline.simulation.virtual_cluster import ALWAYS, VirtualCluster
 from paceline.simulation.virtual_store import VirtualStore
-from paceline.simulation.worker_times import WorkerTimes
+from paceline.simulation.worker_times import SPANS, WorkerTimes
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.engine import Engine
 from paceline.strategy.instructions import Apply, Compute
+from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
-
-if TYPE_CHECKING:
-    from paceline.simulation.simulation import Observer
 
 CHECK_EVERY = 4096
 """Events between two calls of `Observer.advanced` where no gradients are computed."""
+
+
+class Observer(Protocol):
+    """Called for every epoch and every update, and now and then between them."""
+
+    def epoch_done(self, epoch: int) -> None: ...
+
+    def updated(self, update: int) -> None: ...
+
+    def advanced(self) -> None: ...
 
 
 class VirtualDriver:
@@ -35,58 +43,67 @@ class VirtualDriver:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        strategy: Strategy,
+        workers: int,
         cluster: VirtualCluster,
-        times: WorkerTimes,
         *,
+        batches: int,
+        epochs: int = 1,
         seed: int = 0,
-        messages: MessageSizes | None = None,
+        message_bytes: int = 0,
         gradients: VirtualStore | None = None,
         on_bad_gradient: str = "stop",
         faults: tuple[Fault, ...] = (),
         observer: Observer | None = None,
+        spans: int = SPANS,
+        slots: int | None = None,
     ) -> None:
-        self.coordinator, self.cluster, self.times, self.gradients = coordinator, cluster, times, gradients
-        self.engine = Engine(coordinator, self, self, on_bad_gradient)
-        self.observer = observer
+        """`message_bytes` is the size of the parameters where there are no gradients."""
+        strategy.check(workers, batches)
+        cluster.check(workers, faults)
+        self.strategy, self.workers, self.cluster = strategy, workers, cluster
+        self.gradients, self.observer = gradients, observer
+        network = cluster.network
+        self._overlap = strategy.overlap and network is not None and network.shared
+        ahead = 2 if self._overlap else 1
+        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=ahead, slots=slots)
+        self.engine = Engine(self.coordinator, self, self, on_bad_gradient)
+        self.times = WorkerTimes(spans)
         self.now_s = 0.0
         self.compute = DurationSampler(cluster.compute, seed, 1, cluster.speeds)
         self.serving = DurationSampler(cluster.server, seed, 2)
-        self.links = None if cluster.network is None else Links(cluster.network, seed, messages or MessageSizes(0, 0))
-        self._overlap = coordinator.strategy.overlap and self.links is not None and self.links.shared
-        self._fetch_last = coordinator.strategy.make_exchange.fetch_last
+        messages = message_sizes(strategy, message_bytes) if gradients is None else gradients.messages
+        self.links = None if network is None else Links(network, seed, messages)
+        self._fetch_last = strategy.make_exchange.fetch_last
         self._heap: list[tuple[float, int, Callable[[int, Any], None], int, int, Any]] = []
         self._number, self._server_free_s = 0, 0.0
-        self._incarnations: dict[int, int] = {}
-        """The incarnations of the workers that are alive."""
-        self._tasks: dict[int, list[Compute]] = {}
+        self.tasks: dict[int, list[Compute]] = {}
         """Tasks that a worker was given and has not computed yet."""
         self._pulled: dict[int, int] = {}
         self._rounds: dict[int, tuple[int, int, Any]] = {}
         """For each group its round, and the version and parameters of the round's first fetch."""
-        self._hanging: set[int] = set()
-        """Workers that hang, which is not noticed yet."""
         self.slower_s: dict[int, float] = {}
         """Seconds by which a worker's step is slowed down."""
-        self._faults = FaultSchedule(self, cluster, faults, seed)
+        self._faults = FaultSchedule(self, faults, seed)
+        self._incarnations, self._hanging = self._faults.incarnations, self._faults.hanging
         self._over = False
 
-    def run(self, workers: int) -> None:
+    def run(self) -> None:
         """Runs until every batch of every epoch is done."""
         # Millions of small objects and no cycles among them: looking for some would take half of the time.
         pauses = self.gradients is None and gc.isenabled()
         if pauses:
             gc.disable()
         try:
-            self._run(workers)
+            self._run()
         finally:
             if pauses:
                 gc.enable()
             self._heap.clear()  # its handlers and we hold each other, and gradients hold much
+            self.observer = None  # it may hold us, too
 
-    def _run(self, workers: int) -> None:
-        first = self._faults.begin(workers)
-        self.engine.joined(*first)
+    def _run(self) -> None:
+        self.engine.joined(*self._faults.begin(self.workers))
         self._faults.meet_faults()
         heap, alive, count = self._heap, self._incarnations, 0
         while not self._over:
@@ -151,7 +168,7 @@ class VirtualDriver:
         self._over = self.coordinator.finished
 
     def assign(self, task: Compute) -> None:
-        tasks = self._tasks[task.worker]
+        tasks = self.tasks[task.worker]
         tasks.append(task)
         if len(tasks) == 1 and task.worker not in self._hanging:
             self._continue(task.worker, (task, 0))
@@ -236,7 +253,7 @@ class VirtualDriver:
         pulled, finite = self._pulled[worker], True
         if self.gradients is not None:
             pulled, finite = self.gradients.finished(task)
-        tasks = self._tasks[worker]
+        tasks = self.tasks[worker]
         if self.links is None:
             tasks.pop(0)
             self.engine.pushed(worker, task.sequence, pulled, finite)
@@ -252,49 +269,9 @@ class VirtualDriver:
             self.at(arrives_s, self._copied, worker, self._incarnations[worker], what)
 
     def _copied(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
-        self._tasks[worker].pop(0)
+        self.tasks[worker].pop(0)
         self._charge(worker, "push", what[3])
         self._arrived(worker, what)
 
     def _arrived(self, worker: int, what: tuple[Compute, int, bool, float]) -> None:
         self.engine.pushed(worker, what[0].sequence, what[1], what[2])
-
-    # Workers come and go
-
-    def enter(self, worker: int) -> int:
-        """A worker is started, under a new incarnation; what an earlier one was doing is void."""
-        incarnation = self._incarnations[worker] = self.times.joined(worker, self.now_s).starts
-        self._tasks[worker] = []
-        if self.gradients is not None:
-            self.gradients.joined(worker)
-        return incarnation
-
-    def join(self, worker: int) -> int | None:
-        """Starts a worker and gives it something to do; None if it was running already."""
-        if worker in self._incarnations:
-            return None
-        incarnation = self.enter(worker)
-        self.engine.joined(worker)
-        return incarnation
-
-    def freeze(self, worker: int) -> int | None:
-        """A worker hangs, which is not noticed yet; the incarnation that hangs."""
-        if worker not in self._incarnations or worker in self._hanging:
-            return None
-        self._hanging.add(worker)
-        self._incarnations[worker] += 1 << 32
-        return self._incarnations[worker]
-
-    def remove(self, worker: int, what: str, *, for_good: bool) -> bool:
-        """A worker is gone; whether it was alive."""
-        there = self._incarnations.pop(worker, None) is not None
-        if there:
-            self._hanging.discard(worker)
-            self._tasks[worker] = []
-            self.times.left(worker, self.now_s)
-            self.times.fault(self.now_s, what, worker)
-            if self.gradients is not None:
-                self.gradients.died(worker)
-        if there or for_good:
-            self.engine.died(worker, for_good=for_good)
-        return there

@@ -7,8 +7,9 @@ it is freed with the last of them.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -32,7 +33,6 @@ SPARE_PAYLOADS = 64  # freed payloads that are used again
 @dataclass(eq=False)
 class _Worker:
     state: LearnerState
-    incarnation: int = 1
     held: dict[int, tuple[int, Tensor]] = field(default_factory=dict)
     """What was fetched for the task in hand, by position."""
     fetched: Tensor | None = None
@@ -50,6 +50,8 @@ class VirtualStore:
         self.correction_state = defaultdict[int, dict[str, Tensor]](self.updater.initial_correction_state)
         """By group."""
         self.workers: dict[int, _Worker] = {}
+        """Those that are alive."""
+        self._incarnations: Counter[int] = Counter()
         self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
         self.epoch_score = Score()
         """Of the epoch that ended last."""
@@ -81,8 +83,8 @@ class VirtualStore:
     # What the driver reports
 
     def joined(self, worker: int) -> None:
-        before = self.workers.get(worker)
-        self.workers[worker] = _Worker(self.learner.fresh(), 1 if before is None else before.incarnation + 1)
+        self.workers[worker] = _Worker(self.learner.fresh())
+        self._incarnations[worker] += 1
 
     def fetched(self, worker: int, position: int, version: int, parameters: Tensor) -> None:
         """What a worker will compute on from a position of its task on."""
@@ -106,7 +108,13 @@ class VirtualStore:
             versions = tuple(mine.held[position][0] for position in sorted(mine.held))
             self._tasks.append(
                 TaskRecord(
-                    task.worker, task.sequence, mine.incarnation, task.epoch, task.batches, task.fetches, versions
+                    task.worker,
+                    task.sequence,
+                    self._incarnations[task.worker],
+                    task.epoch,
+                    task.batches,
+                    task.fetches,
+                    versions,
                 )
             )
         mine.held.clear()
@@ -114,7 +122,9 @@ class VirtualStore:
             mine.fetched = None
         self._unread += len(task.batches)
         if self._unread > UNREAD_STEPS:
-            self._read_all()
+            self._unread = 0
+            for tally in chain.from_iterable(of_epoch.values() for of_epoch in self._tallies.values()):
+                tally.read()
         gradient = self.updater.decode(out, self._decoded[: learner.parameters])
         return result.pulled, is_finite(gradient)
 
@@ -136,8 +146,7 @@ class VirtualStore:
             self._spare.append(found[0].values)
 
     def died(self, worker: int) -> None:
-        mine = self.workers[worker]
-        self.workers[worker] = _Worker(self.learner.fresh(), mine.incarnation)
+        del self.workers[worker]
 
     # What comes of it
 
@@ -171,9 +180,3 @@ class VirtualStore:
         if len(self.payloads) < SPARE_PAYLOADS:
             self.learner.bind(payload)
         return payload
-
-    def _read_all(self) -> None:
-        self._unread = 0
-        for of_epoch in self._tallies.values():
-            for tally in of_epoch.values():
-                tally.read()

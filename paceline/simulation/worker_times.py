@@ -38,7 +38,7 @@ class WorkerTimes:
         self.faults: list[FaultRecord] = []
         self.fault_count = 0
         self._spans: list[Span] = []
-        self._room = spans
+        self._most_spans = spans
 
     def joined(self, worker: int, now_s: float) -> WorkerTime:
         mine = self.workers.setdefault(worker, WorkerTime())
@@ -63,15 +63,14 @@ class WorkerTimes:
 
     def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> int | None:
         """Its place, if there was room for it."""
-        if not self._room:
+        if not self.tracing:
             return None
-        self._room -= 1
         self._spans.append(Span(who, what, start_s, end_s, note))
         return len(self._spans) - 1
 
     @property
     def tracing(self) -> bool:
-        return self._room > 0
+        return len(self._spans) < self._most_spans
 
     def end(self, now_s: float) -> None:
         for worker, mine in self.workers.items():

@@ -100,7 +100,7 @@ class Coordinator:
         out: list[Instruction] = []
         new = [worker for worker in workers if self.rounds.enter(worker)]
         for worker in new:
-            self.rounds.proceed(self.members[worker].group, out)
+            self.rounds.proceed(self.members[worker].group, out, worker)
         return self._settled(out)
 
     def died(self, worker: int, *, for_good: bool = False) -> list[Instruction]:
@@ -133,7 +133,7 @@ class Coordinator:
             one.arrived.append((task, pulled))
             one.pushed.add(worker)
             self._commit_complete(group, out)
-        self.rounds.proceed(group, out)
+        self.rounds.proceed(group, out, worker)
         return self._settled(out)
 
     def refused(self, worker: int, sequence: int) -> list[Instruction]:
@@ -146,14 +146,14 @@ class Coordinator:
         self.ledger.refused += len(task.batches)
         self._close(task, out)
         self._commit_complete(group, out)
-        self.rounds.proceed(group, out)
+        self.rounds.proceed(group, out, worker)
         return self._settled(out)
 
     def _dropped(self, worker: int, sequence: int) -> list[Instruction]:
         """A payload that is not wanted any more; its worker may have something else to do."""
         out: list[Instruction] = [Drop(worker, sequence)]
         if worker in self.members:
-            self.rounds.proceed(self.members[worker].group, out)
+            self.rounds.proceed(self.members[worker].group, out, worker)
         return self._settled(out)
 
     def committed(self, worker: int, sequence: int, pulled: int) -> tuple[Apply, list[Instruction]]:

@@ -81,22 +81,19 @@ class Rounds:
             self._first_alive = min((w for w, m in self.members.items() if m.alive), default=None)
         for sequence in sorted(member.tasks, reverse=True):
             task = self.finished(worker, sequence)
-            if task is not None:
-                lost += len(task.batches)
-                self._give_back(group, task)
+            if task is None:
+                continue
+            lost += len(task.batches)
+            one = group.round_of(task)
+            if one is None:
+                self.batches.put_back(task.epoch, task.batches)
+            else:  # another worker does it in the same round
+                one.todo.appendleft(task.batches)
         if not group.members:
             self._bound.leave(group)
             self._waiting.pop(group.number, None)
         self.wake = True
         return lost
-
-    def _give_back(self, group: Group, task: Compute) -> None:
-        """A task that will not be finished is another's: of its round, if it is part of one."""
-        one = group.round_of(task)
-        if one is None:
-            self.batches.put_back(task.epoch, task.batches)
-        else:
-            one.todo.appendleft(task.batches)
 
     def forget(self, worker: int) -> None:
         """A worker that is gone will not come back: rounds no longer have a part for it."""
@@ -119,14 +116,17 @@ class Rounds:
 
     # What they are given
 
-    def proceed(self, group: Group, out: list[Instruction]) -> None:
-        """Gives the group's workers their next tasks, if it is time and there are any."""
+    def proceed(self, group: Group, out: list[Instruction], free: int | None = None) -> None:
+        """Gives the group's workers their next tasks, if it is time and there are any.
+
+        Parts of rounds under way are offered to all of them, or only to `free`, which has just become so.
+        """
         if self.alone:
             wants = bool(group.members) and self._proceed_alone(group, group.members[0], out)
         else:
             for one in group.rounds:
                 if one.todo:
-                    self._hand_out(group, one, out)
+                    self._hand_out(group.members if free is None else (free,), one, out)
             wants = False
             while group.members and len(group.rounds) + group.applying < self.ahead:
                 if self.strategy.backup_workers and group.rounds:
@@ -151,7 +151,7 @@ class Rounds:
         tasks = member.tasks
         ahead = self.ahead if member.ahead is None else member.ahead
         while len(tasks) < ahead and (self.strategy.overlap or not group.applying):
-            if not member.next_sequence(self.slots) is not None:
+            if member.next_sequence(self.slots) is None:
                 return False  # it continues when its payload is applied
             may = not self._restrained or self._may_begin(group)
             epoch = self.batches.next_epoch(worker) if may else None
@@ -179,7 +179,7 @@ class Rounds:
             return False
         group.planned += 1
         group.rounds.append(one)
-        self._hand_out(group, one, out)
+        self._hand_out(group.members, one, out)
         return True
 
     def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
@@ -191,15 +191,15 @@ class Rounds:
         one.todo.extend(parts)
         one.parts += len(parts)
 
-    def _hand_out(self, group: Group, one: Round, out: list[Instruction]) -> None:
+    def _hand_out(self, workers: Iterable[int], one: Round, out: list[Instruction]) -> None:
         """Gives parts of the round that no worker has to workers that have nothing to do before it."""
-        for worker in group.members:
+        for worker in workers:
             if not one.todo:
                 return
             member = self.members[worker]
             if self.strategy.backup_workers and (member.tasks or worker in one.pushed):
                 continue  # a round does not wait for a worker that is late, so nobody does two parts of it
-            if member.is_free_for(one) and member.next_sequence(self.slots) is not None:
+            if member.alive and member.is_free_for(one) and member.next_sequence(self.slots) is not None:
                 self._give(worker, one.epoch, one.todo.popleft(), out, one)
 
     def _give(

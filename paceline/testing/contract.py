@@ -10,8 +10,9 @@ from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError
 from paceline.simulation.durations import DurationDistribution
-from paceline.simulation.simulation import Simulation, Simulator
+from paceline.simulation.simulation import Simulation, simulated
 from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
@@ -159,10 +160,11 @@ def simulate_training(
     strategy.check(workers, parts.updates_per_epoch)
     gradients = VirtualStore(parts, strategy, workers, record=record)
     try:
-        return Simulator(
+        driver = VirtualDriver(
             strategy, workers, cluster or VirtualCluster(), batches=parts.updates_per_epoch,
-            epochs=parts.workload.epochs, seed=parts.workload.seed, message_bytes=gradients.messages.fetch_bytes,
-            gradients=gradients, on_bad_gradient=on_bad_gradient, faults=faults,
-        ).run()  # fmt: skip
+            epochs=parts.workload.epochs, seed=parts.workload.seed, gradients=gradients,
+            on_bad_gradient=on_bad_gradient, faults=faults,
+        )  # fmt: skip
+        return simulated(driver)
     finally:
         gradients.close()

@@ -88,12 +88,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise CheckpointError(f"{path} is not a checkpoint of Paceline")
-    if content["schema"] > SCHEMA:
-        raise CheckpointError(f"{path} has schema {content['schema']}, this version reads up to {SCHEMA}")
-    if content["schema"] < SCHEMA:
+    if content["schema"] != SCHEMA:
         raise CheckpointError(
-            f"{path} has schema {content['schema']}, of Paceline 0.1, which this version does not resume; "
-            "its parameters load in plain PyTorch"
+            f"{path} has schema {content['schema']}, this version reads {SCHEMA}; its parameters load in plain PyTorch"
         )
     del content["schema"]
     try:

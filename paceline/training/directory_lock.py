@@ -74,29 +74,19 @@ os.register_at_fork(after_in_child=_drop_all)
 def _acquire(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = _owner(descriptor)
-            os.close(descriptor)
-            raise Locked(owner) from None
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                os.close(descriptor)
-                raise
-        except BaseException:
-            os.close(descriptor)
-            raise
-        if _is_at(path, descriptor):
-            return descriptor
-        os.close(descriptor)  # its last owner removed it between our open and our flock
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Locked(_owner(descriptor)) from None
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+            with contextlib.suppress(FileNotFoundError):  # its last owner may have removed it before our flock
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    on_failure.pop_all()
+                    return descriptor
 
 
 def _owner(descriptor: int) -> str:

@@ -1,4 +1,4 @@
-"""Accuracy and loss of a network on the test part of a data set."""
+"""Accuracy and loss of a network on the test part of a data set, and how long finding them takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from paceline.data.dataset import Dataset
-from paceline.errors import DataError
+from paceline.errors import DataError, PacelineError
 from paceline.notebook import NotebookRecord
 from paceline.step.build import load_data, placed_network
 from paceline.step.feeder import Feeder, make_feeder
@@ -33,6 +33,8 @@ from paceline.workload import Workload, with_settings
 # Larger batches only cost memory; smaller ones launch more often than needed.
 VALUES_A_BATCH = 1 << 22
 
+LONGEST_S = 10.0
+"""The longest that a validation is timed; a longer one is extrapolated."""
 _TEST = 0x7E57  # keeps a test's random numbers apart from other uses of the same seed
 
 
@@ -97,6 +99,37 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
+class ValidationTime:
+    seconds: float
+    """Not a number where there is nothing to validate on."""
+    how: str
+
+
+def time_validation(workload: Workload, *, cache: Path | None = None, longest_s: float = LONGEST_S) -> ValidationTime:
+    """One validation as training has it, after a batch that warms up; beyond `longest_s` it is extrapolated."""
+    device, _ = choose_device(workload.device)
+    try:
+        with explained(workload):
+            dataset = load_data(workload, cache)
+            network = placed_network(workload, dataset, device)
+            with closing(Evaluator(workload, network, phases_of(workload, network), dataset, device)) as evaluator:
+                return _timed(evaluator, len(dataset.test), longest_s)
+    except PacelineError as error:  # what was measured before is not lost for this
+        return ValidationTime(float("nan"), f"not measured: {error}")
+
+
+def _timed(evaluator: Evaluator, everything: int, longest_s: float) -> ValidationTime:
+    evaluator.score(longest_s=0.0)
+    start_s = perf_counter()
+    samples = evaluator.score(longest_s).samples
+    seconds = perf_counter() - start_s
+    if samples == everything:
+        return ValidationTime(seconds, f"one validation of {samples:,} samples")
+    how = f"extrapolated to {everything:,} samples from {samples:,} of them"
+    return ValidationTime(seconds * everything / samples, how)
+
+
+@dataclass(frozen=True)
 class Evaluation(NotebookRecord):
     run: str
     workload: Workload
@@ -122,7 +155,7 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     given = {key for key, value in changes.items() if value is not None}
     check_code({key: value for key, value in vars(workload).items() if key not in given}, path, checkpoint.made_in)
     place, _ = choose_device(workload.device)
-    dataset = load_data(_any_batch(workload), cache)
+    dataset = load_data(with_settings(workload, {"batch": 1}), cache)  # a small one is no obstacle: nothing is trained
     network = placed_network(workload, dataset, place)
     load_parameters(network, checkpoint, path)
     evaluator = Evaluator(workload, network, phases_of(workload, network), dataset, place)
@@ -131,8 +164,3 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     return Evaluation(
         str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy, score.metric
     )
-
-
-def _any_batch(workload: Workload) -> Workload:
-    """Evaluating needs no training batch, so a small data set is no obstacle."""
-    return with_settings(workload, {"batch": 1})

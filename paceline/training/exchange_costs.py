@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -57,7 +58,7 @@ def measure_steps(
     from paceline.training.drivers.local import launcher
 
     alone: list[list[float]] = [[] for _ in networks]
-    together: list[dict[Setting, list[float]]] = [{} for _ in networks]
+    together = [defaultdict[Setting, list[float]](list) for _ in networks]
     parameter_bytes = [0] * len(networks)
     for _ in range(rounds):
         for strategy in map(find_strategy, strategies):
@@ -67,7 +68,7 @@ def measure_steps(
                 alone[place].append(_step_s(run))
                 for count in workers:
                     made = launcher.run(workload, strategy, workers=count)
-                    together[place].setdefault((strategy, count), []).append(_step_s(made, count))
+                    together[place][strategy, count].append(_step_s(made, count))
     return [
         StepTimes(size, median(one), {setting: median(times) for setting, times in several.items()})
         for size, one, several in zip(parameter_bytes, alone, together, strict=True)

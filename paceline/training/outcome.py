@@ -76,8 +76,9 @@ def _not_finite(run: Run) -> str:
     for epoch in run.epochs:
         if not math.isfinite(epoch.loss):
             return f"in epoch {epoch.epoch}"
-        if not math.isfinite(epoch.test_loss):
-            return f"on the test data after epoch {epoch.epoch}"
+    for point in run.points:  # not every epoch is validated
+        if not math.isfinite(point.test_loss):
+            return f"on the test data after epoch {point.epoch:g}"
     return f"in epoch {len(run.epochs) + 1}" if run.status == "diverged" else ""
 
 
@@ -110,14 +111,9 @@ def _reason(run: Run) -> str:
     if staleness >= SOME_STALENESS:
         both = f"the {rate} for a mean staleness of {staleness:.1f} updates"
         return f"the likely reason is {both}: lower the rate, or use fewer workers or a correction"
-    if any(math.isfinite(e.loss) and _flat(run, e) for e in run.epochs[-1:]):
+    if run.epochs and run.epochs[-1].loss <= 1.2 * _guessing_loss(run):  # nothing was learned, and nothing exploded
         return f"the likely reason is the {rate}, too high or too low for this network: try others"
     return f"the likely reason is the {rate}: lower it"
-
-
-def _flat(run: Run, last: Epoch) -> bool:
-    """Whether the loss is about that of guessing: nothing was learned, but nothing exploded either."""
-    return last.loss <= 1.2 * _guessing_loss(run)
 
 
 def _guessing_loss(run: Run) -> float:

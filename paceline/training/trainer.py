@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -40,8 +40,8 @@ def run(
     **options: Any,
 ) -> Run:  # fmt: skip
     """Trains `workload` and returns the record; `clock` measures its layers. `options` are those of `RunOptions`."""
-    how = StepOptions(step, log_placement, clock)
-    return train_new(workload, RunOptions.of(options), functools.partial(Trainer, how))
+    make = functools.partial(Trainer, step=step, clock=clock, log_placement=log_placement)
+    return train_new(workload, RunOptions.of(options), make)
 
 
 def resume(
@@ -52,27 +52,20 @@ def resume(
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
         workload = resumed_workload(checkpoint, changes or {}, place)
-        how = StepOptions(resumed_step(checkpoint, workload), clock=clock, resumed=True)
-        return workload, given, functools.partial(Trainer, how)
+        step = resumed_step(checkpoint, workload)
+        return workload, given, functools.partial(Trainer, step=step, clock=clock, resumed=True)
 
     return resume_from(directory, plan)
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """Options of this driver alone."""
-
-    step: str = "auto"
-    log_placement: bool = False
-    clock: TrainingClock | None = None
-    resumed: bool = False
 
 
 class Trainer(Driver):
     resumable = True
 
-    def __init__(self, how: StepOptions, workload: Workload, dataset: Dataset, recorder: Recorder) -> None:
-        self.workload, self.recorder, self.clock = workload, recorder, how.clock
+    def __init__(
+        self, workload: Workload, dataset: Dataset, recorder: Recorder, *, step: str, clock: TrainingClock | None,
+        log_placement: bool = False, resumed: bool = False,
+    ) -> None:  # fmt: skip
+        self.workload, self.recorder, self.clock = workload, recorder, clock
         self.epoch, self.next = 0, 0
         device, note = choose_device(workload.device)
         self.parts = assemble(workload, dataset, device)
@@ -81,9 +74,9 @@ class Trainer(Driver):
             on_failure.callback(self.parts.feeder.close)
             self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, device)
             on_failure.callback(self.evaluator.close)
-            self.taken, self.step = make_step(self.parts, how.step)
-            self.placement = count_operations(self.parts) if how.log_placement else {}
-            if not how.resumed:
+            self.taken, self.step = make_step(self.parts, step)
+            self.placement = count_operations(self.parts) if log_placement else {}
+            if not resumed:
                 self._measure_rest()
             on_failure.pop_all()
         self.conditions = current_conditions(device, workload.precision)
@@ -111,7 +104,7 @@ class Trainer(Driver):
     # The run
 
     def run(self, run: TrainingRun) -> None:
-        run.begun()
+        run.watcher.begun(run.run, self.notes)
         while self.epoch < self.workload.epochs:
             self._train_epoch(run)
             if self.epoch < self.workload.epochs:
@@ -129,7 +122,7 @@ class Trainer(Driver):
                 seconds, samples = self._train_chunk(count)
                 epoch_train_s, epoch_samples = epoch_train_s + seconds, epoch_samples + samples
                 rate = epoch_samples / epoch_train_s
-                run.progressed(Progress(self.epoch, self.workload.epochs, self.next, steps, self.score, rate))
+                run.watcher.advanced(Progress(self.epoch, self.workload.epochs, self.next, steps, self.score, rate))
                 self._check_loss(run)
                 self._validate_between(run)
                 run.save_if_due()
@@ -140,7 +133,10 @@ class Trainer(Driver):
             with self.recorder.span("validate", f"epoch {self.epoch + 1}"):
                 test = self.evaluator.score()
             run.validated(self.epoch + 1, self.train_s, self.updates, test, self.score.loss)
-        self._finish_epoch(run, test, self.recorder.now() - began_s, epoch_samples / max(epoch_train_s, 1e-9))
+        wall_s, samples_per_s = self.recorder.now() - began_s, epoch_samples / max(epoch_train_s, 1e-9)
+        done = Epoch.of(self.epoch, self.score, test, wall_s, samples_per_s)
+        self.epoch, self.next, self.score = self.epoch + 1, 0, Score()
+        run.finished_epoch(done, self.updates)
 
     def _train_chunk(self, count: int) -> tuple[float, int]:
         """Some steps, and how long they took; the first ones of a process are not counted in the speed."""
@@ -166,11 +162,6 @@ class Trainer(Driver):
             with self.recorder.span("validate", f"update {self.updates}"):
                 test = self.evaluator.score()
             run.validated(self.epoch + self.next / steps, self.train_s, self.updates, test)
-
-    def _finish_epoch(self, run: TrainingRun, test: Score, wall_s: float, samples_per_s: float) -> None:
-        done = Epoch.of(self.epoch, self.score, test, wall_s, samples_per_s)
-        self.epoch, self.next, self.score = self.epoch + 1, 0, Score()
-        run.finished_epoch(done, self.updates)
 
     def _check_loss(self, run: TrainingRun) -> None:
         if math.isfinite(self.score.loss):

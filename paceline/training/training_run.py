@@ -29,7 +29,7 @@ from paceline.training.outcome import chance_accuracy, warnings_of
 from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval
-from paceline.training.watcher import Progress, Silent
+from paceline.training.watcher import Silent
 from paceline.trust import check_code
 from paceline.workload import Workload
 
@@ -140,7 +140,9 @@ class TrainingRun:
             self.update_record("finished")
             self.save()
             self.update_record("finished")  # with the time the last checkpoint took
-            self._save_events()
+            events = self.driver.events() if self.options.settings.record_events else None
+            if events is not None and self.directory is not None:
+                record.save(events, self.directory / EVENTS)
         return self.run
 
     def _record_end(self, status: str, error: str) -> None:
@@ -160,13 +162,7 @@ class TrainingRun:
         self.save()
         raise Interrupted(f"{where}; continue with: `paceline.resume({str(self.directory)!r})`")
 
-    # What a driver reports
-
-    def begun(self) -> None:
-        self.watcher.begun(self.run, self.driver.notes)
-
-    def progressed(self, progress: Progress) -> None:
-        self.watcher.advanced(progress)
+    # What a driver reports; progress it reports to the watcher itself
 
     def validates(self, epoch: int) -> bool:
         """Whether an epoch is validated when it is done; the last always is."""
@@ -260,10 +256,3 @@ class TrainingRun:
             )
         self.saved_at_s = self.recorder.now()
         self.saving_s = self.saved_at_s - start_s
-
-    def _save_events(self) -> None:
-        if self.options.settings.record_events and self.directory is not None:
-            events = self.driver.events()
-            if events is None:
-                raise PacelineError("the events of this run were not recorded")
-            record.save(events, self.directory / EVENTS)

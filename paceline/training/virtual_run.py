@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
-from paceline.simulation.simulation import Simulator
+from paceline.simulation.simulation import distribution_of
 from paceline.simulation.virtual_cluster import VirtualCluster
+from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble
 from paceline.step.choose import StepChoice
@@ -68,7 +69,7 @@ class VirtualTraining(Driver):
             unused_parameters(parts)
             self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, device)
             self.store = VirtualStore(parts, strategy, workers, record=options.settings.record_events)
-            self.simulator = Simulator(
+            self.driver = VirtualDriver(
                 strategy, workers, cluster, batches=parts.updates_per_epoch, epochs=workload.epochs,
                 seed=workload.seed, gradients=self.store, on_bad_gradient=options.settings.on_bad_gradient,
                 faults=options.faults, observer=self,
@@ -90,9 +91,9 @@ class VirtualTraining(Driver):
     def run(self, run: TrainingRun) -> None:
         self.run_ = run
         try:
-            run.begun()
+            run.watcher.begun(run.run, self.notes)
             self.shown_s = self.epoch_began_s = perf_counter()
-            self.simulator.run()
+            self.driver.run()
             self.learner.show(self.store.current)
         finally:
             self.run_ = None  # no reference cycle keeps the run's memory
@@ -104,28 +105,28 @@ class VirtualTraining(Driver):
             return
         self.shown_s = now_s
         run.check_stop()
-        coordinator = self.simulator.coordinator
+        coordinator = self.driver.coordinator
         epoch, epochs = len(run.run.epochs), run.run.workload.epochs
         if epoch == epochs:
             return
         batches = coordinator.batches
         score = self.store.score_so_far(epoch)
         workers = WorkersProgress(
-            coordinator.alive, self.simulator.workers, coordinator.version / max(self.simulator.now_s, 1e-9),
+            coordinator.alive, self.driver.workers, coordinator.version / max(self.driver.now_s, 1e-9),
             coordinator.ledger.summary().mean_staleness,
         )  # fmt: skip
         done = batches.closed(epoch) if epoch in batches.done else 0
         rate = score.samples / max(now_s - self.epoch_began_s, 1e-9)
-        run.progressed(Progress(epoch, epochs, done, batches.per_epoch, score, rate, workers))
+        run.watcher.advanced(Progress(epoch, epochs, done, batches.per_epoch, score, rate, workers))
 
     def updated(self, update: int) -> None:
         run = self.run_
-        if run is not None and run.validation_is_due(update, self.simulator.now_s):
+        if run is not None and run.validation_is_due(update, self.driver.now_s):
             began_s = perf_counter()
             test = self._validate(self.store.current)
-            batches = self.simulator.coordinator.ledger.applied.total()
-            passes = batches / self.simulator.coordinator.batches.per_epoch
-            run.validated(passes, self.simulator.now_s, update, test)
+            batches = self.driver.coordinator.ledger.applied.total()
+            passes = batches / self.driver.coordinator.batches.per_epoch
+            run.validated(passes, self.driver.now_s, update, test)
             self.epoch_began_s += perf_counter() - began_s  # validation is not training
 
     def epoch_done(self, epoch: int) -> None:
@@ -133,7 +134,7 @@ class VirtualTraining(Driver):
         assert run is not None
         began_s = perf_counter()
         if not self.shares_s:  # epochs that end together were trained together
-            together = self.simulator.coordinator.epochs_done - epoch
+            together = self.driver.coordinator.epochs_done - epoch
             self.shares_s = [(began_s - self.epoch_began_s) / together] * together
         train_s = self.shares_s.pop()
         self.samples += score.samples
@@ -141,7 +142,7 @@ class VirtualTraining(Driver):
         test = Score()
         if run.validates(epoch):
             test = self._validate(self.store.current)
-            run.validated(epoch + 1, self.simulator.now_s, updates, test, score.loss)
+            run.validated(epoch + 1, self.driver.now_s, updates, test, score.loss)
         wall_s = train_s + perf_counter() - began_s
         run.finished_epoch(Epoch.of(epoch, score, test, wall_s, score.samples / max(train_s, 1e-9)), updates)
         run.save()
@@ -153,23 +154,23 @@ class VirtualTraining(Driver):
 
     @property
     def updates(self) -> int:
-        return self.simulator.coordinator.version
+        return self.driver.coordinator.version
 
     def where(self) -> str:
-        return f"update {self.updates} and {self.simulator.now_s:g} virtual seconds"
+        return f"update {self.updates} and {self.driver.now_s:g} virtual seconds"
 
     def distribution(self) -> Distribution:
-        return self.simulator.distribution()
+        return distribution_of(self.driver)
 
     def trace(self) -> list[Span]:
-        return list(self.simulator.times.trace(self.simulator.now_s).spans)
+        return list(self.driver.times.trace(self.driver.now_s).spans)
 
     def timing(self) -> tuple[float, float]:
         return self.train_s, self.samples / self.train_s if self.train_s else math.nan
 
     def snapshot(self) -> Snapshot:
         """Parameters to look at."""
-        epochs = len(self.run_.run.epochs) if self.run_ is not None else self.simulator.coordinator.epochs_done
+        epochs = len(self.run_.run.epochs) if self.run_ is not None else self.driver.coordinator.epochs_done
         parameters = named_parameters(self.network, self.store.current, self.learner.local)
         return Snapshot(self.store.version, epochs, parameters)
 

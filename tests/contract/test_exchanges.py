@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paceline.simulation.replay import replay_run
-from paceline.strategy.exchange import Replica, _factories, find_exchange
+from paceline.strategy.exchange import Replica, _built_in, find_exchange
 from paceline.strategy.strategy import Strategy
 from tests.contract.drivers import DRIVERS, train
 from tests.contract.small_training import start, trained, workload
@@ -26,7 +26,7 @@ def strategy(exchange: str, groups: int | None) -> Strategy:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize(
-    ("exchange", "groups"), [(name, groups) for name in _factories() for groups in (None, 1) if (name, groups) != ALONE]
+    ("exchange", "groups"), [(name, groups) for name in _built_in() for groups in (None, 1) if (name, groups) != ALONE]
 )
 def test_batches_are_conserved_and_the_run_is_repeated_bitwise(exchange, groups, driver, tmp_path):
     found = train(driver, workload(dropout=0.2), strategy(exchange, groups), 2, tmp_path / "run", record_events=True)
@@ -37,7 +37,7 @@ def test_batches_are_conserved_and_the_run_is_repeated_bitwise(exchange, groups,
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
-@pytest.mark.parametrize("exchange", _factories())
+@pytest.mark.parametrize("exchange", _built_in())
 def test_virtual_time_repeats_bitwise(exchange):
     first, second = (trained(strategy(exchange, None), 3, record=True) for _ in range(2))
     assert first.events == second.events and first.distribution == second.distribution

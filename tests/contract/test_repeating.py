@@ -78,10 +78,10 @@ def with_batch_norm():
 def test_a_time_record_is_a_record(tmp_path):
     from paceline.simulation.links import MessageSizes
     from paceline.simulation.simulation import simulate_time
-    from paceline.simulation.time_record import time_record
+    from paceline.simulation.timing import TimeRecord
 
     found = simulate_time(find_strategy("downpour"), 3, 5)
-    made = time_record(workload(), {}, MessageSizes(0, 0), found.distribution, found.trace, 0.1)
+    made = TimeRecord.of(workload(), {}, MessageSizes(0, 0), found, 0.1)
     save(made, tmp_path / "time.json")
     assert dump(load(tmp_path / "time.json")) == dump(made)
     assert dump(made)["mean_staleness"] == made.mean_staleness

@@ -12,7 +12,7 @@ from paceline.measurement.measurement import LayerTime, Measurement, Spread
 from paceline.results.outcome import RunOutcome
 from paceline.simulation.links import MessageSizes
 from paceline.simulation.simulation import Simulation
-from paceline.simulation.time_record import TimeRecord
+from paceline.simulation.timing import TimeRecord
 from paceline.strategy.distribution import Distribution, FaultRecord, WorkerRecord
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.presets import find_strategy

@@ -16,8 +16,8 @@ from paceline.reporting.experiment_table import (
     experiment_of_run,
 )
 from paceline.reporting.measurement_files import write_tables
+from paceline.training.evaluate import ValidationTime
 from paceline.training.measured_training import Quarters
-from paceline.training.measured_validation import ValidationTime
 from tests.a_run import a_run
 
 

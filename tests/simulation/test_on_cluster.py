@@ -333,6 +333,7 @@ def test_ten_thousand_asynchronous_workers_take_seconds(name):
         ({"of": prediction(0.0)}, "an iteration of 0 s"),
         ({"workers": 2000}, "2000 workers share 1000 batches"),
         ({"machine": here(1)}, "machine 'here' has no network link"),
+        ({"strategy": "easgd", "changes": {"push_every": 10**9}}, "steps=4,000,000,000 for 2 workers are more than"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(options, words):

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from paceline.simulation.simulation import Simulator
+from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.strategy.presets import find_strategy
 from tests.contract.small_training import GAMMA, parts
+
+
+class Calling:
+    """An observer that only looks now and then."""
+
+    def __init__(self, advanced: Callable[[], None]) -> None:
+        self.advanced = advanced
+
+    def epoch_done(self, epoch: int) -> None:
+        pass
+
+    def updated(self, update: int) -> None:
+        pass
 
 
 def most_snapshots(strategy, workers: int) -> int:
@@ -24,10 +38,8 @@ def most_snapshots(strategy, workers: int) -> int:
         kept = {id(m.state.parameters) for m in gradients.workers.values() if m.state.parameters is not None}
         most = max(most, len(held | kept | {id(gradients.current)}))
 
-    simulator = Simulator(
-        strategy, workers, GAMMA, batches=parts(batch=4).updates_per_epoch, gradients=gradients, watch=count
-    )
-    simulator.run()
+    batches = parts(batch=4).updates_per_epoch
+    VirtualDriver(strategy, workers, GAMMA, batches=batches, gradients=gradients, observer=Calling(count)).run()
     return most
 
 
@@ -56,7 +68,6 @@ def test_old_versions_are_let_go():
             gc.collect()
             alive.append(sum(type(o) is torch.Tensor and o.numel() == size for o in gc.get_objects()))
 
-    Simulator(
-        find_strategy("downpour"), 4, GAMMA, batches=made.updates_per_epoch, gradients=gradients, watch=count
-    ).run()
+    batches, observer = made.updates_per_epoch, Calling(count)
+    VirtualDriver(find_strategy("downpour"), 4, GAMMA, batches=batches, gradients=gradients, observer=observer).run()
     assert len(alive) >= 3 and max(alive) <= min(alive) + 8

@@ -36,7 +36,9 @@ def rows_of(trace: Trace) -> dict[str, Row]:
 
 def traced(strategy: str, workers: int, machine: Any, changes: dict[str, Any], spread: float = 0.2) -> Trace:
     options: dict[str, Any] = {"network": machine.network, "workers_per_machine": 4 if machine is GPUS else 1}
-    made = step_model(prediction(spread=spread), machine, workers, find_strategy(strategy, **changes), **options)
+    made = step_model(
+        prediction(spread=spread, samples=10**6), machine, workers, find_strategy(strategy, **changes), **options
+    )
     return trace_of(made)
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline.strategy.exchange import _factories
+from paceline.strategy.exchange import _built_in
 from paceline.strategy.presets import PRESETS
 
 ROOT = Path(paceline.__file__).parent
 ROOMS = ("strategy", "training", "simulation", "planning", "cost")
-NAMES = {*PRESETS, *_factories()}
+NAMES = {*PRESETS, *_built_in()}
 ALLOWED = {"strategy/presets.py"}
 """Where a name becomes a strategy."""
-TABLES = {"strategy/exchange.py": "_factories", "strategy/correction.py": "_factories"}
+TABLES = {"strategy/exchange.py": "_built_in", "strategy/correction.py": "_built_in"}
 """Where a name becomes an object."""
 OF_A_STRATEGY = ("name", "exchange")
 """Attributes that hold such a name."""

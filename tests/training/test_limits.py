@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+import paceline
 from paceline import data
-from paceline.errors import DataError, NetworkError, StrategyError, WorkloadError
+from paceline.errors import DataError, InputError, NetworkError, StrategyError, WorkloadError
 from paceline.free_memory import free_memory_bytes
 from paceline.step.build import build_network, load_data
 from paceline.training.limits import check_workers
@@ -27,6 +28,26 @@ def test_absurd_numbers_of_workers_are_refused(driver):
         check_workers(10**9, driver)
     with pytest.raises(StrategyError, match="over 1,000,000 GB"):
         check_workers(99999999 * 9999999, driver)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"workers": 10**9},
+        {"workers": 10**12, "strategy": "downpour", "driver": "virtual"},
+        {"workers": 10**7, "driver": "local"},
+        {"groups": "100000x100000"},
+        {"groups": 10**9, "strategy": "mixed"},
+        {"workers": 2, "server_threads": 10**9},
+        {"workers": 2, "backup_workers": 10**9, "strategy": "backup"},
+    ],
+    ids=str,
+)
+def test_absurd_distributions_are_refused_in_one_line_before_anything_is_loaded(settings, monkeypatch):
+    monkeypatch.setattr("paceline.training.training_run.load_data", lambda *_: pytest.fail("the data were loaded"))
+    with pytest.raises(InputError) as refused:
+        paceline.train("mlp", data="digits", **settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_what_fits_is_allowed():

@@ -14,7 +14,7 @@ from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.strategy import Strategy
 from paceline.training.outcome import chance_accuracy, warnings_of
-from paceline.training.run import Epoch, Run
+from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.trainer import run
 from paceline.workload import Workload, resolve
 from tests.a_run import a_run
@@ -50,9 +50,8 @@ def test_a_loss_that_is_not_finite(loss):
     assert warnings_of(ended(2.0, loss)) == (
         "the loss is not finite in epoch 2: the likely reason is the learning rate (0.1): lower it",
     )
-    on_test = ended(2.0, 1.0)
-    on_test = replace(on_test, epochs=(replace(on_test.epochs[0], test_loss=loss), on_test.epochs[1]))
-    assert "on the test data after epoch 1" in warnings_of(on_test)[0]
+    on_test = ended(2.0, 1.0, points=(ValidationPoint(1.5, 3.0, 500, test_loss=loss),))
+    assert "on the test data after epoch 1.5" in warnings_of(on_test)[0]
 
 
 def test_a_run_that_diverged_in_its_first_epoch():

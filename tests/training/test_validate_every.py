@@ -27,6 +27,7 @@ def test_after_epochs_and_always_after_the_last(every, epochs):
     last = run.points[-1]
     assert (last.test_loss, last.test_accuracy) == (run.test_loss, run.test_accuracy)
     assert last.seconds == run.train_s and last.train_loss == run.epochs[-1].loss
+    assert run.warnings == ()
 
 
 def test_at_exactly_so_many_updates_and_at_the_ends_of_epochs():

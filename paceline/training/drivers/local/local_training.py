@@ -144,7 +144,7 @@ class LocalTraining(Driver):
                     self._sleep()
                     self.supervisor.check()
                     run.check_stop()
-            run.begun()
+            run.watcher.begun(run.run, self.notes)
             self.progress.begin()
             with self.recorder.span("train"):
                 while not self._is_over(run):
@@ -174,7 +174,7 @@ class LocalTraining(Driver):
             self._validate_now()
         if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.recorder.now()
-            run.progressed(self.progress.progress())
+            run.watcher.advanced(self.progress.progress())
         reported = len(run.run.epochs) == self.memory.control[ControlField.EPOCHS_DONE]
         run.save_if_due(patience=1.0 if reported else 2.0)  # else it would have to wait for a validation
 

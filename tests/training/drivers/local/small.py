@@ -133,29 +133,38 @@ def with_batch_norm() -> nn.Module:
 class _Slow(nn.Module):
     """Takes its time now and then, for a step that neither fails nor hangs."""
 
-    def __init__(self, pause: Callable[[], None]) -> None:
+    def __init__(self, pause: Callable[[float], None], seconds: float, every: int = 5) -> None:
         super().__init__()
-        self.output, self.pause, self.steps = nn.Linear(64, 10), pause, 0
+        self.output, self.pause, self.seconds, self.every, self.steps = nn.Linear(64, 10), pause, seconds, every, 0
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and in_a_worker():
             self.steps += 1
-            if self.steps % 5 == 0:
-                self.pause()
+            if self.steps % self.every == 0:
+                self.pause(self.seconds)
         return self.output(x.flatten(1))
 
 
 SLOW_STEP_S = 0.7
 
 
+def spin(seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        torch.ones(1000).sum()
+
+
 def sleeps() -> nn.Module:
-    return _Slow(lambda: time.sleep(SLOW_STEP_S))
+    return _Slow(time.sleep, SLOW_STEP_S)
 
 
 def computes_long() -> nn.Module:
-    def spin() -> None:
-        end_s = time.monotonic() + SLOW_STEP_S
-        while time.monotonic() < end_s:
-            torch.ones(1000).sum()
+    return _Slow(spin, SLOW_STEP_S)
 
-    return _Slow(spin)
+
+def sleeps_45_s() -> nn.Module:
+    return _Slow(time.sleep, 45.0, every=1)
+
+
+def computes_45_s() -> nn.Module:
+    return _Slow(spin, 45.0, every=1)

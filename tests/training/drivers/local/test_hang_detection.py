@@ -144,3 +144,12 @@ def test_a_network_with_slow_steps_is_not_ended(name, limits):
     run = launcher.run(own(name, epochs=1), "sync", workers=2, **limits, start_timeout=60)
     assert run.distribution.faults == ()
     assert run.distribution.ledger.applied == BATCHES
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["sleeps_45_s", "computes_45_s"])
+def test_a_step_of_45_s_is_not_a_hang(name):
+    """Without any setting; batches of 360 samples are four per epoch, two for each worker."""
+    run = launcher.run(own(name, epochs=1, batch=360), "sync", workers=2)
+    assert run.distribution.faults == ()
+    assert run.distribution.ledger.applied == 4 and run.train_s > 90

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from paceline.training.measured_validation import time_validation
+from paceline.training.evaluate import time_validation
 from paceline.workload import resolve
 
 
