@@ -242,9 +242,9 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
     if len(records.measurements) != 1:
         return ((f"{len(records.measurements):,}", "measurements"),) if records.measurements else ()
     m = records.measurements[0][1]
-    speed = m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan
+    speed = m.batch / m.iteration_s.mean_s if m.iteration_s.mean_s > 0 else math.nan
     return (
-        (duration(m.iteration_s.median_s), "per iteration"),
+        (duration(m.iteration_s.mean_s), "per iteration"),
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
         (signed_percent(m.overhead), "overhead of measuring"),

@@ -235,7 +235,7 @@ def test_odd_numbers_do_not_cost_the_page(value):
     run = a_virtual_run(distribution=d, wall_s=value, train_s=value, test_loss=value, test_accuracy=value)
     m = a_measurement()
     parts = dict.fromkeys(m.parts_s, value)
-    m = replace(m, iteration_s=replace(m.iteration_s, median_s=value), accounted=value, parts_s=parts)
+    m = replace(m, iteration_s=replace(m.iteration_s, median_s=value, mean_s=value), accounted=value, parts_s=parts)
     m = replace(m, device_flops=value, device_bytes=value)
     runs = [("a", run), ("b", a_virtual_run("sync", 4)), ("c", a_virtual_run("sync", 8))]
     assert page_about(runs=runs, measurements=[("m", m)], price=value).open == []

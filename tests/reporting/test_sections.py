@@ -17,6 +17,7 @@ from paceline.reporting.sections.comparisons import (
     predictions,
     published,
 )
+from paceline.reporting.sections.layers import where_the_time_goes
 from paceline.reporting.sections.time_parts import time_parts
 from paceline.reporting.sections.timeline import drawn_spans, row_order
 from paceline.reporting.sections.workers import staleness
@@ -91,6 +92,15 @@ def test_layers_and_parts_of_a_measurement():
     (row,) = found["parts"].views[0].table.rows
     assert sum(row[1:-1]) == pytest.approx(row[-1]), "the parts are the iteration"
     assert found["parts"].views[0].options["parts"] == ["load", "forward", "backward", "update", "loop"]
+
+
+def test_what_is_unattributed_is_shown_also_where_it_is_negative():
+    m = a_measurement(layers=3)
+    parts = {**m.parts_s, "unattributed": -0.1 * m.iteration_s.mean_s}
+    found = figures(Records(measurements=[("m", replace(m, parts_s=parts, warnings=("few samples",)))]))
+    assert found["parts"].views[0].options["parts"][-1] == "unattributed"
+    section = where_the_time_goes([("m", replace(m, warnings=("few samples",)))], [])
+    assert "Warning: few samples." in section.sentences
 
 
 def test_a_step_that_runs_as_one_shows_the_layers_of_the_plain_one_apart():

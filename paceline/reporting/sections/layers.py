@@ -22,6 +22,7 @@ def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Seque
     wall_clock = wall_clock_figure(runs)
     figures = [*measurement_figures(shown), *([wall_clock] if wall_clock is not None else [])]
     sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
+    sentences += [f"Warning: {warning}." for _, m in measured[:1] for warning in m.warnings]
     points = tuple(advised for _, m in measured[:1] for advised in _advice(m))
     if len(measured) > MOST_MEASUREMENTS:
         sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
@@ -41,8 +42,8 @@ def _advice(m: Measurement) -> list[str]:
 
 
 def iteration_sentence(name: str, m: Measurement) -> str:
-    total = sum(m.parts_s.values())
-    where = f"An iteration of {name} at batch size {m.batch} takes {duration(m.iteration_s.median_s)}"
+    total = m.iteration_s.mean_s
+    where = f"An iteration of {name} at batch size {m.batch} takes {duration(total)}"
     if not total > 0:
         return f"{where}."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
@@ -65,18 +66,19 @@ def _part_name(part: str) -> str:
 def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     if not measured:
         return None
-    names = dict.fromkeys(part for _, m in measured for part, s in m.parts_s.items() if s > 0)
+    parts = (item for _, m in measured for item in m.parts_s.items())
+    names = dict.fromkeys(part for part, s in parts if s > 0 or (part == "unattributed" and s < 0))
     if not names:
         return None
     rows: list[Sequence[Cell]] = [
-        (name, *(m.parts_s.get(part, 0.0) for part in names), m.iteration_s.median_s) for name, m in measured
+        (name, *(m.parts_s.get(part, 0.0) for part in names), m.iteration_s.mean_s) for name, m in measured
     ]
     columns = [
         Column("measurement"),
         *(Column(part, "s") for part in names),
         Column("iteration without measuring", "s"),
     ]
-    note = "Parts are measured in sampled iterations and scaled to the time of an iteration without measuring."
+    note = "Means of the sampled iterations. Unattributed is what is missing to the mean of the others, or too much."
     view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
     return Figure("parts", "Parts of an iteration", "stack", (view,), note=note, wide=True)
 
@@ -91,7 +93,7 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     if not views:
         return None
     says = iteration_sentence(*next((name, m) for name, m in measured if m.layers or m.eager_layers))
-    note = "In network order; medians of the sampled iterations, scaled to an iteration without measuring."
+    note = "In network order; means of the sampled iterations, which add up to the parts."
     if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
         note += " The optimizer updates all layers at once; its time is divided in proportion to their bytes."
     return Figure("layers", "Time by layer", "stack", tuple(views), says, note, choice="measurement", wide=True)
@@ -154,7 +156,7 @@ def _layer_table(layers: Sequence[LayerTime]) -> Table:
         columns,
         [
             (
-                layer.name, layer.kind, layer.forward_s.median_s, layer.backward_s.median_s, layer.update_s.median_s,
+                layer.name, layer.kind, layer.forward_s.mean_s, layer.backward_s.mean_s, layer.update_s.mean_s,
                 100 * layer.total_s / total, layer.achieved_flops / 1e9, layer.achieved_bytes / 1e9, layer.parameters,
             )
             for layer in layers
