@@ -118,7 +118,7 @@ def test_every_figure_has_words_a_table_and_buttons(one):
 
 
 def test_short_times_are_read_in_milliseconds_and_kept_in_seconds():
-    m = replace(a_measurement(), iteration_s=Spread(0.004, 0.003, 0.005))
+    m = replace(a_measurement(), iteration_s=Spread(0.004, 0.003, 0.005, 0.004))
     page = page_about(measurements=[("m", m)])
     assert any("iteration without measuring, ms" in row for row in page.rows)
     columns = [column for table in page.data["tables"] for column in table["columns"]]
