@@ -176,7 +176,7 @@ def test_training_in_virtual_time_leaves_a_run_like_any_other(paceline, tmp_path
     assert all(worker["samples"] > 0 and worker["accuracy"] > 0 for worker in found["by_worker"])
     assert [point["epoch"] for point in record["points"]] == [1, 2]
     assert record["points"][0]["seconds"] < record["points"][1]["seconds"] == found["seconds"]
-    assert {"compute"} <= {span["what"] for span in record["trace"]["spans"]}
+    assert {"compute"} <= {span["part"] for span in record["trace"]["spans"]}
     assert (out / "summary.html").exists()
     assert paceline("evaluate", out).code == 0
     again = paceline("train", "--resume", out)
