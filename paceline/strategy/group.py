@@ -80,4 +80,7 @@ class Group:
 
     def round_of(self, task: Compute) -> Round | None:
         """The round that a task is part of; None: it is committed already."""
-        return next((one for one in self.rounds if one.number == task.round), None)
+        for one in self.rounds:  # a loop, for every payload of a group asks twice
+            if one.number == task.round:
+                return one
+        return None
