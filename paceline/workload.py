@@ -139,14 +139,12 @@ class Workload:
         64, "Samples per step.", group=DATA, least=1, most=MOST_BATCH, verbs=("train", "measure", "predict", "plan")
     )
     epochs: int = setting(10, "Passes over the training data.", group=DATA, least=1, most=MOST_EPOCHS, verbs=("train",))
-    seed: int = setting(
-        0, "Seed of all random numbers.", group=DATA, least=0, most=2**63 - 1, verbs=("train", "simulate")
-    )
+    seed: int = setting(0, "Random seed.", group=DATA, least=0, most=2**63 - 1, verbs=("train", "simulate"))
     device: str = setting(
         "auto", "auto, cpu, cuda or cuda:N.", group=DEVICE, check=_check_device, verbs=("train", "measure")
     )
     threads: int = setting(
-        0, "CPU threads; 0: chosen for the network, at most the number of cores.",
+        0, "CPU threads; 0: chosen automatically, at most the number of cores.",
         group=DEVICE, least=0, verbs=("train", "measure", "predict"),
     )  # fmt: skip
     precision: str = setting(

@@ -40,7 +40,7 @@ def measure(
     from paceline.training.directory import claimed
     from paceline.training.failures import explained
 
-    own, _ = split(settings, (), ("iterations", "step", "data_dir", "out"))
+    own, _ = split(settings, measure)
     cache = as_optional_path(data_dir, "data_dir")
     check_whole(iterations, "iterations", 1)
     with (

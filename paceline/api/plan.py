@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from paceline.workload import Workload
 
 FILE, PAGE = "plan.json", "summary.html"
-_ARGUMENTS = ("cluster", "target_accuracy", "deadline", "budget", "spot", "strategies", "out")
 
 
 def plan(
@@ -53,7 +52,7 @@ def plan(
     from paceline.planning.planning import make_plan
     from paceline.training.directory import check_new
 
-    own, _ = split(settings, (), _ARGUMENTS)
+    own, _ = split(settings, plan)
     place = as_optional_path(out, "out")
     if place is not None:
         check_new(place)

@@ -49,7 +49,7 @@ def predict(
     from paceline.cost.predicting import predict as run
     from paceline.record import save
 
-    own, _ = split({**settings}, (), ("device", "step", "out"))
+    own, _ = split(settings, predict)
     place = as_optional_path(out, "out")
     where = str(device) if isinstance(device, Path) else device
     if where is not None and not isinstance(where, str | Device | Calibration):

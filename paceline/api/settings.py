@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ WORKLOAD_KEYS = frozenset(field.name for field in dataclasses.fields(Workload))
 
 
 def split(
-    settings: Mapping[str, Any], others: Collection[str] = (), arguments: Collection[str] = ()
+    settings: Mapping[str, Any], function: Callable[..., Any], others: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the workload, and those that are among `others`; any other name is refused.
 
-    `arguments` are what else the function takes, for the nearest name in the error.
+    `function` is the one that was called: its arguments are known names, too.
     """
     own: dict[str, Any] = {}
     rest: dict[str, Any] = {}
@@ -31,7 +32,8 @@ def split(
         elif key in others:
             rest[key] = value
         else:
-            raise InputError(f"no setting {key!r}: {nearest(key, {*WORKLOAD_KEYS, *others, *arguments} - {'network'})}")
+            known = {*WORKLOAD_KEYS, *others, *inspect.signature(function).parameters} - {"network", "settings"}
+            raise InputError(f"no setting {key!r}: {nearest(key, known)}")
     return own, rest
 
 

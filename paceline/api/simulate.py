@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 STEPS, MOST_STEPS = RunSettings.steps, 10**12
 RECORD, SCALING = "record.json", "scaling.json"
-_ARGUMENTS = ("strategy", "workers", "cluster", "steps", "per_machine", "overlap_backward", "data_dir", "out")
 
 
 def simulate(
@@ -54,7 +53,7 @@ def simulate(
     >>> made.steps, made.mean_staleness > 0
     (160, True)
     """
-    own, others = split(settings, {*STRATEGY_KEYS, *CLUSTER_KEYS}, _ARGUMENTS)
+    own, others = split(settings, simulate, {*STRATEGY_KEYS, *CLUSTER_KEYS})
     place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
     chosen = {key: value for key, value in others.items() if key not in CLUSTER_KEYS}
     virtual = {key: value for key, value in others.items() if key in CLUSTER_KEYS and value not in (None, [])}

@@ -13,6 +13,7 @@ from paceline.given_workload import given_workload, texts_of
 from paceline.held_objects import holding
 from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.starting import DISTRIBUTION_KEYS, Setup, resume_training
+from paceline.training.watcher import Several, Silent, Watcher
 from paceline.trust import trusting
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from paceline.reporting.tensorboard import TensorBoard
     from paceline.strategy.strategy import Strategy
     from paceline.training.measured_training import TrainingClock
-    from paceline.training.run import Epoch, Run
-    from paceline.training.watcher import Progress, Watcher
-
-_ARGUMENTS = ("strategy", "workers", "driver", "out", "measure", "step", "data_dir", "checkpoint_every", "tensorboard")
+    from paceline.training.run import Run
 
 
 def train(
@@ -77,7 +75,7 @@ def train(
         prediction = prediction or workload.prediction
         with trusting(trust, settings.values()):
             workload, strategy, workers, settings = as_planned(workload, strategy, workers, settings)
-    own, distribution = split(settings, DISTRIBUTION_KEYS, _ARGUMENTS)
+    own, distribution = split(settings, train, DISTRIBUTION_KEYS)
     setup = Setup.of(
         {"strategy": strategy, "workers": workers, **distribution, "driver": driver}, measuring=bool(measure)
     )
@@ -122,7 +120,7 @@ def resume(
     2
     """
     place = as_path(directory, "directory")
-    own, distribution = split(settings, DISTRIBUTION_KEYS, ("measure", "data_dir", "checkpoint_every", "tensorboard"))
+    own, distribution = split(settings, resume, DISTRIBUTION_KEYS)
     if measure and distribution:
         raise StrategyError(
             "`measure` samples real workers from the beginning of a run: it needs `driver='local'` and a new run"
@@ -172,20 +170,13 @@ def _clock(measure: bool | TrainingClock, setup: Setup, out: Path | None) -> Tra
     return TrainingClock() if measure and setup.strategy is None else None
 
 
-class _Started:
+class _Started(Silent):
     """A watcher that knows whether the run has begun: before that, its directory is left as it is."""
 
-    def __init__(self) -> None:
-        self.run: Run | None = None
+    run: Run | None = None
 
     def begun(self, run: Run, notes: list[str]) -> None:
         self.run = run
-
-    def advanced(self, progress: Progress) -> None:
-        pass
-
-    def finished_epoch(self, epoch: Epoch, run: Run) -> None:
-        pass
 
 
 @contextmanager
@@ -199,8 +190,6 @@ def _watched(
     new: bool,
 ) -> Iterator[Watcher]:
     """What the run reports to; at the end, also an early one, the files that are made of its record are written."""
-    from paceline.training.watcher import Several
-
     started = _Started()
     with ExitStack() as opened:
         watchers = [started, *([watcher] if watcher is not None else [])]

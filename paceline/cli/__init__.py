@@ -30,8 +30,8 @@ VERBS = (
 def make_app() -> typer.Typer:
     app = typer.Typer(
         name="paceline",
-        help="Where does training time go, how long will it take elsewhere, how should it be distributed, "
-        "and was the prediction right?",
+        help="Measure where training time goes, predict it on other hardware, plan and run distributed training, "
+        "and verify the prediction.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,

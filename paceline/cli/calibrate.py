@@ -36,7 +36,7 @@ def calibrate(
     ] = None,
     local_workers: Annotated[
         bool,
-        typer.Option("--local-workers", help="Also measure the exchange between local workers: two minutes more."),
+        typer.Option("--local-workers", help="Also measure the exchange between local workers (two more minutes)."),
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="A seventh of the trials: half a minute, less accurate.")
@@ -45,7 +45,7 @@ def calibrate(
     out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Time operations and links of this machine, so that workloads can be predicted."""
+    """Time the operations and links of this machine, so that predict, plan and simulate know it."""
     from paceline.api.calibrate import CALIBRATION
     from paceline.api.calibrate import calibrate as run
     from paceline.cost.calibrations import calibration_path

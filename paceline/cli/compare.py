@@ -9,7 +9,7 @@ import typer
 
 from paceline import busy_machine
 from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption
+from paceline.cli.options import DataDirOption, OutOption, ResumeOption, given_path
 from paceline.errors import InputError
 from paceline.formatting import count
 
@@ -29,7 +29,7 @@ def compare(
     resume: ResumeOption = None,
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The small version that the file describes under [quick].")
+        bool, typer.Option("--quick", help="The small version that the file describes under \\[quick].")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
     list_runs: Annotated[bool, typer.Option("--list", help="List the runs without starting them.")] = False,
@@ -38,7 +38,8 @@ def compare(
     ] = False,
     data_dir: DataDirOption = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write TensorBoard events, one folder in DIR per run.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=given_path, help="Write TensorBoard events, one folder in DIR per run."),
     ] = None,
     json: JsonOption = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What all verbs share: where text goes, how a record is handed over as JSON, how errors end the program."""
+"""What all verbs share: the console, JSON output, progress, warnings and errors."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ JsonOption = Annotated[
     ),
 ]  # fmt: skip
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Run code that a saved run or plan names, wherever it lies.")
+    bool, typer.Option("--trust", help="Allow code of any location that a saved run or plan names.")
 ]
 
 
 def output_json(value: Any, json_file: str | None) -> None:
-    """Writes a JSON value where it was asked for."""
+    """Writes a value as JSON to a file, or to standard output for `-`."""
     if json_file is None:
         return
     text = json.dumps(value, indent=1, allow_nan=False, default=str) + "\n"  # paths as text

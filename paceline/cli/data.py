@@ -9,7 +9,7 @@ import typer
 from paceline.cli.console import JsonOption, console_for, output_json, output_listing
 from paceline.cli.options import DataDirOption
 
-app = typer.Typer(help="List, fetch and find data sets.", no_args_is_help=True)
+app = typer.Typer(help="List, download and locate data sets.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: paceline data list")
@@ -26,7 +26,7 @@ def fetch(
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Fetch a data set, verified by checksum, so that it is there without a network."""
+    """Download a data set and verify its checksum."""
     from paceline import data
     from paceline.cli.download_bar import DownloadBar
 
@@ -43,13 +43,13 @@ def path(
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Print where a data set is; exit 1 when it is not here yet."""
+    """Print the path of a data set; exit code 1 if it is not downloaded."""
     from paceline import data
 
     place = data.path(name, cache=data_dir)
     output_json({"name": name, "path": str(place) if place else None}, json)
     if place is None:
-        console_for(json).print(f"{name} is not here yet: paceline data fetch {name}", markup=False)
+        console_for(json).print(f"{name} is not downloaded yet: paceline data fetch {name}", markup=False)
         raise typer.Exit(1)
     if json != "-":
         print(place)

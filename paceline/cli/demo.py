@@ -1,4 +1,4 @@
-"""`paceline demo`: the whole loop on bundled data, in about two minutes, with a page to look at."""
+"""`paceline demo`: everything once, on bundled data, in about two minutes, with a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def demo(
     out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Calibrate, predict, train and measure, train with two workers, verify, and write one page about all of it."""
+    """Run everything once on bundled data: calibrate, predict, train, measure, distribute, verify, report."""
     from paceline.api.calibrate import calibrate
     from paceline.api.predict import predict
     from paceline.api.verify import verify
@@ -36,17 +36,17 @@ def demo(
     if out is not None:
         check_new(out)
     console, place = console_for(json), out or next_directory("demo")
-    _step(console, "1. Calibrating this machine, roughly: what do its operations take?")
+    _step(console, "1. Calibrating this machine (quick version)")
     with progress_bar(console, "calibrating") as watch:
         calibration = calibrate(quick=True, out=place, watch=watch)
-    _step(console, f"2. Predicting {NETWORK} on the bundled digits, before it has ever run here")
+    _step(console, f"2. Predicting {NETWORK} on the bundled digits, before running it")
     prediction = predict(NETWORK, calibration, **SETTINGS)
     show_prediction(prediction, console)
-    _step(console, "3. Training it in one process, measured layer by layer")
+    _step(console, "3. Training it in one process, and measuring every layer")
     workload = resolve(NETWORK, SETTINGS)
     train_run((workload, {}), {}, out=place / "one-process", measure=True, console=console, prediction=prediction)
     for number, strategy in enumerate(STRATEGIES, start=4):
-        _step(console, f"{number}. Training it with two workers: {strategy}")
+        _step(console, f"{number}. Training it with two workers, strategy {strategy}")
         train_run((workload, {}), {"strategy": strategy, "workers": 2}, out=place / strategy, console=console)
     _step(console, "6. Was the prediction right?")
     found = verify(place / "one-process")

@@ -1,11 +1,40 @@
-"""A progress bar for downloads, to be passed wherever data are fetched."""
+"""A progress bar for downloads, and the base of watchers that draw a bar after them."""
 
 from __future__ import annotations
 
-from types import TracebackType
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TransferSpeedColumn,
+)
+
+
+class BarAfterDownloads:
+    """A watcher with a bar of its own; a terminal has room for one at a time, so it starts after the downloads."""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        self.console = console
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.downloads = DownloadBar(console)
+
+    def __enter__(self) -> Self:
+        self.downloads.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.downloads.progress.stop()
+        self.bar.stop()
+
+    def start_bar(self) -> None:
+        self.downloads.progress.stop()
+        self.bar.start()
 
 
 class DownloadBar:
@@ -22,9 +51,7 @@ class DownloadBar:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
     def __call__(self, what: str, done_bytes: int, all_bytes: int | None) -> None:

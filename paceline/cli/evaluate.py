@@ -1,4 +1,4 @@
-"""`paceline evaluate`: how well a saved run does on test data."""
+"""`paceline evaluate`: test accuracy and loss of a saved run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
-    data: Annotated[str | None, typer.Option(help="Other data than the run's own.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data to evaluate on; by default that of the run.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Test accuracy and loss of a run's saved parameters."""
+    """Show test accuracy and loss of the saved parameters of a run."""
     from paceline.api.evaluate import evaluate as score
     from paceline.cli.progress import accuracies
     from paceline.record import dump

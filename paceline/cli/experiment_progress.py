@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from paceline.cli.download_bar import DownloadBar
+from paceline.cli.download_bar import BarAfterDownloads
 from paceline.cli.progress import elapsed
 from paceline.experiment.planning import PlannedRun
-from paceline.experiment.watcher import Standing
+from paceline.experiment.watcher import ExperimentWatcher, Standing
 from paceline.formatting import count
 from paceline.results.run_row import Row
 
@@ -20,43 +19,28 @@ MOST_LETTERS = 60
 """Of what is running: the bar should stay on one line."""
 
 
-class ExperimentProgress:
+class ExperimentProgress(BarAfterDownloads, ExperimentWatcher):
     """A watcher of experiments. Without a terminal it prints one line per run and draws no bar."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self.bar = Progress(
+        super().__init__(
+            console,
             MofNCompleteColumn(),
             TextColumn("runs"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[left]}  {task.fields[running]}", markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
-        self.downloads = DownloadBar(console)
         self.task = self.bar.add_task("", total=None, left="", running="")
         self.directory = Path()
         self.done, self.planned = 0, 0
 
-    def __enter__(self) -> ExperimentProgress:
-        self.downloads.__enter__()  # a terminal has room for one bar at a time; runs come after fetching
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.downloads.__exit__(kind, error, traceback)
-        self.bar.stop()
-
     def begun(self, standing: Standing, notes: list[str]) -> None:
-        self.downloads.__exit__(None, None, None)
         self.directory, self.done, self.planned = standing.directory, standing.done, standing.planned
         done = f", {standing.done} of them done already" if standing.done else ""
         self.console.print(f"{count(standing.planned, 'run')}{done}, in {standing.directory}", markup=False)
         for note in notes:
             self.console.print(note, markup=False)
-        self.bar.start()
+        self.start_bar()
         self.advanced(standing)
 
     def advanced(self, standing: Standing) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json, progress_bar
-from paceline.cli.options import DataDirOption, OutOption, takes_settings
+from paceline.cli.options import WORKLOAD, DataDirOption, OutOption, given_path, takes_settings
 from paceline.cli.tables import rows_table
 from paceline.errors import InputError
 
@@ -22,10 +22,10 @@ EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out ru
 
 @takes_settings("measure")
 def measure(
-    workload: Annotated[str | None, typer.Argument(help="As for train.")] = None,
+    workload: Annotated[str | None, typer.Argument(help=WORKLOAD)] = None,
     links: Annotated[bool, typer.Option("--links", help="Measure this machine's links instead of a workload.")] = False,
     load: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Show a saved measurement again, without running.")
+        Path | None, typer.Option(metavar="DIR", parser=given_path, help="Show a saved measurement; run nothing.")
     ] = None,
     out: OutOption = None,
     data_dir: DataDirOption = None,
@@ -33,7 +33,7 @@ def measure(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Measure every layer's forward, backward and update time."""
+    """Measure the forward, backward and update time of every layer."""
     from paceline.api.measure import measure as run
     from paceline.record import dump
 

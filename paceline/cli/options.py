@@ -1,4 +1,4 @@
-"""Options that follow from the settings schema: those that a verb has of its own, and `--set` for all others."""
+"""Options from the settings schema: the ones a verb shows itself, and `--set` for all others."""
 
 from __future__ import annotations
 
@@ -21,22 +21,37 @@ OUTPUT, OTHER = "Output", "Other settings"
 """Panels of the help."""
 RUNS = {"train": {"alone", "local", "virtual"}, "simulate": {"simulate"}, "measure": {"measure"}}
 """The kinds of run that a verb makes; the others take the settings of a workload alone."""
+
+
+def given_path(text: str | Path) -> Path:
+    """A path as it was typed; an empty one, which would stand for the current directory, is a mistake."""
+    if not str(text):
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 OutOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Directory for everything that is written.", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option(metavar="DIR", parser=given_path, help="Directory for the results.", rich_help_panel=OUTPUT),
 ]
 ResumeOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Resume what is in this directory.", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option(
+        metavar="DIR", parser=given_path, help="Resume the run or experiment in this directory.", rich_help_panel=OUTPUT
+    ),
 ]
 DataDirOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where data sets are kept.", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option(metavar="DIR", parser=given_path, help="Directory of the data sets.", rich_help_panel=OUTPUT),
 ]
+WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
 NAMED = ("network", "kind")
 """Settings that the command line has as an argument and as its verbs."""
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
 
 
 def takes_settings(verb: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a command the options of its verb; it is handed what was given as one dictionary, `given`."""
+    """Adds the options of a verb to its command, which receives the given ones as one dictionary, `given`."""
     options = {name: each for name, each in SCHEMA.items() if verb in each.verbs}
     runs = RUNS.get(verb, set())
     shared = {name: each for name, each in SCHEMA.items() if name not in NAMED}
@@ -86,7 +101,7 @@ def _option(each: Setting, verb: str) -> Any:
     if len(each.choices) > 2 and not any(choice in each.help for choice in each.choices):
         words.append(", ".join(each.choices))
     if verb in each.several:
-        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several for several outcomes, as 4,8,12"]
+        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several numbers give several outcomes, as 4,8,12"]
     if each.default not in (None, "", False) and each.name not in settings_of(Workload):
         words.append(f"default {each.default}")
     kind: Any = bool if each.kinds == (bool,) else list[str] if each.kinds == (list[str],) else str
@@ -121,5 +136,5 @@ def _several(each: Setting, text: str) -> Any:
     try:
         values = [each.parse(word.strip()) for word in text.split(",")]
     except InputError as error:
-        raise InputError(f"{error}, or several with commas between them, as 4,8,12") from error
+        raise InputError(f"{error}, or several separated by commas, as 4,8,12") from error
     return values if len(values) > 1 else values[0]

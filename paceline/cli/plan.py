@@ -10,7 +10,7 @@ import typer
 
 from paceline.api.plan import FILE, PAGE
 from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import OutOption, takes_settings
+from paceline.cli.options import WORKLOAD, OutOption, takes_settings
 from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ ROWS = 16
 
 @takes_settings("plan")
 def plan(
-    workload: Annotated[str, typer.Argument(help="As for train.")],
+    workload: Annotated[str, typer.Argument(help=WORKLOAD)],
     cluster: Annotated[
-        str, typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machines of the catalogue, catalogue, or here.")
+        str,
+        typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machine names, catalogue (all machines), or here."),
     ] = "catalogue",
     epochs: Annotated[float | None, typer.Option(help="Epochs to plan for; by default the workload's.")] = None,
     target_accuracy: Annotated[
@@ -48,7 +49,7 @@ def plan(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Plan a training run: the Pareto front of time, money and accuracy over machines and strategies, and a pick."""
+    """Choose machines, a strategy and a batch size for a deadline, a budget or an accuracy."""
     from paceline.api.plan import plan as run
     from paceline.errors import PacelineError
     from paceline.record import dump

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import OutOption, takes_settings
+from paceline.cli.options import WORKLOAD, OutOption, takes_settings
 from paceline.cli.tables import rows_table
 from paceline.errors import InputError
 
@@ -26,21 +26,20 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 @takes_settings("predict")
 def predict(
-    workload: Annotated[str, typer.Argument(help="As for train; or a saved measurement.json to extrapolate from.")],
+    workload: Annotated[str, typer.Argument(help=f"{WORKLOAD} Or a saved measurement.json, to extrapolate.")],
     device: Annotated[
         str | None,
         typer.Option(
-            help="The device to predict: auto, cpu, cuda, a name of the catalogue, or the file of a "
-            "calibration; this machine if not given."
+            help="The device to predict for: a catalogue name, a calibration file, cpu or cuda; by default here."
         ),
     ] = None,
-    link: Annotated[str | None, typer.Option(help="Link between workers: a name in the catalogue.")] = None,
+    link: Annotated[str | None, typer.Option(help="Link between the workers: a catalogue name.")] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Predict the time of an iteration, layer by layer, with a 90 % interval."""
+    """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     from paceline.api.predict import PREDICTION, workers_calibration
     from paceline.api.predict import predict as run
     from paceline.record import dump

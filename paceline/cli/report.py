@@ -1,4 +1,4 @@
-"""`paceline report`: one page about everything that is saved in directories."""
+"""`paceline report`: one page about all records in directories."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.console import JsonOption, complain, console_for, output_json
+from paceline.cli.options import given_path
 
 if TYPE_CHECKING:
     from paceline.reporting.writing import Written
@@ -17,13 +18,17 @@ EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html
 
 def report(
     places: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories or files with saved records.")],
-    out: Annotated[Path, typer.Option(help="The page, or a directory for report.html.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="What the page is called.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Directory for the figures as PNG and SVG.")] = None,
-    price: Annotated[float | None, typer.Option(help="Of a machine an hour: shows what the runs cost.")] = None,
+    out: Annotated[Path, typer.Option(parser=given_path, help="The page, or a directory for report.html.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(parser=given_path, help="Directory for the figures as PNG and SVG.")
+    ] = None,
+    price: Annotated[float | None, typer.Option(help="Price of a machine per hour; adds the cost of the runs.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Write one self-contained page: the answer, figures that can be explored, and a table of every run."""
+    """Write one self-contained HTML page: the answer, interactive figures, and a table of all runs."""
     from paceline.reporting import report as write
 
     written = write(places, out, title=title, figures=figures, price=price)

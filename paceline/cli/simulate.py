@@ -1,4 +1,4 @@
-"""`paceline simulate`: how long a strategy takes on a cluster that need not exist, without computing gradients."""
+"""`paceline simulate`: the time of a strategy on a cluster that need not exist, without computing gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import OutOption, takes_settings
+from paceline.cli.options import WORKLOAD, OutOption, takes_settings
 from paceline.cli.simulate_cluster import show_scaling
 from paceline.cli.tables import facts_table
 from paceline.errors import InputError, StrategyError
@@ -24,23 +24,23 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 
 @takes_settings("simulate")
 def simulate(
-    workload: Annotated[str, typer.Argument(help="As for train; its size is that of the messages.")],
+    workload: Annotated[str, typer.Argument(help=WORKLOAD)],
     epochs: Annotated[
-        int | None, typer.Option(help="With --cluster: number of epochs to report time and cost for.")
+        int | None, typer.Option(help="With --cluster: report time and cost of this many epochs.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine of the catalogue, or here.")
+        str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine name, or here.")
     ] = None,
-    per_machine: Annotated[int | None, typer.Option(help="Workers per machine; one per device if not given.")] = None,
+    per_machine: Annotated[int | None, typer.Option(help="Workers per machine; by default one per device.")] = None,
     overlap_backward: Annotated[
-        bool, typer.Option("--overlap-backward", help="With --cluster: all-reduces begin during the backward pass.")
+        bool, typer.Option("--overlap-backward", help="With --cluster: start all-reduces during the backward pass.")
     ] = False,
     out: OutOption = None,
     json: JsonOption = None,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Simulate a strategy's time, throughput, waiting and staleness, also on machines that one could rent."""
+    """Simulate the time, throughput, waiting and staleness of a strategy on a virtual or a real cluster."""
     from paceline.api.simulate import simulate as run
     from paceline.record import dump
     from paceline.simulation.timing import TimeRecord

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, warn_if_busy
-from paceline.cli.options import OUTPUT, DataDirOption, OutOption, ResumeOption, of_workload, takes_settings
+from paceline.cli.options import (
+    OUTPUT,
+    WORKLOAD,
+    DataDirOption,
+    OutOption,
+    ResumeOption,
+    given_path,
+    of_workload,
+    takes_settings,
+)
 from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
 
@@ -28,21 +37,31 @@ EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=
 def train(
     workload: Annotated[
         str | None,
-        typer.Argument(help="A built-in name (see paceline models), a TOML file, or module:function."),
+        typer.Argument(help=WORKLOAD),
     ] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
     plan: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Train as this plan says; settings given here override it.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=given_path, help="Train as planned; settings given here override the plan."
+        ),
     ] = None,
     data_dir: DataDirOption = None,
-    log_placement: Annotated[bool, typer.Option("--log-placement", help="Count operations by device.")] = False,
+    log_placement: Annotated[
+        bool, typer.Option("--log-placement", help="Count the operations of a step per device.")
+    ] = False,
     checkpoint_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", rich_help_panel=OUTPUT, help="Time between checkpoints.")
     ] = 20.0,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write events for TensorBoard into a folder of DIR."),
+        typer.Option(
+            metavar="DIR",
+            parser=given_path,
+            rich_help_panel=OUTPUT,
+            help="Write TensorBoard events into a folder of DIR.",
+        ),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="With --measure: show parts and layers of an iteration while training.")
@@ -52,7 +71,7 @@ def train(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Train a network, in this process or distributed; the run is saved and can be resumed."""
+    """Train a network, in one process or distributed. The run is saved and can be resumed."""
     own, distribution = of_workload(given)
     step, measure = distribution.pop("step", "auto"), distribution.pop("measure", False)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}

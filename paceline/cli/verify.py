@@ -1,4 +1,4 @@
-"""`paceline verify`: was the prediction right? What was predicted beside what was measured."""
+"""`paceline verify`: was the prediction right? Predicted beside measured times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
+from paceline.cli.options import given_path
 from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
@@ -26,16 +27,20 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a measurement.")],
     device: Annotated[
         str | None,
-        typer.Option(help="Where no prediction was saved: predict with this calibration's file, or catalogue name."),
+        typer.Option(help="If no prediction was saved: predict for this calibration file or catalogue name."),
     ] = None,
     prediction: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A prediction or a plan, or its directory, instead of the run's."),
+        typer.Option(
+            metavar="FILE",
+            parser=given_path,
+            help="Verify this prediction or plan instead of the one saved with the run.",
+        ),
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Compare what was predicted with what was measured, part by part."""
+    """Compare predicted with measured times, part by part."""
     from paceline.api.verify import verify as compare
     from paceline.record import dump
 

@@ -39,7 +39,7 @@ class Attempt:
     began_s: float = field(default_factory=monotonic)
     started: str = field(default_factory=_now)
     ended_by_us: str = ""
-    """Why."""
+    """Why this process ended the run; empty if it did not."""
 
     @property
     def seconds(self) -> float:
@@ -52,9 +52,8 @@ class Attempt:
         """What its process is told, where nothing is left of an attempt before."""
         board = folder_of(self.run, tensorboard) if tensorboard is not None else None
         shutil.rmtree(self.working, ignore_errors=True)
-        files = {name: self._file(f".{name}") for name in ("told", "progress", "log")}
-        for file in files.values():
-            file.unlink(missing_ok=True)
+        for ending in (".told", ".progress", ".log"):
+            self._file(ending).unlink(missing_ok=True)
         return RunTask(
             settings=self.run.settings,
             workload=self.run.workload,
@@ -65,7 +64,6 @@ class Attempt:
             tensorboard=str(board.resolve()) if board is not None else "",
             setting=self.run.setting,
             search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
-            **{name: str(file.resolve()) for name, file in files.items()},
         )
 
     def part(self) -> float:

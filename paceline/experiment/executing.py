@@ -26,7 +26,7 @@ from paceline.experiment.planning import PlannedRun, interleaved
 from paceline.experiment.processes import EndedRun, Lost, Processes
 from paceline.experiment.remaining_time import Estimate
 from paceline.experiment.tensorboard_folders import check_folders
-from paceline.experiment.watcher import ExperimentWatcher, SilentExperimentWatcher, Standing
+from paceline.experiment.watcher import ExperimentWatcher, Standing
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
@@ -70,9 +70,7 @@ def execute(
     if tensorboard is not None:
         check_folders(planned, tensorboard, new=resume is None)
     with _place(experiment, out, resume, text) as directory:
-        execution = Execution(
-            directory, experiment, planned, jobs, cache, watcher or SilentExperimentWatcher(), tensorboard
-        )
+        execution = Execution(directory, experiment, planned, jobs, cache, watcher or ExperimentWatcher(), tensorboard)
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
         execution.run(verb)

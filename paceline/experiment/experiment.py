@@ -1,4 +1,4 @@
-"""A study as data: what is common to all runs, what varies between them, and how often each is repeated."""
+"""An experiment as data: what is common to all runs, what varies between them, and how often each is repeated."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from paceline.errors import InputError, nearest
 from paceline.experiment.keys import check_value, flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
+from paceline.settings import Setting, check, setting
 
 if TYPE_CHECKING:
     from paceline.experiment.planning import PlannedRun
 
 NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
 MAY_CHANGE = ("name", "title", "notes", "published")
-"""What says nothing of the runs, and so may be another when the study goes on."""
+"""Fields without effect on the runs; they may change before an experiment is resumed."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Experiment:
     """Keys of `workload`, `strategy` and `run` are those of the command line; a grid has lists of values for any."""
 
     name: str
-    title: str = ""
+    title: str = setting("")
     notes: tuple[str, ...] = ()
-    """Sentences that its reader should know; a report shows them."""
+    """Sentences that a report shows."""
     workload: dict[str, Any] = field(default_factory=dict)
     strategy: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
@@ -35,15 +36,15 @@ class Experiment:
     grid: tuple[dict[str, Any], ...] = ()
     """The runs of all blocks; those of one block are all combinations of its values."""
     random: RandomSearch | None = None
-    repetitions: int = 1
-    seed: int = 0
-    """Of the order in which the runs are made."""
+    repetitions: int = setting(1, least=1)
+    seed: int = setting(0, least=0)
+    """Seed of the order in which the runs are made."""
     timeout_s: float | None = None
     """A run that takes longer has failed."""
-    checkpoints: bool = True
+    checkpoints: bool = setting(True)
     """Whether the trained parameters of each run are kept."""
     quick: dict[str, Any] = field(default_factory=dict)
-    """What is less in a trial of the whole; repetitions and trials too."""
+    """Settings, repetitions and trials of the quick version."""
     is_quick: bool = False
     published: tuple[PublishedNumber, ...] = ()
 
@@ -70,18 +71,14 @@ class Experiment:
         self._check_quick()
 
     def _check_own(self) -> None:
-        _check_whole("repetitions", self.repetitions, 1)
-        _check_whole("seed", self.seed, 0)
-        for name in ("name", "title"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name}={getattr(self, name)!r:.60} should be text")
+        check(self, InputError)
+        if not isinstance(self.name, str):
+            raise InputError(f"name={self.name!r:.60} should be text")
         if not isinstance(self.notes, list | tuple) or not all(isinstance(note, str) for note in self.notes):
             raise InputError(f"notes={self.notes!r:.60} should be a list of sentences")
         object.__setattr__(self, "notes", tuple(self.notes))
         if not re.search(r"\w", self.name):
             raise InputError(f"name={self.name!r} should have a letter or a digit")
-        if not isinstance(self.checkpoints, bool):
-            raise InputError(f"checkpoints={self.checkpoints!r:.60} should be true or false")
         limit_s = self.timeout_s
         if limit_s is not None and (isinstance(limit_s, bool) or not isinstance(limit_s, int | float) or limit_s <= 0):
             raise InputError(f"timeout={limit_s!r:.60} should be a number of seconds above 0")
@@ -97,7 +94,7 @@ class Experiment:
         if "trials" in self.quick and self.random is None:
             raise InputError("[quick] trials needs a [random]")
         for key in ("repetitions", "trials"):
-            _check_whole(f"[quick] {key}", self.quick.get(key, 1), 1)
+            Setting(f"[quick] {key}", int, 1, least=1).read(self.quick.get(key, 1))
 
     def quickly(self) -> Experiment:
         """The same with what `quick` says in place of what is said elsewhere."""
@@ -127,11 +124,6 @@ class Experiment:
         from paceline.experiment.planning import plan_runs
 
         return plan_runs(self)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}={value!r:.60} should be a whole number of at least {least}")
 
 
 def _block(block: Any) -> dict[str, list[Any]]:
@@ -186,7 +178,7 @@ def _said(value: Any) -> str:
 
 
 def check_keys(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Of the whole file."""
+    """Refuses an unknown key at the top of a file."""
     for key in table:
         if key not in known:
             raise InputError(f"an experiment has no {key!r}: {nearest(key, known)}")

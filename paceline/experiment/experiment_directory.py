@@ -68,13 +68,13 @@ def _check_new(out: Path, experiment: Experiment) -> None:
             raise OutputError(f"`out={str(out)!r}` holds this experiment already: continue with `resume={str(out)!r}`")
         which = f" ({before.name})" if isinstance(before, Experiment) else ""
         raise OutputError(f"`out={str(out)!r}` holds another experiment{which}: choose another directory")
-    # Who was killed at once left these, and nothing else.
+    # A process that was killed right after its start leaves these, and nothing else.
     if any(path.name not in (LOCK, TOML) and not path.name.startswith(f".{TOML}") for path in out.iterdir()):
         raise OutputError(f"`out={str(out)!r}` is not empty: choose another directory")
 
 
 def saved_experiment(directory: str | Path) -> Experiment:
-    """What the directory of an experiment holds, to go on with."""
+    """The experiment in a directory, to be resumed."""
     directory = Path(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
@@ -105,7 +105,7 @@ def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterat
 
 
 def clear_working(directory: Path) -> Path:
-    """What a process that was killed had begun is of no use."""
+    """Empties `working`: unfinished runs of a killed process are of no use."""
     working = directory / WORKING
     shutil.rmtree(working, ignore_errors=True)
     try:
@@ -117,7 +117,7 @@ def clear_working(directory: Path) -> Path:
 
 
 def put_aside(run: Path, directory: Path, folder: str) -> Path:
-    """Takes a run out of the count, to be made again."""
+    """Moves a run out of the results, so that it is repeated."""
     aside = directory / folder
     aside.mkdir(exist_ok=True)
     number = 1

@@ -31,11 +31,6 @@ class RunTask:
     workload: Workload
     directory: str
     """Where the run's records go; it does not exist yet."""
-    told: str
-    """A file for what became of it."""
-    progress: str
-    """A file for how much of it is done, from 0 to 1."""
-    log: str
     cache: str
     """Where data sets are; empty: the usual place."""
     cores: tuple[int, ...]
@@ -46,6 +41,10 @@ class RunTask:
     """A directory for the run's events; empty: none are wanted."""
     setting: str = ""
     """What repetitions of it share."""
+
+    def beside(self, ending: str) -> Path:
+        """A file beside the directory: `.log`, `.progress` (from 0 to 1), and `.told` for what became of the run."""
+        return Path(self.directory).with_suffix(ending)
 
 
 class _Told:
@@ -91,12 +90,12 @@ def make(task: RunTask) -> int:
         status, error = "failed", f"ended by {type(raised).__name__} {raised}".strip()
     if error:
         print(f"{status}: {error}", flush=True)
-    record.write_atomically(Path(task.told), json.dumps({"status": status, "error": error}))
+    record.write_atomically(task.beside(".told"), json.dumps({"status": status, "error": error}))
     return 0 if status == "finished" else 1
 
 
 def _make(task: RunTask) -> None:
-    directory, watcher = Path(task.directory), _Told(Path(task.progress))
+    directory, watcher = Path(task.directory), _Told(task.beside(".progress"))
     cache = Path(task.cache) if task.cache else None
     words = run_settings(task.settings)
     if words.kind == "measure":

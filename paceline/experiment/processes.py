@@ -94,7 +94,7 @@ def become(text: str, _: list[int]) -> None:
     task: RunTask = record.from_json(RunTask, json.loads(text), "task")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setpgid(0, 0)
-    log = os.open(task.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    log = os.open(task.beside(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.errors import InputError, nearest
+from paceline.settings import Setting
 
 SHAPES = ("choice", "uniform", "log-uniform", "integer")
 DIGITS = 6
@@ -25,9 +26,7 @@ class RandomSearch:
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"[random] {name}={value!r} should be a whole number of at least {least}")
+            Setting(f"[random] {name}", int, least, least=least).read(getattr(self, name))
         if not self.draws:
             raise InputError("[random] draws nothing: name a key, as lr = { log-uniform = [0.001, 0.1] }")
         for key, draw in self.draws.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, time
@@ -39,7 +38,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {re.sub(r'(?<![0-9A-Za-z-])--(?=[a-z])', '', str(error))}") from error
+        raise InputError(f"{path}: {str(error).replace('`', '')}") from error
 
 
 def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Path = Path()) -> Experiment:

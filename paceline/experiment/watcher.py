@@ -1,10 +1,9 @@
-"""What is told to whoever watches an experiment: the command line draws its progress from it."""
+"""What a watcher of an experiment is told: the command line draws its progress from it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from paceline.experiment.planning import PlannedRun
 from paceline.results.run_row import Row
@@ -21,15 +20,9 @@ class Standing:
     """None: nothing is known yet."""
 
 
-class ExperimentWatcher(Protocol):
-    def begun(self, standing: Standing, notes: list[str]) -> None: ...
+class ExperimentWatcher:
+    """Ignores everything it is told; a watcher overrides what it wants to know."""
 
-    def advanced(self, standing: Standing) -> None: ...
-
-    def finished(self, run: PlannedRun, row: Row) -> None: ...
-
-
-class SilentExperimentWatcher:
     def begun(self, standing: Standing, notes: list[str]) -> None:
         pass
 

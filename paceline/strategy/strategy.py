@@ -59,12 +59,12 @@ class Strategy:
     )  # fmt: skip
     softsync_n: int | None = setting(None, "n of n-softsync: an update waits for workers / n payloads.", least=1)
     staleness_bound: int | None = setting(
-        None, "How many pushes the fastest group may be ahead of the slowest.", least=0, verbs=_OPTIONS
+        None, "Most pushes by which the fastest group may be ahead of the slowest.", least=0, verbs=_OPTIONS
     )
     backup_workers: int = setting(0, "Workers that a synchronous step does not wait for.", least=0, verbs=_OPTIONS)
     warm_start: int = setting(0, "Updates that the first worker makes alone.", least=0)
     full_pass_per_worker: bool = setting(
-        False, "Whether every worker goes over all data, instead of its share of each epoch.", verbs=("simulate",)
+        False, "Every worker makes a full pass over the data, instead of its share.", verbs=("simulate",)
     )
 
     def __post_init__(self) -> None:

@@ -41,11 +41,14 @@ class StrategySettings:
     COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "verbs": BOTH, "runs": DISTRIBUTED}
 
     strategy: str = setting(
-        "sync", "sync, downpour, … or a custom one.", verbs=(*BOTH, "predict"), metavar="NAME|module:name"
+        "sync",
+        "Strategy: sync, downpour, local-sgd, … or a custom one.",
+        verbs=(*BOTH, "predict"),
+        metavar="NAME|module:name",
     )
     workers: int | None = setting(
         None,
-        "How many workers: 2 with a strategy; without one they are synchronous.",
+        "Number of workers; 2 by default with a strategy. Without a strategy they train synchronously.",
         least=1,
         most=MOST_WORKERS,
         verbs=(*BOTH, "predict"),
@@ -73,11 +76,13 @@ class ClusterSettings:
     network_time: str | float | None = setting(None, "Time of a message besides latency and bandwidth.", metavar="TIME")
     bandwidth: float | None = setting(None, "Bandwidth of the server's link in bytes/s.", above=0)
     latency: float | None = setting(None, "Latency of a message in seconds.", least=0)
-    speeds: list[float] | None = setting(None, "Relative speeds of worker 0, 1, …: 1,1,0.5.", above=0, metavar="LIST")
+    speeds: list[float] | None = setting(
+        None, "Relative speeds of workers 0, 1, …, as 1,1,0.5.", above=0, metavar="LIST"
+    )
     change: list[str] | None = setting(
         None, "A worker dies, joins or leaves after S seconds, as 3:dies:20.", metavar="WORKER:WHAT:S"
     )
-    mean_life: float | None = setting(None, "Mean seconds until a worker dies at random.", above=0)
+    mean_life: float | None = setting(None, "Mean lifetime of a worker in seconds; workers die at random.", above=0)
     restart: float | None = setting(None, "Seconds from the death of a worker to its restart.", least=0)
 
     def __post_init__(self) -> None:
@@ -96,8 +101,8 @@ class DriverSettings:
         group=DISTRIBUTION,
         choices=DRIVERS,
     )
-    on_bad_gradient: str = setting("stop", "What to do about a non-finite payload.", choices=POLICIES)
-    record_events: bool = setting(False, "Keep what a replay needs.")
+    on_bad_gradient: str = setting("stop", "On a non-finite payload.", choices=POLICIES)
+    record_events: bool = setting(False, "Record the events that a replay needs.")
     validate_every: str = setting(
         "1epoch",
         "How often to validate, as 1epoch, 500updates or 30s.",
@@ -108,7 +113,7 @@ class DriverSettings:
     )
     server_threads: int = setting(
         1,
-        "Threads of the server process that make an update together.",
+        "Threads of the server process.",
         group=DISTRIBUTION,
         runs=REAL,
         least=1,

@@ -82,3 +82,7 @@ def test_the_module_ends_with_the_exit_code():
     done = subprocess.run([sys.executable, "-m", "paceline", "train", "lenet6"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("paceline: no network 'lenet6': did you mean lenet5")
+
+
+def test_a_section_of_a_file_is_not_taken_for_markup(paceline):
+    assert "describes under [quick]" in " ".join(paceline("compare", "--help").out.split())

@@ -42,6 +42,7 @@ def test_an_option_without_its_value(paceline):
         (["none.toml"], "none.toml: no such file"),
         (["mine.py"], "'mine.py': name the function too, as in mine:build"),
         (["nowhere_to_be_found:build"], "no module 'nowhere_to_be_found' here"),
+        (["mlp", "--out", ""], "Invalid value for '--out': it is empty"),
         (["mlp", "--batch", "5000"], "batch 5000 is larger than the data: digits has 1,437 samples"),
         (["mlp", "--batch", "many"], "batch='many' should be a whole number from 1 to"),
         (["mlp", "--batch", "0"], "batch=0 should be a whole number from 1 to"),

@@ -119,7 +119,7 @@ def test_published_numbers_may_be_in_a_file_beside_it(tmp_path):
         ("[grid]", "[grid] is empty"),
         ("kind = 'train'\n[run]\nkind = 'train'", "kind is given twice"),
         ("[workload]\nepochs = 2020-01-01", "workload.epochs=2020-01-01 is a date"),
-        ("[strategy]\ncompute-time = 'gama:1'", ": [strategy] compute-time 'gama:1' is unknown: did you mean gamma?"),
+        ("[strategy]\ncompute-time = 'gama:1'", ": [strategy] compute_time='gama:1' is unknown: did you mean gamma?"),
         ("[random]\nlr = { uniform = [0, 1] }", "[random] needs trials = N"),
         ("published = 'none.csv'", "none.csv: No such file or directory"),
         ("published = 3", "published=3 should be a list of tables"),
