@@ -161,12 +161,12 @@ def _distribution(found: Distribution) -> dict[str, str]:
         **(seconds if virtual else commits),
         "waiting": f"{percent(found.waiting_share, 1)} of the workers' time" if waits else "",
         "staleness": f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}",
-        "batches": batches_words(ledger),
+        "batches": ledger_words(ledger),
         "faults": f"{found.fault_count}, the first: {found.faults[0].what}" if faults else "",
     }
 
 
-def batches_words(ledger: LedgerSummary) -> str:
+def ledger_words(ledger: LedgerSummary) -> str:
     """What became of the batches."""
     counts = {"dropped": ledger.dropped, "refused": ledger.refused, "reassigned": ledger.returned}
     return ", ".join([f"{ledger.applied:,} applied", *(f"{many:,} {what}" for what, many in counts.items() if many)])

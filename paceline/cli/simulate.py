@@ -83,7 +83,7 @@ def _files(out: Path, made: TimeRecord | Scaling) -> str:
 
 
 def _table(made: TimeRecord) -> Table:
-    from paceline.cli.progress import batches_words
+    from paceline.cli.progress import ledger_words
     from paceline.formatting import percent
 
     found = made.distribution
@@ -98,7 +98,7 @@ def _table(made: TimeRecord) -> Table:
         "communicating": f"{percent(made.communicating_share, 2)} {share}",
         "server busy": f"{percent(made.server_share, 2)} of the time",
         "staleness": f"mean {made.mean_staleness:.2f}, 99 % up to {made.staleness_p99}",
-        "batches": batches_words(found.ledger),
+        "batches": ledger_words(found.ledger),
         "simulated in": f"{made.wall_s:.2f} s",
     })  # fmt: skip
 
