@@ -76,12 +76,6 @@ def test_no_compiler(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_place_that_may_not_be_written(paceline, tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o555)
-    assert "cannot be written: Permission denied" in paceline("train", "mlp", "--out", "locked/run").refused()
-
-
 def test_stopping_before_the_first_step_leaves_no_directory(paceline, tmp_path, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

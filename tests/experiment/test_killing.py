@@ -16,7 +16,7 @@ from tests.experiment.studies import table, without_times
 from tests.own_process import program
 
 STUDY = """
-repetitions = 5
+repetitions = {repetitions}
 [workload]
 network = "dnn"
 data = "digits:100"
@@ -28,7 +28,8 @@ compute-time = "gamma:100:0.01"
 strategy = ["sync", "downpour", "delay-compensated"]
 workers = [1, 2]
 batch = [20, 50]
-"""  # 12 settings, 60 runs
+"""
+SETTINGS = 12
 LONG = """
 [workload]
 network = "lenet5"
@@ -96,12 +97,16 @@ def start(tmp_path: Path) -> Iterator:
 
 
 @pytest.mark.parametrize(
-    "kills",
-    [pytest.param((18, 38), marks=pytest.mark.slow), pytest.param((8, 18, 28, 38, 48), marks=pytest.mark.soak)],
-    ids=["two", "five"],
+    ("repetitions", "kills"),
+    [
+        pytest.param(2, (6, 14), marks=pytest.mark.slow),
+        pytest.param(5, (8, 18, 28, 38, 48), marks=pytest.mark.soak),
+    ],
+    ids=["two kills", "five kills"],
 )
-def test_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start, kills):
-    (tmp_path / "study.toml").write_text(STUDY)
+def test_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start, repetitions, kills):
+    (tmp_path / "study.toml").write_text(STUDY.format(repetitions=repetitions))
+    runs = repetitions * SETTINGS
     undisturbed = start("study.toml", "--out", "whole")
     generator = random.Random(0)
     killed = tmp_path / "killed"
@@ -116,7 +121,7 @@ def test_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start, kill
         wait_for(lambda processes=processes: not any(map(_alive, processes)), 10.0)
         # What is there is whole, whenever the end came.
         there = collect(killed)
-        assert number <= len(there.rows) < 60 and there.skipped == ()
+        assert number <= len(there.rows) < runs and there.skipped == ()
         begin = ("--resume", "killed")
     code, said = start(*begin).end()
     assert code == 0, said
@@ -124,8 +129,8 @@ def test_kills_leave_the_rows_of_an_undisturbed_experiment(tmp_path, start, kill
     assert code == 0, said
 
     expected, found = (table(tmp_path / name / "results.csv") for name in ("whole", "killed"))
-    assert len(found) == 60 and len({row["run"] for row in found}) == 60
-    assert len({row["directory"] for row in found}) == len(list(killed.glob("runs/*"))) == 60
+    assert len(found) == runs and len({row["run"] for row in found}) == runs
+    assert len({row["directory"] for row in found}) == len(list(killed.glob("runs/*"))) == runs
     assert {row["status"] for row in found} == {"finished"}
     assert without_times(found) == without_times(expected)
     assert list((killed / "working").iterdir()) == []

@@ -105,13 +105,12 @@ def test_an_evaluation_does_not_count_for_its_iteration():
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory is read from /proc")
-@pytest.mark.parametrize("every", [2, 20])
-def test_memory_is_bounded_over_100_000_iterations(every, monkeypatch):
+def test_memory_is_bounded_over_100_000_iterations(monkeypatch):
     monkeypatch.setattr(
         "paceline.measurement.session.MAX_OVERHEAD", math.inf
     )  # empty iterations: any sampling is expensive
     before = resident_bytes()
-    session = run(Session(nn.Identity(), {}, every=every), 100_000)
+    session = run(Session(nn.Identity(), {}, every=2), 100_000)
     assert session.number == 100_000
     assert resident_bytes() - before < 100e6
     assert KEEP_SAMPLES / 4 <= len(session.samples) <= KEEP_SAMPLES

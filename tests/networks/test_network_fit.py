@@ -51,8 +51,7 @@ def parameters(network: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("name", IMAGE)
-@pytest.mark.parametrize("shape", [(1, 64, 64), (3, 97, 65), (4, 224, 230)])
-@pytest.mark.parametrize("classes", [1, 2, 37])
+@pytest.mark.parametrize(("shape", "classes"), [((1, 64, 64), 2), ((3, 97, 65), 1), ((4, 224, 230), 37)])
 def test_any_channels_sizes_and_classes(name, shape, classes):
     assert output_shape(on_meta(name, shape, classes), shape) == (4, classes)
 

@@ -126,7 +126,7 @@ def test_batch_norm_in_float64(kind: str) -> None:
     workload = resolve(
         "resnet20",
         {
-            "data": "synthetic:3x16x16/4:100",
+            "data": "synthetic:3x8x8/4:100",
             "batch": 16,
             "optimizer": "momentum",
             "lr": 0.01,

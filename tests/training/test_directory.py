@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from paceline.errors import CheckpointError, OutputError
 from paceline.training.directory import check_new, claimed, claimed_to_resume, next_directory, resumable_directory
 from paceline.training.directory_lock import DirectoryLock
 from tests.own_process import OwnProcess
+
+NOBODY = 65534
 
 
 def test_a_claimed_directory_is_locked_and_taken_back_if_nothing_is_written(tmp_path):
@@ -53,10 +57,20 @@ def test_a_file_is_refused(tmp_path):
         pass
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_one_that_cannot_be_written_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="cannot be written: Permission denied"), claimed(tmp_path / "run"):
+@pytest.fixture
+def locked() -> Iterator[Path]:
+    """A directory that may be read but not written; root, who may write anywhere, is somebody else for a moment."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(NOBODY)
+        yield Path(place)
+        os.seteuid(user)
+
+
+def test_one_that_cannot_be_written_is_refused(locked):
+    with pytest.raises(OutputError, match="cannot be written: Permission denied"), claimed(locked / "run"):
         pass
 
 

@@ -63,7 +63,7 @@ def train(*words: str | Path) -> OwnProcess:
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments(tmp_path: Path) -> None:
-    words = ("dnn", "--data", "digits", "--epochs", "400", "--set", "dropout=0.3", "--threads", "1")
+    words = ("dnn", "--data", "digits", "--epochs", "150", "--set", "dropout=0.3", "--threads", "1")
     with train(*words, "--out", tmp_path / "undisturbed") as undisturbed:
         assert undisturbed.wait() == 0
     place, choose = tmp_path / "killed", random.Random(1)
@@ -73,7 +73,7 @@ def test_sigkill_at_random_moments(tmp_path: Path) -> None:
         while not (place / "checkpoint.pt").exists() and started.poll() is None:
             time.sleep(0.01)
         try:
-            started.wait(timeout=choose.uniform(0.0, 2.5) if kills < 6 else 120)
+            started.wait(timeout=choose.uniform(0.0, 0.6) if kills < 6 else 120)
         except subprocess.TimeoutExpired:
             os.kill(started.pid, signal.SIGKILL)
             kills += 1
