@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from paceline.step.build import assemble, load_data
@@ -121,10 +122,23 @@ def test_networks_without_batch_norm_in_float32(network: str, kind: str) -> None
     assert largest_difference(small(network, optimizer="sgd"), kind) <= 1e-5
 
 
-@pytest.mark.parametrize("kind", ["plain", "flat", pytest.param("compiled", marks=pytest.mark.slow)])
-def test_batch_norm_in_float64(kind: str) -> None:
+def with_batch_norm() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [
+        ("plain", "resnet20"), ("flat", "resnet20"),
+        # Compiling resnet20 takes a minute and a half.
+        pytest.param("compiled", f"{__name__}:with_batch_norm", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_batch_norm_in_float64(kind: str, network: str) -> None:
     workload = resolve(
-        "resnet20",
+        network,
         {
             "data": "synthetic:3x8x8/4:100",
             "batch": 16,
