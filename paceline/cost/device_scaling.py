@@ -224,13 +224,14 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
         if target.kind == "gpu":
             yield from (replace(each, trials=tuple(_moved(each, calibration, ratio))) for each in own)
             continue
-        for threads in sorted({1, target.cores or 1}):
+        cores = target.cores or 1
+        for threads in sorted({*(1 << power for power in range(cores.bit_length())), cores}):
             each = (min if threads == 1 else max)(own, key=lambda trials: trials.threads)
-            # With one thread the speed of a single core counts, also for memory.
-            share = each.threads / (source.cores or 1) / (threads / (target.cores or 1))
+            # With few threads the speed of their cores counts, also for memory.
+            share = each.threads / (source.cores or 1) / (threads / cores)
             slower = ratio if share == 1 else replace(
                 ratio, products=ratio.products * share, arithmetic=ratio.arithmetic * share,
-                memory=ratio.arithmetic * share,
+                memory=max(ratio.memory, ratio.arithmetic * share),
             )  # fmt: skip
             yield replace(each, threads=threads, trials=tuple(_moved(each, calibration, slower)))
 

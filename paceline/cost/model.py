@@ -13,7 +13,7 @@ from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
 from paceline.errors import InputError
-from paceline.step.placement import ONE_THREAD_UP_TO_FLOPS
+from paceline.step.placement import threads_for
 from paceline.workload import Workload
 
 UNKNOWN_LOG_SD = 0.7
@@ -102,7 +102,7 @@ def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape)
     threads = 0
     if calibration.device == "cpu":
         forward = sum(o.flops for o in shape.operations if o.direction == "forward")
-        threads = workload.threads or (1 if forward <= ONE_THREAD_UP_TO_FLOPS else calibration.cores)
+        threads = workload.threads or threads_for(forward, calibration.cores)
     return CostModel(calibration, workload.precision, threads)
 
 

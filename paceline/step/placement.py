@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -50,20 +51,26 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-# Below this much arithmetic in a forward pass a second thread is hardly faster, and where another program wants
-# the core it makes everything wait: the threads of an operation meet many times in a step.
-ONE_THREAD_UP_TO_FLOPS = 30e6
+# Below this much arithmetic per thread in a forward pass another thread is hardly faster, and where another program
+# wants the core it makes everything wait: the threads of an operation meet many times in a step.
+FLOPS_PER_THREAD = 30e6
 MOST_THREADS = 1024  # with millions the library ends the program
 
 
 def choose_threads(asked: int, network: nn.Module, sample: Inputs, batch: int) -> int:
-    """Threads of a CPU operation: as asked, else one for little work and all cores for more."""
+    """Threads of a CPU operation: as asked, else one for little work and up to all cores for more."""
     if asked > MOST_THREADS:
         raise WorkloadError(f"threads={asked} is more than {MOST_THREADS}: use the {available_cores()} cores there are")
     if asked:
         return asked
-    small = flops_of(network, sample) * batch <= ONE_THREAD_UP_TO_FLOPS
-    return 1 if small else available_cores()
+    return threads_for(flops_of(network, sample) * batch, available_cores())
+
+
+def threads_for(flops: float, cores: int) -> int:
+    """Threads for a forward pass of so much arithmetic: a power of two, or all cores."""
+    if flops >= FLOPS_PER_THREAD * cores:
+        return cores
+    return min(cores, 1 << max(0, math.ceil(math.log2(max(flops, 1.0) / FLOPS_PER_THREAD))))
 
 
 def device_free_bytes(device: torch.device) -> int:
