@@ -142,10 +142,11 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     accuracy, clock = f"{percent(target, 0)} test accuracy", " of simulated time" if virtual else ""
     took = f"{duration(median_of(times_s[first]))}{clock}"
     apart = differs(times_s[first], times_s[second])
+    close = median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first])
     first = first.replace("one process", "One process")  # other names are written as they are
     if apart is False:
         return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
-    if median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first]):
+    if close:
         return f"{first} and {second} reach {accuracy} about equally fast: {took}{' (one run each)' * (apart is None)}."
     return f"{first} is the first to reach {accuracy}, after {took}{' (one run each)' * (apart is None)}."
 

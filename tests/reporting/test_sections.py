@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.reporting.answer import answer_of, run_sentence, title_of
+from paceline.reporting.answer import answer_of, first_to_target_sentence, run_sentence, title_of
 from paceline.reporting.figure import Figure, Section, TableBlock
 from paceline.reporting.sections import sections_of
 from paceline.reporting.sections.comparisons import (
@@ -155,8 +155,12 @@ def test_workers_and_faults_are_told():
 
 def test_strategies_are_compared_by_the_time_to_an_accuracy():
     runs = [("a", a_run()), ("b", a_run(distribution=a_distribution("sync", 2, driver="local")))]
+    later = tuple(replace(epoch, wall_s=2 * epoch.wall_s) for epoch in a_run().epochs)
     said = answer_of(Records(runs=runs), run_results(Records(runs=runs))).sentence
     assert "81 % test accuracy" in said and said.endswith("(one run each).")
+    slow = [("a", a_run()), ("b", a_run(distribution=a_distribution("sync", 2, driver="local"), epochs=later))]
+    said = first_to_target_sentence({run.group: [run] for run in run_results(Records(runs=slow))})
+    assert said.startswith("One process is the first to reach 81 % test accuracy, after ")
 
 
 def test_a_trace_of_few_spans_is_drawn_as_it_is():
