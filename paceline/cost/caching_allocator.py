@@ -24,14 +24,14 @@ Place = tuple[int, int, bool]
 
 
 @dataclass(eq=False)
-class Block:
+class MemoryBlock:
     place: Place
     address: int
     size: int
     is_free: bool = False
-    before: Block | None = None
+    before: MemoryBlock | None = None
     """The neighbours in its segment."""
-    after: Block | None = None
+    after: MemoryBlock | None = None
 
 
 class CachingAllocator:
@@ -40,10 +40,10 @@ class CachingAllocator:
         self.peak_bytes = 0
         """The most that was reserved at a time."""
         self._free: dict[Place, list[tuple[int, int]]] = defaultdict(list)
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, MemoryBlock] = {}
         self._next_address = 0
 
-    def allocate(self, size_bytes: int, stream: int = 0, pool: int = 0) -> Block:
+    def allocate(self, size_bytes: int, stream: int = 0, pool: int = 0) -> MemoryBlock:
         size = max(MIN_BLOCK, -(-size_bytes // MIN_BLOCK) * MIN_BLOCK)
         place = pool, stream, size <= SMALL_SIZE
         free = self._free[place]
@@ -58,7 +58,7 @@ class CachingAllocator:
             self._split(block, size)
         return block
 
-    def free(self, block: Block) -> None:
+    def free(self, block: MemoryBlock) -> None:
         block.is_free = True
         for other in (block.before, block.after):
             if other is not None and other.is_free:
@@ -84,23 +84,23 @@ class CachingAllocator:
                     del self._blocks[address]
                     self.reserved_bytes -= size
 
-    def _segment(self, place: Place, size: int) -> Block:
-        block = Block(place, self._next_address, size)
+    def _segment(self, place: Place, size: int) -> MemoryBlock:
+        block = MemoryBlock(place, self._next_address, size)
         self._blocks[block.address] = block
         self._next_address += size
         self.reserved_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.reserved_bytes)
         return block
 
-    def _split(self, block: Block, size: int) -> None:
-        rest = Block(block.place, block.address + size, block.size - size, True, block, block.after)
+    def _split(self, block: MemoryBlock, size: int) -> None:
+        rest = MemoryBlock(block.place, block.address + size, block.size - size, True, block, block.after)
         if block.after is not None:
             block.after.before = rest
         block.after, block.size = rest, size
         self._blocks[rest.address] = rest
         insort(self._free[rest.place], (rest.size, rest.address))
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: MemoryBlock) -> None:
         free = self._free[block.place]
         free.pop(bisect_left(free, (block.size, block.address)))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from paceline.cost.allocations import FREED, RUN, Event
-from paceline.cost.caching_allocator import Block, CachingAllocator
+from paceline.cost.caching_allocator import MemoryBlock, CachingAllocator
 from paceline.cost.op_tracing import GradientMemory, NetworkShape
 from paceline.cost.operation import Operation
 from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
@@ -76,7 +76,7 @@ def _reserved(
     return run.allocator.peak_bytes
 
 
-Live = dict[int, Block]
+Live = dict[int, MemoryBlock]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class _StepReplay:
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     stream: int = DEFAULT_STREAM
     pool: int = 0
-    _parameters: list[Block] = field(default_factory=list)
+    _parameters: list[MemoryBlock] = field(default_factory=list)
     _streams: set[int] = field(default_factory=set)
     _tried: set[tuple[str, tuple[int, ...], str]] = field(default_factory=set)
 
@@ -112,7 +112,7 @@ class _StepReplay:
 
     def plain(self) -> None:
         """The gradients of an iteration are in use until the next one has its own."""
-        before: list[Block] = []
+        before: list[MemoryBlock] = []
         for number in range(ITERATIONS):
             batch = self.allocate(self.memory.batch_bytes)
             live = self.gradient()
@@ -122,7 +122,7 @@ class _StepReplay:
         self.free(before)
 
     def flat(self, iterations: int, scale: float = 1.0) -> None:
-        before: list[Block] = []
+        before: list[MemoryBlock] = []
         for _ in range(iterations):
             batch = self.allocate(self.memory.batch_bytes)
             kept = self.flat_step(scale)
@@ -130,7 +130,7 @@ class _StepReplay:
             before = [*kept, *batch]
         self.free(before)
 
-    def flat_step(self, scale: float = 1.0) -> list[Block]:
+    def flat_step(self, scale: float = 1.0) -> list[MemoryBlock]:
         """One gradient and one update; returns the loss and the output."""
         live = self.gradient(scale)
         self.replay(self.update.events)
@@ -146,7 +146,7 @@ class _StepReplay:
              sum(self.parameter_sizes), *self.update.state_bytes]
         )  # fmt: skip
         example = self.allocate(memory.batch_bytes)
-        outcome: list[Block] = []
+        outcome: list[MemoryBlock] = []
         self.stream = SIDE_STREAM
         for _ in range(WARM_UP):
             before, outcome = outcome, self.flat_step()
@@ -194,9 +194,9 @@ class _StepReplay:
         if size:
             self.free(self.allocate((size,)))
 
-    def allocate(self, sizes: Iterable[int]) -> list[Block]:
+    def allocate(self, sizes: Iterable[int]) -> list[MemoryBlock]:
         return [self.allocator.allocate(size, self.stream, self.pool) for size in sizes]
 
-    def free(self, blocks: Iterable[Block]) -> None:
+    def free(self, blocks: Iterable[MemoryBlock]) -> None:
         for block in list(blocks):
             self.allocator.free(block)
