@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from paceline.cost.allocations import FREED, RUN, Event
-from paceline.cost.caching_allocator import MemoryBlock, CachingAllocator
+from paceline.cost.caching_allocator import CachingAllocator, MemoryBlock
 from paceline.cost.op_tracing import GradientMemory, NetworkShape
 from paceline.cost.operation import Operation
 from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
