@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20, help="for measure: blocks with and without the clock")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="for predict: keep calibration and measurements there")
     parser.add_argument("--load", type=Path, metavar="DIR", help="for predict: evaluate kept ones, without running")
+    parser.add_argument("--modes", nargs="+", default=[], metavar="MODE", help="for predict, such as 'plain bfloat16'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every single measurement there")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, proves nothing")
     given = parser.parse_args()
@@ -64,7 +65,10 @@ def main() -> None:
     except PacelineError as error:
         parser.error(str(error))
     _quieten()
-    options = Options(device, given.rounds, given.quick, tuple(given.networks), given.pairs, given.keep, given.load)
+    options = Options(
+        device, given.rounds, given.quick, tuple(given.networks), given.pairs, given.keep, given.load,
+        tuple(given.modes),
+    )  # fmt: skip
     conditions = _conditions(device)
     show(" · ".join(f"{key} {value}" for key, value in conditions.items()))
     if options.quick:

@@ -24,6 +24,8 @@ class Options:
     """For `predict`: where calibration and measurements are kept."""
     load: Path | None = None
     """For `predict`: kept ones to be evaluated again."""
+    modes: tuple[str, ...] = ()
+    """For `predict`: kinds of steps and precisions, such as `plain bfloat16`; none: all of the device."""
 
 
 def digits_of_28(count: int) -> str:

@@ -1,7 +1,8 @@
-"""Predicted against measured, on a suite that is measured fresh: batches never measured, and networks never measured.
+"""Predicted against measured, for networks that the calibration knows nothing of, in every mode people train in.
 
-Each network is left out in turn: what is known then is the calibration and the other networks' measurements. Plain
-roofline stands beside. On a machine that drifts, a probe beside every measurement is divided out.
+A mode is a kind of step and a precision. Cases that `--keep DIR` kept are not measured again, so that a long suite can
+be run mode by mode and continued. Plain roofline stands beside. On a CPU a probe beside every measurement is divided
+out, because a shared machine drifts.
 """
 
 from __future__ import annotations
@@ -9,240 +10,228 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
+from time import perf_counter
 from typing import Any
 
+import msgspec
 import torch
 
 from benchmarks.options import Options
 from benchmarks.table import show as write
 from paceline import record
-from paceline.cost.calibrating import calibrate, reference_run
+from paceline.cost.calibrating import calibrate
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration
-from paceline.cost.extrapolation import extrapolate
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.step_overheads import ReferenceRun, fit_overheads
 from paceline.cost.timing import Probe
 from paceline.cost.workload_tracing import DataShape, data_shape_of
-from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measure
-from paceline.trace import Trace
+from paceline.measurement.network_times import NetworkTimes, time_network, times_of
 from paceline.workload import Workload
 
 LARGE, MIDDLE = "synthetic:3x224x224/1000:256", "synthetic:3x96x96/100:256"
 SMALL, GREY = "synthetic:3x32x32/10:2048", "synthetic:1x28x28/10:20000"
-SUITES: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
+OWN = "benchmarks.unseen_networks:"
+Suite = dict[str, tuple[str, tuple[int, ...]]]
+SUITES: dict[str, Suite] = {
     "cpu": {
         "mlp": (GREY, (50, 100, 200)), "dnn": (GREY, (32, 64, 128)), "lenet5": (GREY, (16, 32, 64)),
         "lstm": (GREY, (25, 50, 100)), "resnet20": (SMALL, (4, 8, 16)), "alexnet": (MIDDLE, (4, 8, 16)),
         "vgg11": (MIDDLE, (1, 2, 4)), "vgg16": (MIDDLE, (1, 2)), "googlenet": (MIDDLE, (2, 4, 8)),
         "resnet18": (MIDDLE, (2, 4, 8)), "resnet50": (MIDDLE, (2, 4)), "textlstm": ("text", (4, 8, 16)),
         "transformer": ("text", (2, 4, 8)), "benchmarks.own_networks:mobile": (SMALL, (8, 16, 32)),
-        "benchmarks.own_networks:mixer": (SMALL, (4, 8, 16)),
+        "benchmarks.own_networks:mixer": (SMALL, (4, 8, 16)), f"{OWN}mobilenet": (LARGE, (1, 2)),
+        f"{OWN}vit": (LARGE, (1, 2)), f"{OWN}convnext": (LARGE, (1, 2)), f"{OWN}unet": (MIDDLE, (1, 2)),
+        f"{OWN}wavenet": ("tokens:256/256:64", (1, 4)), f"{OWN}wide_mlp": (SMALL, (16, 128)),
     },
     "cuda": {
-        "mlp": (GREY, (100, 200, 500)), "dnn": (GREY, (64, 128, 256)), "lenet5": (GREY, (64, 128, 256)),
-        "lstm": (GREY, (50, 100, 400)), "resnet20": (SMALL, (64, 128, 256)), "alexnet": (LARGE, (32, 64, 128)),
-        "vgg11": (LARGE, (12, 24)), "vgg16": (LARGE, (8, 16)), "googlenet": (LARGE, (16, 32, 64)),
-        "resnet18": (LARGE, (16, 32, 64)), "resnet50": (LARGE, (16, 32)), "textlstm": ("text", (32, 64, 128)),
-        "transformer": ("text", (32, 64, 128)), "benchmarks.own_networks:mobile": (SMALL, (64, 128, 256)),
-        "benchmarks.own_networks:mixer": (SMALL, (32, 64, 128)),
+        "mlp": (GREY, (100, 500)), "dnn": (GREY, (64, 256)), "lenet5": (GREY, (64, 512)),
+        "lstm": (GREY, (50, 400)), "resnet20": (SMALL, (64, 512)), "alexnet": (LARGE, (32, 128)),
+        "vgg11": (LARGE, (12, 48)), "vgg16": (LARGE, (8, 32)), "googlenet": (LARGE, (16, 128)),
+        "resnet18": (LARGE, (16, 128)), "resnet50": (LARGE, (16, 96)), "textlstm": ("text", (32, 256)),
+        "transformer": ("text", (32, 256)), "benchmarks.own_networks:mobile": (SMALL, (64, 1024)),
+        "benchmarks.own_networks:mixer": (SMALL, (32, 512)), f"{OWN}mobilenet": (LARGE, (16, 96)),
+        f"{OWN}densenet": (LARGE, (16, 64)), f"{OWN}vit": (LARGE, (16, 128)), f"{OWN}convnext": (LARGE, (16, 64)),
+        f"{OWN}gpt": ("tokens:512/32000:128", (2, 16)), f"{OWN}unet": (MIDDLE, (16, 128)),
+        f"{OWN}wavenet": ("tokens:256/256:512", (16, 256)), f"{OWN}wide_mlp": (SMALL, (64, 1024)),
     },
 }  # fmt: skip
-ITERATIONS = {"cpu": 24, "cuda": 100}
+MODES = {
+    "cpu": (("flat", "float32"),),
+    "cuda": (("graph", "float32"), ("plain", "float32"), ("graph", "bfloat16"), ("plain", "bfloat16")),
+}
+ITERATIONS = 24
 PROBES = 30
 """Of each kind, before and after a network."""
-DRIFT = "drift of "
-ROUNDS = {"cpu": 3, "cuda": 1}
+ROUNDS = 3
 """A shared CPU is slow for seconds at a time: all are measured in turn, several times, and the middle one counts."""
 LARGE_LAYER = 0.05
 
 
 @dataclass(frozen=True)
 class Case:
-    """One network at one batch, measured; `drift` is what the probes beside it said."""
-
-    measurement: Measurement
-    drift: dict[str, float]
-
-    @property
-    def workload(self) -> Workload:
-        m = self.measurement
-        return Workload(m.name, m.conditions["data"], batch=m.batch, optimizer=m.conditions["optimizer"])
+    network: str
+    data: str
+    batch: int
+    step: str
+    precision: str
 
     @property
-    def steady_s(self) -> float:
-        """An iteration on a machine that does not drift, roughly."""
-        return self.measurement.iteration_s.median_s / geometric_mean(self.drift.values() or [1.0])
+    def file(self) -> str:
+        return f"{self.network.replace(':', '-')}-{self.batch}-{self.step}-{self.precision}.json"
+
+    def workload(self, device: torch.device) -> Workload:
+        return Workload(self.network, self.data, batch=self.batch, device=str(device), precision=self.precision)
 
 
-def measured(options: Options, calibration: Calibration) -> list[Case]:
-    """Round by round over everything, so that a slow moment meets all alike."""
-    device = options.device
-    suite = {
-        name: each for name, each in SUITES[device.type].items() if not options.networks or name in options.networks
-    }
-    jobs = [
-        Workload(name, data, batch=b, device=str(device)) for name, (data, batches) in suite.items() for b in batches
+def cases_of(options: Options) -> list[Case]:
+    kind = options.device.type
+    return [
+        Case(name, data, batch, step, precision)
+        for step, precision in MODES[kind]
+        if not options.modes or f"{step} {precision}" in options.modes
+        for name, (data, batches) in SUITES[kind].items()
+        if not options.networks or name in options.networks
+        for batch in (batches[:1] if options.quick else batches)
     ]
-    probes = Probes(device, calibration)
-    rounds: list[list[Case]] = [[] for _ in jobs]
-    for _ in range(options.rounds or ROUNDS[device.type]):
-        for workload, found in zip(jobs, rounds, strict=True):
-            found.append(_measured(workload, probes))
-            if options.keep is not None:
-                place = options.keep / f"{workload.network.replace(':', '-')}-{workload.batch}.json"
-                record.save(_middle(found).measurement, place)
-    return [_middle(found) for found in rounds]
 
 
-def _middle(found: list[Case]) -> Case:
-    return sorted(found, key=lambda case: case.steady_s)[len(found) // 2]
+def measured(options: Options, calibration: Calibration) -> list[NetworkTimes]:
+    """Cases not kept yet, round by round over everything, so that a slow moment meets all alike."""
+    device, folder = options.device, options.keep
+    cases = cases_of(options)
+    kept = {case: loaded for case in cases if folder is not None and (loaded := load(folder / case.file)) is not None}
+    left = [case for case in cases if case not in kept]
+    found: dict[Case, list[NetworkTimes]] = {case: [] for case in left}
+    probes = Probes(device, calibration) if device.type == "cpu" else None
+    for _ in range(options.rounds or ROUNDS if device.type == "cpu" else 1):
+        for case in left:
+            start = perf_counter()
+            if probes is None:
+                found[case].append(time_network(case.workload(device), case.step))
+                torch.cuda.empty_cache()
+            else:
+                found[case].append(probes.beside(case.workload(device), case.step))
+            middle = sorted(found[case], key=steady_s)[len(found[case]) // 2]
+            took = perf_counter() - start
+            name = f"{case.network} {case.batch} {case.step} {case.precision}"
+            write(f"{name}: {1e3 * middle.iteration_s:.2f} ms ({took:.1f} s)")
+            kept[case] = middle
+            if folder is not None:
+                (folder / case.file).write_bytes(msgspec.json.encode(middle))
+    return [kept[case] for case in cases]
+
+
+def load(path: Path) -> NetworkTimes | None:
+    return msgspec.json.decode(path.read_bytes(), type=NetworkTimes) if path.is_file() else None
+
+
+def steady_s(times: NetworkTimes) -> float:
+    """An iteration on a machine that does not drift, roughly."""
+    return times.iteration_s / geometric_mean(times.drift.values() or [1.0])
 
 
 class Probes:
     """The calibration's probes again, with as many threads as the network beside them."""
 
     def __init__(self, device: torch.device, calibration: Calibration) -> None:
-        self.probe, self.on_cpu = Probe(device), device.type == "cpu"
+        self.probe = Probe(device)
         self.usual = {each.threads: each.probes_s for each in calibration.sets}
         self.threads = max(self.usual)
 
     def drift(self) -> dict[str, float]:
-        if self.on_cpu:
-            torch.set_num_threads(self.threads)
+        torch.set_num_threads(self.threads)
         return {
             kind: median(self.probe.seconds(kind) for _ in range(PROBES)) / usual
             for kind, usual in self.usual[self.threads].items()
         }
 
-
-def _measured(workload: Workload, probes: Probes) -> Case:
-    before = probes.drift()
-    found = measure(workload, iterations=ITERATIONS[probes.probe.device.type], step="flat" if probes.on_cpu else "auto")
-    if probes.on_cpu and int(found.conditions["threads"]) != probes.threads:
-        probes.threads = int(found.conditions["threads"])
-        before = probes.drift()
-    after = probes.drift()
-    drift = {kind: (seconds + after[kind]) / 2 for kind, seconds in before.items()}
-    said = ", ".join(f"{kind} {value:.2f}" for kind, value in drift.items())
-    write(f"{workload.network} at {workload.batch}: {1e3 * found.iteration_s.median_s:.2f} ms, drift {said}")
-    if not probes.on_cpu:
-        torch.cuda.empty_cache()
-    conditions = {**found.conditions, **{f"{DRIFT}{kind}": f"{value}" for kind, value in drift.items()}}
-    return Case(replace(found, trace=Trace(), samples=(), kept=(), conditions=conditions), drift)
-
-
-def loaded(folder: Path) -> list[Case]:
-    found = [record.load(path) for path in sorted(folder.glob("*.json"))]
-    return [Case(m, _drift_of(m)) for m in found if isinstance(m, Measurement)]
-
-
-def _drift_of(measurement: Measurement) -> dict[str, float]:
-    said = measurement.conditions.items()
-    return {name.removeprefix(DRIFT): float(value) for name, value in said if name.startswith(DRIFT)}
-
-
-def shape_of(case: Case, known: dict[str, DataShape]) -> DataShape:
-    data = case.workload.data
-    if data not in known:
-        known[data] = data_shape_of(case.workload)
-    return known[data]
-
-
-def seen_by_all(
-    cases: list[Case], calibration: Calibration, known: dict[str, DataShape]
-) -> list[tuple[str, ReferenceRun]]:
-    """Each case as a reference run: the key of the step overheads it informs, and its operations alone."""
-    return [reference_run(calibration, c.workload, shape_of(c, known), c.measurement, c.drift) for c in cases]
-
-
-def left_out(name: str, seen: list[tuple[str, ReferenceRun]], calibration: Calibration) -> Calibration:
-    """The calibration with step overheads fitted to all networks but one."""
-    others: dict[str, list[ReferenceRun]] = {}
-    for key, each in seen:
-        if each.measurement.name != name:
-            others.setdefault(key, []).append(each)
-    on_gpu = calibration.device == "cuda"
-    return replace(
-        calibration,
-        step_overheads={**calibration.step_overheads, **{k: fit_overheads(v, on_gpu) for k, v in others.items()}},
-    )
+    def beside(self, workload: Workload, step: str) -> NetworkTimes:
+        before = self.drift()
+        found = measure(workload, iterations=ITERATIONS, step=step)
+        if int(found.conditions["threads"]) != self.threads:
+            self.threads = int(found.conditions["threads"])
+            before = self.drift()
+        after = self.drift()
+        return replace(times_of(found), drift={kind: (took + after[kind]) / 2 for kind, took in before.items()})
 
 
 @dataclass(frozen=True)
 class Result:
-    case: Case
-    alone: Prediction
-    """From the calibration and nothing else."""
-    others: Prediction
-    """With the other networks' measurements."""
-    batch: Prediction | None
-    """From the same network's other batches."""
+    times: NetworkTimes
+    predicted: Prediction
 
-    def error(self, made: Prediction) -> float:
-        return made.iteration_s / self.case.measurement.iteration_s.median_s - 1.0
+    @property
+    def error(self) -> float:
+        return self.predicted.iteration_s / self.times.iteration_s - 1.0
+
+    @property
+    def held(self) -> bool:
+        return self.predicted.low_s <= self.times.iteration_s <= self.predicted.high_s
+
+    @property
+    def width(self) -> float:
+        """Half of the 90 % interval, as a share of the prediction."""
+        return (self.predicted.high_s - self.predicted.low_s) / 2 / self.predicted.iteration_s
+
+    @property
+    def roofline(self) -> float:
+        return self.predicted.roofline_s / self.times.iteration_s - 1.0
 
     def layers(self) -> list[tuple[str, float, bool]]:
         """Of layers that take at least 5 %: error, and whether the interval held."""
-        whole, found = self.case.measurement.iteration_s.median_s, []
-        made = {layer.name: layer for layer in self.others.layers}
-        for layer in self.case.measurement.layers:
-            took = layer.forward_s.median_s + layer.backward_s.median_s
-            if took >= LARGE_LAYER * whole and layer.name in made:
-                guess = made[layer.name]
+        made = {layer.name: layer for layer in self.predicted.layers}
+        found = []
+        for name, (forward, backward) in self.times.layers.items():
+            took = forward + backward
+            if took >= LARGE_LAYER * self.times.iteration_s and name in made:
+                guess = made[name]
                 both = guess.forward_s + guess.backward_s
-                found.append((layer.name, both / took - 1.0, guess.low_s <= took <= guess.high_s))
+                found.append((name, both / took - 1.0, guess.low_s <= took <= guess.high_s))
         return found
 
 
-def evaluate(cases: list[Case], calibration: Calibration) -> list[Result]:
+def evaluate(times: list[NetworkTimes], calibration: Calibration) -> list[Result]:
     known: dict[str, DataShape] = {}
-    seen = seen_by_all(cases, calibration, known)
-    knowing = {name: left_out(name, seen, calibration) for name in {case.measurement.name for case in cases}}
     results = []
-    for case in cases:
-        data, step, drift = shape_of(case, known), case.measurement.step, case.drift
-        same = [c.measurement for c in cases if c.measurement.name == case.measurement.name and c is not case]
-        results.append(
-            Result(
-                case,
-                predict(case.workload, calibration, step=step, data=data, drift=drift),
-                predict(case.workload, knowing[case.measurement.name], step=step, data=data, drift=drift),
-                extrapolate(same, batch=case.measurement.batch) if len(same) > 1 else None,
-            )
-        )
+    for each in times:
+        if each.data not in known:
+            known[each.data] = data_shape_of(each.workload)
+        made = predict(each.workload, calibration, step=each.step, data=known[each.data], drift=each.drift)
+        results.append(Result(each, made))
     return results
 
 
 def show(results: list[Result]) -> dict[str, Any]:
-    write(f"{'network':32} {'batch':>5} {'measured':>11} {'others':>7} {'alone':>7} {'batch':>7} {'roofline':>8}")
+    summary = {}
+    for mode in dict.fromkeys((r.times.step, r.times.precision) for r in results):
+        mine = [r for r in results if (r.times.step, r.times.precision) == mode]
+        summary[" ".join(mode)] = _show_mode(" ".join(mode), mine)
+    return summary
+
+
+def _show_mode(mode: str, results: list[Result]) -> dict[str, Any]:
+    write(f"{mode}\n{'network':40} {'batch':>5} {'measured':>11} {'predicted':>11} {'error':>7} {'roofline':>8}")
     for result in results:
-        m = result.case.measurement
-        roofline = result.alone.roofline_s / m.iteration_s.median_s - 1.0
-        batch = f"{result.error(result.batch):+7.1%}" if result.batch else ""
+        m = result.times
+        mark = "" if result.held else " outside its interval"
         write(
-            f"{m.name:32} {m.batch:5} {1e3 * m.iteration_s.median_s:8.3f} ms {result.error(result.others):+7.1%} "
-            f"{result.error(result.alone):+7.1%} {batch:>7} {roofline:+8.0%}"
+            f"{m.name.rpartition('.')[2]:40} {m.batch:5} {1e3 * m.iteration_s:8.3f} ms "
+            f"{1e3 * result.predicted.iteration_s:8.3f} ms {result.error:+7.1%} {result.roofline:+8.0%}{mark}"
         )
     layers = [layer for result in results for layer in result.layers()]
-    whole = [abs(r.error(r.others)) for r in results]
-    alone = [abs(r.error(r.alone)) for r in results]
-    batches = [abs(r.error(r.batch)) for r in results if r.batch]
-    rooflines = [abs(r.alone.roofline_s / r.case.measurement.iteration_s.median_s - 1.0) for r in results]
-    held = [r.others.low_s <= r.case.measurement.iteration_s.median_s <= r.others.high_s for r in results]
-    write(f"networks never measured: {median(whole):.1%} in the median of {len(whole)}")
-    write(f"  from the calibration alone: {median(alone):.1%}; plain roofline: {median(rooflines):.1%}")
+    errors = [abs(result.error) for result in results]
+    write(f"  iterations: {median(errors):.1%} in the median of {len(errors)}, {max(errors):.1%} at most")
+    write(f"  plain roofline: {median(abs(r.roofline) for r in results):.1%}")
     if layers:
-        write(f"  their layers of at least 5 %: {median(abs(e) for _, e, _ in layers):.1%} of {len(layers)}")
+        write(f"  layers of at least 5 %: {median(abs(e) for _, e, _ in layers):.1%} in the median of {len(layers)}")
         write(f"  the 90 % interval of a layer held {sum(h for *_, h in layers) / len(layers):.0%}")
-    write(f"  the 90 % interval of an iteration held {sum(held) / len(held):.0%}")
-    if batches:
-        write(f"batches never measured: {median(batches):.1%} in the median of {len(batches)}")
+    held = sum(r.held for r in results) / len(results)
+    write(f"  the 90 % interval of an iteration held {held:.0%}, half-width {median(r.width for r in results):.0%}\n")
     return {
-        "networks": whole, "alone": alone, "batches": batches, "roofline": rooflines,
-        "layers": [abs(error) for _, error, _ in layers], "held": held, "layers held": [h for *_, h in layers],
+        "errors": [r.error for r in results], "layers": [error for _, error, _ in layers],
+        "held": [r.held for r in results], "layers held": [h for *_, h in layers],
     }  # fmt: skip
 
 
@@ -252,13 +241,17 @@ def run(options: Options) -> dict[str, Any]:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     place = folder / "calibration.json" if folder is not None else None
-    if options.load is not None and place is not None:
-        calibration, cases = load_calibration(place), loaded(options.load)
+    if place is not None and place.is_file():
+        calibration = load_calibration(place)
     else:
-        calibration = calibrate(str(options.device), quick=options.quick)
+        precisions = tuple(dict.fromkeys(precision for _, precision in MODES[options.device.type]))
+        calibration = calibrate(str(options.device), precisions=precisions, quick=options.quick)
         if place is not None:
             record.save(calibration, place)
-        cases = measured(options, calibration)
+    if options.load is not None:
+        times = [each for case in cases_of(options) if (each := load(options.load / case.file)) is not None]
+    else:
+        times = measured(options, calibration)
     trials, residual = calibration.conditions.get("trials"), calibration.residual
-    write(f"{calibration.device_name}: {trials} trials, off by {residual:.1%} on sizes not tried")
-    return show(evaluate(cases, calibration))
+    write(f"{calibration.device_name}: {trials} trials, off by {residual:.1%} on sizes not tried\n")
+    return show(evaluate(times, calibration))

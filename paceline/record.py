@@ -27,7 +27,7 @@ OLDEST = {
     "outcome": 2,
     "measurement": 4,
     "feeding": 4,
-    "calibration": 3,
+    "calibration": 4,
 }
 """The oldest schema that is still read, for kinds that have changed."""
 

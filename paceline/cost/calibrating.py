@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 import random
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log, prod, sqrt
 from statistics import median, quantiles
 
 import torch
@@ -14,17 +16,19 @@ import torch
 from paceline import busy_machine
 from paceline.cost.calibration import Calibration, StepOverheads, TrialSet, overheads_key
 from paceline.cost.curve import Curve, Trial
-from paceline.cost.iteration import Drift, update_alone_s
-from paceline.cost.model import CostModel, model_for
-from paceline.cost.reference_networks import BATCHES, DATA
+from paceline.cost.families import IMAGE_FAMILIES, MATRIX_UNITS
+from paceline.cost.iteration import Iteration, compose_iteration, update_alone_s
+from paceline.cost.model import fitted_shapes, model_for
+from paceline.cost.network_trials import network_trials
+from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.step_overheads import ReferenceRun, fit_overheads
-from paceline.cost.timing import ELEMENTWISE, Stopwatch, Timed, probe_of
+from paceline.cost.timing import Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
-from paceline.cost.workload_tracing import DataShape, chain_operations, is_chain, trace_workload
+from paceline.cost.workload_tracing import chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.measurement.links import measure_links
-from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measure
+from paceline.measurement.network_times import NetworkTimes, time_network, times_of
 from paceline.measurement.rates import device_rates
 from paceline.step.placement import available_cores, choose_device, device_free_bytes, device_name, set_number_formats
 from paceline.workload import Workload
@@ -36,6 +40,9 @@ ONE_THREAD_SHARE = 0.6
 """One thread is used for small work only, which needs fewer trials."""
 REFERENCE_ITERATIONS = 40
 QUICK_ITERATIONS = 24
+REFERENCE_MODULE = "paceline.cost.reference_networks"
+MAX_LOG_ERROR = 0.5
+"""A network that is off by more than this counts as this much."""
 
 Watch = Callable[[float], None]
 
@@ -50,16 +57,15 @@ def calibrate(
 ) -> Calibration:
     """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster."""
     place, _ = choose_device(device)
-    threads = [0] if place.type == "cuda" else sorted({1, available_cores()})
-    rounds = [(precision, count) for precision in precisions for count in threads]
+    rounds = _rounds(place, precisions)
     machine = busy_machine.MachineWatch()
     before = torch.get_num_threads()
     sets, spreads = [], []
     try:
-        for number, (precision, count) in enumerate(rounds):
+        for number, asked in enumerate(rounds):
             part_done = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
-            found, probes = _trials(place, precision, count, quick, seed, part_done)
-            sets.append(found)
+            found, probes = _trials(place, asked, quick, seed, part_done)
+            sets.append(replace(found, shapes=fitted_shapes(found)))
             tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
             spreads += [(each[8] - each[0]) / each[4] for each in tenths]
     finally:
@@ -70,14 +76,13 @@ def calibrate(
         cores=available_cores(),
         memory_bytes=device_free_bytes(place),
     )  # fmt: skip
-    made = replace(made, sets=tuple(_fitted(made, each) for each in made.sets))
-    step_overheads = _step_overheads(made, place, quick, _share(watch, 0.85, 0.13))
+    made = with_references(made, _measured_references(made, place, quick, _share(watch, 0.85, 0.13)))
     links = measure_links(place).links
     if watch is not None:
         watch(1.0)
     busy = machine.said()
     return replace(
-        made, step_overheads=step_overheads, links=links,
+        made, links=links,
         conditions={
             **({"busy": busy} if busy else {}),
             "torch": torch.__version__, "python": platform.python_version(), "quick": str(quick).lower(),
@@ -90,16 +95,42 @@ def _share(watch: Watch | None, start: float, width: float) -> Watch:
     return (lambda done: watch(start + width * done)) if watch is not None else (lambda done: None)
 
 
+@dataclass(frozen=True)
+class _Round:
+    """Operations to time in one precision, memory format and number of threads."""
+
+    precision: str
+    threads: int
+    channels_last: bool = False
+
+    @property
+    def share(self) -> float:
+        """Of the trials: one thread is used for small work only, and a second format has half of them."""
+        return (ONE_THREAD_SHARE if self.threads == 1 else 1.0) * (0.5 if self.channels_last else 1.0)
+
+
+def _rounds(place: torch.device, precisions: Sequence[str]) -> list[_Round]:
+    if place.type == "cpu":
+        return [_Round(p, threads) for p in precisions for threads in sorted({1, available_cores()})]
+    return [_Round(p, 0, channels_last) for p in precisions for channels_last in (False, True)]
+
+
 def _trials(
-    place: torch.device, precision: str, threads: int, quick: bool, seed: int, watch: Watch
+    place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch
 ) -> tuple[TrialSet, dict[str, list[float]]]:
-    if threads:
-        torch.set_num_threads(threads)
-    set_number_formats(Workload(precision=precision), place)
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    set_number_formats(Workload(precision=asked.precision), place)
+    dtype = torch.bfloat16 if asked.precision == "bfloat16" else torch.float32
     rng = random.Random(seed)
-    share = (QUICK_SHARE if quick else 1.0) * (ONE_THREAD_SHARE if threads == 1 else 1.0)
-    plan = [kind for kind, count in TRIALS.items() for _ in range(max(6, round(share * count)))]
+    share = (QUICK_SHARE if quick else 1.0) * asked.share
+    plan = [
+        kind
+        for kind, count in TRIALS.items()
+        if (not asked.channels_last or kind in IMAGE_FAMILIES)
+        and (asked.precision != "tf32" or kind.startswith(MATRIX_UNITS))
+        for _ in range(max(6, round(share * count)))
+    ]
     rng.shuffle(plan)
     stopwatch, limits = Stopwatch(place), LIMITS[place.type]
     if quick:
@@ -109,7 +140,7 @@ def _trials(
         sizes = sample_shape(kind, rng, limits)
         with torch.cuda.stream(stopwatch.stream) if stopwatch.stream is not None else nullcontext():
             try:
-                calls = calls_of(kind, sizes, place, dtype)
+                calls = calls_of(kind, sizes, place, dtype, channels_last=asked.channels_last)
             except (RuntimeError, NotImplementedError):
                 continue  # the device does not support the operation in this precision, or lacks the memory
         for family, call in calls.items():
@@ -121,36 +152,36 @@ def _trials(
         if place.type == "cuda" and number % 20 == 0:
             torch.cuda.empty_cache()
         watch(number / len(plan))
-    medians, called_s = stopwatch.probe.medians(), _autograd_call_s(stopwatch)
+    medians, called = stopwatch.probe.medians(), _autograd_call(stopwatch)
     trials = [
         Trial(
             family,
             sizes,
-            _without_autograd_s(family, time, called_s) * medians[probe_of(family)] / time.probe_s,
-            time.host_s,
+            _without_autograd_s(family, time.seconds, called.seconds if place.type == "cpu" else 0.0)
+            * medians[probe_of(family)]
+            / time.probe_s,
+            _without_autograd_s(family, time.host_s, called.host_s),
         )
         for family, sizes, time in timed
     ]
-    return TrialSet(precision, threads, tuple(trials), probes_s=medians), stopwatch.probe.seen
+    memory_format = "channels_last" if asked.channels_last else "contiguous"
+    made = TrialSet(asked.precision, asked.threads, tuple(trials), memory_format=memory_format, probes_s=medians)
+    return made, stopwatch.probe.seen
 
 
-def _autograd_call_s(stopwatch: Stopwatch) -> float:
+def _autograd_call(stopwatch: Stopwatch) -> Timed:
     """The time to start an empty backward pass; a network starts one for all of its layers."""
-    if stopwatch.stream is not None:
-        return 0.0  # costs nothing in a captured graph
-    x = torch.ones(1, requires_grad=True)
-    output, gradient = x.view(1), torch.ones(1)
-    return stopwatch.time(lambda: torch.autograd.grad(output, [x], gradient, retain_graph=True)).seconds
+    device = stopwatch.device
+    with torch.cuda.stream(stopwatch.stream) if stopwatch.stream is not None else nullcontext():
+        x = torch.ones(1, requires_grad=True, device=device)
+        output, gradient = x.view(1), torch.ones(1, device=device)
+    return stopwatch.time(lambda: torch.autograd.grad(output, [x], gradient, retain_graph=True))
 
 
-def _without_autograd_s(family: str, timed: Timed, called_s: float) -> float:
+def _without_autograd_s(family: str, took_s: float, called_s: float) -> float:
     through_autograd = family.endswith(("_backward", "_weight"))
     direct = family in ("threshold_backward", "tanh_backward", "gelu_backward")
-    return max(0.2 * timed.seconds, timed.seconds - called_s) if through_autograd and not direct else timed.seconds
-
-
-def _fitted(calibration: Calibration, trials: TrialSet) -> TrialSet:
-    return replace(trials, shapes=CostModel(calibration, trials.precision, trials.threads).shapes())
+    return max(0.2 * took_s, took_s - called_s) if through_autograd and not direct else took_s
 
 
 def _residual(calibration: Calibration) -> float:
@@ -168,34 +199,106 @@ def _residual(calibration: Calibration) -> float:
     return median(missed) if missed else float("nan")
 
 
-def _step_overheads(
+def _measured_references(
     calibration: Calibration, place: torch.device, quick: bool, watch: Watch
-) -> dict[str, StepOverheads]:
-    """Step overheads by step kind, from measuring the reference networks."""
-    steps = ("graph", "flat") if place.type == "cuda" else ("flat",)
-    batches = {name: tried[:1] if quick else tried for name, tried in BATCHES.items()}
-    jobs = [(name, batch, step) for step in steps for name, tried in batches.items() for batch in tried]
-    seen: dict[str, list[ReferenceRun]] = {}
-    for number, (name, batch, step) in enumerate(jobs):
-        workload = Workload(f"paceline.cost.reference_networks:{name}", DATA, batch=batch, device=str(place))
-        found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
-        kind, network = reference_run(calibration, workload, DataShape("image", (3, 40, 40), 10, 2048), found)
-        seen.setdefault(kind, []).append(network)
-        watch(number / len(jobs))
-    return {kind: fit_overheads(networks, place.type == "cuda") for kind, networks in seen.items()}
-
-
-def reference_run(
-    calibration: Calibration, workload: Workload, data: DataShape, found: Measurement, drift: Drift | None = None
-) -> tuple[str, ReferenceRun]:
-    """The key of the step overheads that a measured network informs, and the network with its operations' times."""
-    shape, slower = trace_workload(workload, data), drift or {}
-    chain = found.step in ("flat", "graph") and is_chain(shape)
-    operations = chain_operations(shape.operations, calibration.device == "cuda") if chain else list(shape.operations)
-    model = model_for(calibration, workload, shape)
-    costed = [
-        replace(each, seconds=each.seconds * slower.get(probe_of(each.operation.family), 1.0))
-        for each in model.cost(operations)
+) -> list[NetworkTimes]:
+    """The reference networks, run by each kind of step in each precision."""
+    precisions = dict.fromkeys(each.precision for each in calibration.sets if each.precision != "tf32")
+    kinds = ("graph", "plain", "flat") if place.type == "cuda" else ("flat",)
+    jobs = [
+        (Workload(f"{REFERENCE_MODULE}:{name}", data, batch=batch, device=str(place), precision=precision), step)
+        for name, (data, batches) in list(REFERENCES[place.type].items())[: QUICK_REFERENCES if quick else None]
+        for batch in (batches[:1] if quick else batches)
+        for precision in (precisions if place.type == "cuda" else ("float32",))
+        for step in kinds
+        if step != "flat" or place.type == "cpu" or name == "perceptron"
     ]
-    update_s = update_alone_s(model, shape, workload.optimizer) * slower.get(ELEMENTWISE, 1.0)
-    return overheads_key(found.step, chain), ReferenceRun(found, costed, update_s)
+    measured = []
+    for number, (workload, step) in enumerate(jobs):
+        measured.append(time_network(workload, step) if place.type == "cuda" else times_of(
+            measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
+        ))  # fmt: skip
+        watch(number / len(jobs))
+    return measured
+
+
+def with_references(calibration: Calibration, measured: Sequence[NetworkTimes]) -> Calibration:
+    """The calibration with step overheads fitted to measured networks and, on a GPU, with trials from their layers."""
+    on_gpu = calibration.device == "cuda"
+    runs = _by_key(calibration, measured)
+    overheads = {key: overheads_with_error(each, on_gpu) for key, each in runs.items()}
+    if on_gpu:
+        captured = [run for key, each in runs.items() if key.startswith("graph") for run in each]
+        calibration = _with_trials(calibration, network_trials(captured))
+        again = {key: fit_overheads(each, on_gpu) for key, each in _by_key(calibration, measured).items()}
+        # A network's own layers are among the trials now: how far off an unknown one is was found before.
+        overheads = {
+            key: replace(
+                each,
+                iteration_log_sd=overheads[key].iteration_log_sd,
+                spreads=each.spreads | overheads[key].spreads,
+            )
+            for key, each in again.items()
+        }
+    return replace(calibration, step_overheads=overheads)
+
+
+def _by_key(calibration: Calibration, measured: Sequence[NetworkTimes]) -> dict[str, list[ReferenceRun]]:
+    runs: dict[str, list[ReferenceRun]] = defaultdict(list)
+    for times in measured:
+        key, run = reference_run(calibration, times)
+        runs[key].append(run)
+    return runs
+
+
+def _with_trials(calibration: Calibration, found: Mapping[str, Sequence[Trial]]) -> Calibration:
+    """Those of a network go first: a curve takes a limited number."""
+    return replace(
+        calibration,
+        sets=tuple(
+            replace(each, trials=(*found.get(each.precision, ()), *each.trials))
+            if each.memory_format == "contiguous"
+            else each
+            for each in calibration.sets
+        ),
+    )
+
+
+def overheads_with_error(runs: Sequence[ReferenceRun], on_gpu: bool) -> StepOverheads:
+    """Step overheads, and how far off the iteration of each network is when it is left out of the fit."""
+    missed = []
+    for name in {run.times.name for run in runs}:
+        others = [run for run in runs if run.times.name != name]
+        if others:
+            known = fit_overheads(others, on_gpu)
+            missed += [
+                log(composed(run, known, on_gpu).seconds / run.times.iteration_s)
+                for run in runs
+                if run.times.name == name
+            ]
+    error = sqrt(sum(min(value * value, MAX_LOG_ERROR**2) for value in missed) / len(missed)) if missed else 0.0
+    return replace(fit_overheads(runs, on_gpu), iteration_log_sd=error)
+
+
+def composed(run: ReferenceRun, overheads: StepOverheads, on_gpu: bool) -> Iteration:
+    """The iteration of a measured network as it would be predicted."""
+    return compose_iteration(
+        run.model, overheads, run.shape, run.costed, step="chain" if run.chain and not on_gpu else run.times.step,
+        optimizer=run.times.optimizer, sample_elements=run.times.batch * prod(run.data.shape), on_gpu=on_gpu,
+        drift=run.times.drift,
+    )  # fmt: skip
+
+
+def reference_run(calibration: Calibration, times: NetworkTimes) -> tuple[str, ReferenceRun]:
+    """The key of the step overheads that a measured network informs, and the network with its operations' times."""
+    workload = times.workload
+    data = data_shape_of(workload)
+    on_gpu = calibration.device == "cuda"
+    shape = trace_workload(workload, data, on_gpu=on_gpu)
+    chain = times.step in ("flat", "graph") and is_chain(shape, workload)
+    operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
+    model = model_for(calibration, workload, shape)
+    run = ReferenceRun(
+        times, model.cost(operations), update_alone_s(model, shape, workload.optimizer), model, shape, data, chain
+    )
+    return overheads_key(times.step, chain, times.precision), run

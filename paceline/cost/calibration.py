@@ -21,6 +21,8 @@ class TrialSet:
     trials: tuple[Trial, ...]
     shapes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Fitted kernel parameters by family, stored so that they need not be fitted again."""
+    memory_format: str = "contiguous"
+    """Of images; a set in `channels_last` has only the families that depend on it."""
     probes_s: dict[str, float] = field(default_factory=dict)
     """Median probe times with this number of threads; later probe times divided by these give the machine's drift."""
 
@@ -37,9 +39,18 @@ class StepOverheads:
     """Per forward operation: module calls and recording for autograd."""
     backward_s: float = 0.0
     gap_s: float = 0.0
-    """Gap between two operations of a captured step, on a GPU."""
-    launch_s: float = 0.0
-    """Host time to launch an operation of a step that is not captured, on a GPU."""
+    """Gap between two operations that wait in the queue of a GPU."""
+    host_forward: float = 0.0
+    """Host time to launch a forward operation in a step that is not captured, divided by that of calling it alone."""
+    host_backward: float = 0.0
+    host_parameter_s: float = 0.0
+    """Host time of the optimizer per parameter tensor."""
+    host_s: float = 0.0
+    """Host time per iteration besides."""
+    host_log_sd: float = 0.0
+    """Error of the host's times, as a standard deviation of the logarithm."""
+    iteration_log_sd: float = 0.0
+    """Error of the iteration of a network that was left out of the fit, as a standard deviation of the logarithm."""
     load_s: float = 0.0
     """Per iteration: requesting a batch."""
     load_element_s: float = 0.0
@@ -94,6 +105,7 @@ class Calibration(NotebookRecord):
         return float(self.conditions.get("residual", "nan"))
 
 
-def overheads_key(step: str, chain: bool) -> str:
-    """The key of a step's overheads; a chain with a hand-written gradient has its own."""
-    return f"{step} chain" if chain else step
+def overheads_key(step: str, chain: bool, precision: str = "float32") -> str:
+    """The key of a step's overheads; a chain with a hand-written gradient has its own, and so has half precision."""
+    words = [step, *(["chain"] if chain else []), *([precision] if precision in ("bfloat16", "float16") else [])]
+    return " ".join(words)

@@ -37,6 +37,7 @@ class Trial:
     sizes: Sizes
     seconds: float
     host_s: float = 0.0
+    """Time of the host to call it, on a GPU; 0 if unknown."""
 
 
 @dataclass(frozen=True)

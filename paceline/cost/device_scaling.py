@@ -19,7 +19,7 @@ from paceline.cluster import Device, Peak, find_device
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.calibrations import bundled_calibrations, calibration_path, load_calibration, local_calibrations
 from paceline.cost.curve import Trial
-from paceline.cost.families import FAMILIES
+from paceline.cost.families import FAMILIES, MATRIX_UNITS
 from paceline.errors import InputError
 
 SAME_FAMILY_LOG_SD = 0.15
@@ -32,7 +32,6 @@ PEAK_QUANTILE = 0.9
 """Quantile of a family's trials taken as its peak rate."""
 COPY_EFFICIENCY = 0.85
 """Share of a data sheet's bandwidth that a large copy reaches."""
-MATRIX_UNITS = ("matmul", "convolution", "attention", "recurrent")
 
 ResolvedDevice = tuple[Calibration, str, str, float]
 
@@ -56,7 +55,8 @@ def calibration_of_device(device: Device, precision: str = "float32") -> Resolve
 def with_precision(known: ResolvedDevice, sheet: Device | None, precision: str) -> ResolvedDevice:
     """A calibration with trials in `precision`, scaled from float32 by the data sheet if there are none."""
     calibration, name, basis, extra_log_sd = known
-    if any(trials.precision == precision for trials in calibration.sets):
+    have = {trials.precision for trials in calibration.sets}
+    if precision in have or (precision == "float16" and "bfloat16" in have):  # both types have the same speed
         return known
     if precision == "tf32" and calibration.device == "cpu":
         raise InputError("precision 'tf32' needs a GPU; predict float32 on the CPU")

@@ -53,6 +53,12 @@ def _convolution(passes: int) -> Callable[..., tuple[float, float]]:
     return work
 
 
+MATRIX_UNITS = ("matmul", "convolution", "attention", "recurrent")
+"""Beginnings of the names of families that run on a GPU's matrix units."""
+IMAGE_FAMILIES = ("convolution", "batch_norm", "max_pool", "average_pool")
+"""Families whose time depends on the memory format of images."""
+
+
 def _convolution_features(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int, p: int, q: int, groups: int, bias: int
 ) -> tuple[float, ...]:
@@ -107,19 +113,26 @@ def _recurrent_features(steps: int, batch: int, inputs: int, hidden: int) -> tup
 
 
 def _attention(passes: float) -> Callable[..., tuple[float, float]]:
-    def work(heads: int, queries: int, keys: int, width: int) -> tuple[float, float]:
-        return passes * 4.0 * heads * queries * keys * width, passes * 2.0 * heads * (queries + keys) * width
+    def work(heads: int, queries: int, keys: int, width: int, causal: int) -> tuple[float, float]:
+        products = passes * 4.0 * heads * queries * keys * width
+        return products / (2 if causal else 1), passes * 2.0 * heads * (queries + keys) * width
 
     return work
 
 
+def _attention_features(heads: int, queries: int, keys: int, width: int, causal: int) -> tuple[float, ...]:
+    return (*map(log2, (heads, queries, keys, width)), 2.0 * causal)
+
+
 _CONVOLUTION = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "groups", "bias")
 _RECURRENT = ("steps", "batch", "inputs", "hidden")
+_ATTENTION = ("heads", "queries", "keys", "width", "causal")
 _POOL = ("planes", "h", "w", "p", "q", "window")
 
 POINTWISE = {
     # name: elements moved for each one written, operations
-    "add": (3.0, 1.0), "add_": (3.0, 1.0), "mul": (3.0, 1.0), "copy": (2.0, 0.0), "relu": (2.0, 1.0),
+    "add": (3.0, 1.0), "add_": (3.0, 1.0), "mul": (3.0, 1.0), "copy": (2.0, 0.0), "cast": (2.0, 0.0),
+    "relu": (2.0, 1.0),
     "relu_": (2.0, 1.0), "threshold_backward": (3.0, 1.0), "tanh": (2.0, 10.0), "tanh_backward": (3.0, 3.0),
     "sigmoid": (2.0, 10.0), "gelu": (2.0, 15.0), "gelu_backward": (3.0, 20.0), "dropout": (3.0, 10.0),
 }  # fmt: skip
@@ -146,8 +159,8 @@ FAMILIES: dict[str, Family] = {
         Family("embedding_backward", ("rows", "width", "vocabulary"), _lookup_backward),
         Family("recurrent", _RECURRENT, _recurrent(1), _recurrent_features),
         Family("recurrent_backward", _RECURRENT, _recurrent(2), _recurrent_features),
-        Family("attention", ("heads", "queries", "keys", "width"), _attention(1.0)),
-        Family("attention_backward", ("heads", "queries", "keys", "width"), _attention(2.5)),
+        Family("attention", _ATTENTION, _attention(1.0), _attention_features),
+        Family("attention_backward", _ATTENTION, _attention(2.5), _attention_features),
         *(Family(name, ("elements",), _moved(*work)) for name, work in POINTWISE.items()),
     )
 }  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp, hypot, sqrt
 
+from paceline.cost import host_queue
 from paceline.cost.calibration import StepOverheads
 from paceline.cost.model import Costed, CostModel
 from paceline.cost.op_tracing import NetworkShape
@@ -47,6 +48,15 @@ def update_alone_s(model: CostModel, shape: NetworkShape, optimizer: str) -> flo
     return passes * model.seconds("add_", (elements,)) if elements else 0.0
 
 
+def launches_s(
+    model: CostModel, overheads: StepOverheads, shape: NetworkShape, costed: Sequence[Costed]
+) -> list[float]:
+    """Host time of each launch of a step that is not captured; the last one is the update's."""
+    factors = {"forward": overheads.host_forward, "backward": overheads.host_backward}
+    found = [factors[each.operation.direction] * model.host_s(each.operation.family) for each in costed]
+    return [*found, overheads.host_s + overheads.host_parameter_s * shape.parameter_tensors]
+
+
 def compose_iteration(
     model: CostModel, step_overheads: StepOverheads, shape: NetworkShape, costed: Sequence[Costed], *,
     step: str, optimizer: str, sample_elements: int, on_gpu: bool, drift: Drift | None = None,
@@ -84,20 +94,29 @@ def compose_iteration(
         "idle": 0.0,
         "loop": step_overheads.loop_s,
     }
+    host_bound = False
     if not on_gpu:
         gathered_s = step_overheads.load_element_s * sample_elements
         parts["load"] += gathered_s or model.seconds("copy", (max(1, sample_elements),))
-    elif step in ("graph", "chain"):
-        parts["idle"] = step_overheads.gap_s * len(costed)
     else:
-        busy = sum(parts.values())
-        parts["idle"] = max(step_overheads.gap_s * len(costed), step_overheads.launch_s * len(costed) - busy)
+        busy, host_s = sum(parts.values()), 0.0
+        parts["idle"] = step_overheads.gap_s * len(costed)
+        if step not in ("graph", "chain"):
+            launches = launches_s(model, step_overheads, shape, costed)
+            runs = [*(took + step_overheads.gap_s for took in seconds), busy - sum(seconds)]
+            parts["idle"] = host_queue.iteration_s(launches, runs) - busy
+            host_s = sum(launches)
+        host_bound = host_s > busy
     parts = {name: took if name in ("forward", "backward") else host_drift * took for name, took in parts.items()}
     whole = sum(parts.values())
     variance = sum(
         FAMILY_CORRELATION * sum(d) ** 2 + (1 - FAMILY_CORRELATION) * sum(v * v for v in d) for d in family_sds.values()
     )
-    width = Z_90 * sqrt((sqrt(variance) / whole) ** 2 + MIN_LOG_SD**2 + (0.5 * extra_log_sd) ** 2)
+    own_sd = step_overheads.host_log_sd if host_bound else sqrt(variance) / whole
+    least = max(MIN_LOG_SD, step_overheads.iteration_log_sd)
+    # Close to the larger of the two, and never narrower for an operation that is known less.
+    log_sd = sqrt(hypot(own_sd**2, least**2))
+    width = Z_90 * hypot(log_sd, MIN_LOG_SD, 0.5 * extra_log_sd)
     layers = []
     trained = max(1, sum(row.parameters for row in shape.rows.values()))
     for name in dict.fromkeys((*shape.rows, *by_row)):  # also rows that are recomputed or belong to no module

@@ -6,10 +6,11 @@ import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.curve import Curve, TimeEstimate, Trial
-from paceline.cost.families import FAMILIES, Sizes
+from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
 from paceline.errors import InputError
@@ -19,6 +20,9 @@ from paceline.workload import Workload
 UNKNOWN_LOG_SD = 0.7
 """For operations of no known family: errors by a factor of two either way are common."""
 UNTRIED_LOG_SD = 0.5
+HALF = ("bfloat16", "float16")
+DEFAULT_HOST_S = 15e-6
+"""To launch an operation that was not timed."""
 
 
 @dataclass(frozen=True)
@@ -30,64 +34,96 @@ class Costed:
 
 
 class CostModel:
-    """The cost model of a device for one precision and number of threads."""
+    """The cost model of a device for one precision and number of threads.
+
+    Mixed precision runs some operations in half precision and others in float32: each is estimated from trials of its
+    own type.
+    """
 
     def __init__(self, calibration: Calibration, precision: str = "float32", threads: int = 0) -> None:
-        self.calibration = calibration
+        self.calibration, self.precision = calibration, precision
         self.set = _chosen(calibration, precision, threads)
-        self._trials: dict[str, list[Trial]] = defaultdict(list)
-        for trial in self.set.trials:
-            self._trials[trial.family].append(trial)
+        self._sets = {self.set.precision: self.set}
+        for name in ("float32", "bfloat16"):
+            if name not in self._sets and any(each.precision == name for each in calibration.sets):
+                self._sets[name] = _chosen(calibration, name, threads)
+        self._images = {each.precision: each for each in calibration.sets if each.memory_format == "channels_last"}
 
     def cost(self, operations: Sequence[Operation]) -> list[Costed]:
         """Estimates in the order of `operations`."""
-        by_family: dict[str, list[int]] = defaultdict(list)
+        alike: dict[tuple[str, str, bool], list[int]] = defaultdict(list)
         for number, operation in enumerate(operations):
-            by_family[operation.family].append(number)
+            alike[operation.family, operation.dtype, operation.channels_last].append(number)
         costed: dict[int, Costed] = {}
-        for family, numbers in by_family.items():
-            for number, estimate in zip(
-                numbers, self._estimates(family, [operations[n].sizes for n in numbers]), strict=True
-            ):
+        for (family, dtype, channels_last), numbers in alike.items():
+            estimates = self._estimates(family, [operations[n].sizes for n in numbers], dtype, channels_last)
+            for number, estimate in zip(numbers, estimates, strict=True):
                 operation = operations[number]
                 deviation = estimate.deviation if operation.known else max(estimate.deviation, UNKNOWN_LOG_SD)
                 costed[number] = Costed(operation, estimate.seconds, deviation)
         return [costed[number] for number in range(len(operations))]
 
-    def seconds(self, family: str, sizes: Sizes) -> float:
-        return self._estimates(family, [sizes])[0].seconds
+    def seconds(self, family: str, sizes: Sizes, dtype: str = "float32") -> float:
+        return self._estimates(family, [sizes], dtype)[0].seconds
 
-    def _estimates(self, family: str, sizes: list[Sizes]) -> list[TimeEstimate]:
-        if family not in self._trials:
-            family = family.rstrip("_")  # use the out-of-place variant
-        if family not in self._trials:
-            return [TimeEstimate(self._roofline_s(family, each), UNTRIED_LOG_SD) for each in sizes]
-        return _curve(self.set, family, self._trials[family]).estimates(sizes)
+    def host_s(self, family: str) -> float:
+        """Time of the host to call an operation of the family alone, on a GPU."""
+        return (
+            _host_s(self.set).get(family) or _host_s(self._sets.get("float32", self.set)).get(family) or DEFAULT_HOST_S
+        )
+
+    def _set_of(self, family: str, dtype: str, channels_last: bool) -> TrialSet:
+        """The trials of operations of this type: in half precision, float32, or tf32 for what runs on matrix units."""
+        if dtype in HALF:
+            wanted = [self.precision, dtype, "bfloat16"]
+        elif self.precision == "tf32" and family.startswith(MATRIX_UNITS):
+            wanted = ["tf32"]
+        else:
+            wanted = ["float32"]
+        found = next((self._sets[name] for name in wanted if name in self._sets), self.set)
+        images = self._images.get(found.precision) if channels_last else None
+        return images if images is not None and family in _by_family(images) else found
+
+    def _estimates(
+        self, family: str, sizes: list[Sizes], dtype: str, channels_last: bool = False
+    ) -> list[TimeEstimate]:
+        for name in (family, family.rstrip("_")):  # the out-of-place variant, where that alone was timed
+            chosen = self._set_of(name, dtype, channels_last)
+            if name in _by_family(chosen):
+                return _curve(chosen, name).estimates(sizes)
+        return [TimeEstimate(self._roofline_s(family, each, dtype), UNTRIED_LOG_SD) for each in sizes]
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:
         """The plain roofline: each operation at the device's peak rates, without overheads."""
-        return sum(self._roofline_s(operation.family, operation.sizes) for operation in operations)
+        return sum(self._roofline_s(operation.family, operation.sizes, operation.dtype) for operation in operations)
 
-    def _roofline_s(self, family: str, sizes: Sizes) -> float:
+    def _roofline_s(self, family: str, sizes: Sizes, dtype: str) -> float:
         flops, elements = FAMILIES[family].work_of(sizes)
-        size_bytes = 2.0 if self.set.precision in ("bfloat16", "float16") else 4.0
-        return max(flops / self._peak_flops, size_bytes * elements / self.calibration.peak_bytes)
+        size_bytes = 2.0 if dtype in HALF else 4.0
+        fast = dtype in HALF or (self.precision == "tf32" and family.startswith(MATRIX_UNITS))
+        return max(
+            flops / (self._peak_flops if fast else self.calibration.peak_flops),
+            size_bytes * elements / self.calibration.peak_bytes,
+        )
 
     @functools.cached_property
     def _peak_flops(self) -> float:
         """Peak FLOP/s in this precision; `peak_flops` of the calibration is for float32."""
-        if self.set.precision == "float32" or "matmul" not in self._trials:
+        products = _by_family(self.set).get("matmul")
+        if self.set.precision == "float32" or not products:
             return self.calibration.peak_flops
-        return max(FAMILIES["matmul"].work_of(trial.sizes)[0] / trial.seconds for trial in self._trials["matmul"])
+        return max(FAMILIES["matmul"].work_of(trial.sizes)[0] / trial.seconds for trial in products)
 
-    def shapes(self) -> dict[str, tuple[float, ...]]:
-        """Kernel parameters of all families' curves, fitted where missing."""
-        return {family: _curve(self.set, family, trials).shape for family, trials in self._trials.items()}
+
+def fitted_shapes(trials: TrialSet) -> dict[str, tuple[float, ...]]:
+    """Kernel parameters of all families' curves, fitted where missing."""
+    return {family: _curve(trials, family).shape for family in _by_family(trials)}
 
 
 def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
-    """The set of trials nearest to the requested threads."""
-    fitting = [found for found in calibration.sets if found.precision == precision]
+    """The set of trials nearest to the requested threads; float16 is as fast as bfloat16."""
+    like = (precision, "bfloat16") if precision == "float16" else (precision,)
+    fitting = [s for s in calibration.sets if s.precision in like and s.memory_format == "contiguous"]
     if not fitting:
         there = ", ".join(sorted({found.precision for found in calibration.sets}))
         raise InputError(
@@ -106,12 +142,32 @@ def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape)
     return CostModel(calibration, workload.precision, threads)
 
 
-_curves: dict[tuple[int, str], tuple[TrialSet, Curve]] = {}
+# Per set of trials, which is kept so that its identity stays its own: a plan uses the same curves many times.
+_grouped: dict[int, tuple[TrialSet, dict[str, list[Trial]]]] = {}
+_curves: dict[tuple[int, str], Curve] = {}
+_hosts: dict[int, dict[str, float]] = {}
 
 
-def _curve(trials: TrialSet, family: str, own: Sequence[Trial]) -> Curve:
-    """Fitted once per set of trials and cached, because a plan uses the same curves many times."""
-    key = id(trials), family
-    if key not in _curves or _curves[key][0] is not trials:
-        _curves[key] = trials, Curve(family, own, trials.shapes.get(family, ()))
-    return _curves[key][1]
+def _by_family(trials: TrialSet) -> dict[str, list[Trial]]:
+    if id(trials) not in _grouped:
+        found: dict[str, list[Trial]] = defaultdict(list)
+        for trial in trials.trials:
+            found[trial.family].append(trial)
+        _grouped[id(trials)] = trials, dict(found)
+    return _grouped[id(trials)][1]
+
+
+def _host_s(trials: TrialSet) -> dict[str, float]:
+    if id(trials) not in _hosts:
+        times = {
+            family: [trial.host_s for trial in own if trial.host_s > 0] for family, own in _by_family(trials).items()
+        }
+        _hosts[id(trials)] = {family: median(found) for family, found in times.items() if found}
+    return _hosts[id(trials)]
+
+
+def _curve(trials: TrialSet, family: str) -> Curve:
+    own, key = _by_family(trials)[family], (id(trials), family)
+    if key not in _curves:
+        _curves[key] = Curve(family, own, trials.shapes.get(family, ()))
+    return _curves[key]

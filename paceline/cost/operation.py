@@ -268,12 +268,21 @@ def _recurrent(family: str) -> Any:
     return found
 
 
-def _attention(family: str, place: int) -> Any:
+def _attention(family: str, query: int, causal: int) -> Any:
+    """`query` and `causal`: positions of these arguments; key and value follow the query."""
+
     def found(arguments: tuple[Any, ...], output: Any) -> Found:
-        query, key = arguments[place], arguments[place + 1]
-        return family, (query.shape[0] * query.shape[1], query.shape[2], key.shape[2], query.shape[3])
+        q, k = arguments[query], arguments[query + 1]
+        is_causal = len(arguments) > causal and bool(arguments[causal])
+        return family, (q.shape[0] * q.shape[1], q.shape[2], k.shape[2], q.shape[3], int(is_causal))
 
     return found
+
+
+def _cast(arguments: tuple[Any, ...], output: Any) -> Found:
+    x = arguments[0]
+    changed = x.dtype != output.dtype and x.is_floating_point() and output.is_floating_point()
+    return ("cast", (max(1, output.numel()),)) if changed else None
 
 
 _SPECIAL = {
@@ -305,12 +314,13 @@ _SPECIAL = {
     "mkldnn_rnn_layer": _recurrent("recurrent"), "mkldnn_rnn_layer_backward": _recurrent("recurrent_backward"),
     "_fused_rms_norm": _layer_normed("layer_norm", 0),
     "_fused_rms_norm_backward": _layer_normed("layer_norm_backward", 1),
-    **{
-        f"_scaled_dot_product_{kernel}": _attention("attention", 0)
-        for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
-    },
-    **{
-        f"_scaled_dot_product_{kernel}_backward": _attention("attention_backward", 1)
-        for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
-    },
+    "_to_copy": _cast,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention("attention", 0, 4),
+    "_scaled_dot_product_flash_attention": _attention("attention", 0, 4),
+    "_scaled_dot_product_efficient_attention": _attention("attention", 0, 6),
+    "_scaled_dot_product_cudnn_attention": _attention("attention", 0, 6),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention("attention_backward", 1, 7),
+    "_scaled_dot_product_flash_attention_backward": _attention("attention_backward", 1, 11),
+    "_scaled_dot_product_efficient_attention_backward": _attention("attention_backward", 1, 11),
+    "_scaled_dot_product_cudnn_attention_backward": _attention("attention_backward", 1, 14),
 }  # fmt: skip

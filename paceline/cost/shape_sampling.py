@@ -18,14 +18,28 @@ class Limits:
     elements: float
 
 
+LARGER_SHARE = 0.6
+"""Share of the trials that are the larger of two draws: networks spend their time in their large operations."""
+
+
 def sample_shape(kind: str, rng: random.Random, limits: Limits) -> Sizes:
     """Sizes of one operation of `kind` within `limits`."""
+    draws = [_draw(kind, rng, limits) for _ in range(2 if rng.random() < LARGER_SHARE else 1)]
+    return max(draws, key=lambda sizes: _effort(kind, sizes, limits))
+
+
+def _draw(kind: str, rng: random.Random, limits: Limits) -> Sizes:
     for _ in range(10_000):
         sizes = _SAMPLERS[kind](rng)
-        flops, elements = FAMILIES[kind].work_of(sizes)
-        if flops <= limits.flops and elements <= limits.elements:
+        if _effort(kind, sizes, limits) <= 1.0:
             return sizes
     raise AssertionError(f"no sizes of {kind} within {limits}")
+
+
+def _effort(kind: str, sizes: Sizes, limits: Limits) -> float:
+    """Share of the limits that an operation takes."""
+    flops, elements = FAMILIES[kind].work_of(sizes)
+    return max(flops / limits.flops, elements / limits.elements)
 
 
 def _between(rng: random.Random, low: float, high: float) -> int:
@@ -45,19 +59,22 @@ def _channels(rng: random.Random) -> int:
 
 def _matmul(rng: random.Random) -> Sizes:
     batch = 1 if rng.random() < 0.85 else _between(rng, 2, 256)
-    m, n, k = _between(rng, 1, 16384), _between(rng, 2, 8192), _between(rng, 2, 16384)
+    m, n, k = _between(rng, 1, 65536), _between(rng, 2, 65536 if rng.random() < 0.1 else 8192), _between(rng, 2, 16384)
     layout = rng.randrange(3)
     return batch, m, n, k, layout, int(layout == 0 and batch == 1)
 
 
 def _convolution(rng: random.Random) -> Sizes:
-    size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0]
+    kind = rng.choices(("dense", "depthwise", "grouped"), (16, 3, 1))[0]
+    size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0] if kind == "dense" else rng.choice((3, 3, 5, 7))
     stride = rng.choices((1, 2, 4), _STRIDES[size])[0]
     h = _between(rng, max(4, size, 2 * stride), 256)
-    c, k = _channels_at(rng, h), max(4, _channels_at(rng, h))
-    groups = 1
-    if rng.random() < 0.06 and c > 1:
+    c, k, groups = _channels_at(rng, h), max(4, _channels_at(rng, h)), 1
+    if kind == "depthwise":
         groups, k = c, c
+    elif kind == "grouped":
+        groups = 1 << rng.randrange(1, 6)
+        c, k = (groups * max(1, width // groups) for width in (c, k))
     p = (h + 2 * (size // 2) - size) // stride + 1
     return _between(rng, 1, 256), c, h, h, k, size, size, p, p, groups, rng.randrange(2)
 
@@ -79,7 +96,7 @@ def _norm(rng: random.Random) -> Sizes:
 
 
 def _rows(rng: random.Random) -> Sizes:
-    return _between(rng, 1, 65536), _between(rng, 2, 4096)
+    return _between(rng, 1, 65536), _between(rng, 2, 65536 if rng.random() < 0.15 else 4096)
 
 
 def _pool(rng: random.Random) -> Sizes:
@@ -111,12 +128,12 @@ def _recurrent(rng: random.Random) -> Sizes:
 
 
 def _attention(rng: random.Random) -> Sizes:
-    length = _between(rng, 16, 1024)
-    return _between(rng, 1, 2048), length, length, rng.choice((16, 32, 64, 128))
+    length = _between(rng, 16, 4096)
+    return _between(rng, 1, 2048), length, length, rng.choice((16, 32, 64, 64, 64, 128)), rng.randrange(2)
 
 
 def _elements(rng: random.Random) -> Sizes:
-    return (_between(rng, 64, 1 << 27),)
+    return (_between(rng, 64, 1 << 28),)
 
 
 _SAMPLERS: dict[str, Callable[[random.Random], Sizes]] = {
@@ -136,7 +153,7 @@ _SAMPLERS: dict[str, Callable[[random.Random], Sizes]] = {
 
 # Trials per kind. Kinds that dominate training time and depend on many sizes get the most.
 TRIALS = {
-    "convolution": 450, "matmul": 300, "batch_norm": 50, "layer_norm": 40, "softmax": 30, "max_pool": 50,
-    "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 40,
+    "convolution": 450, "matmul": 300, "batch_norm": 80, "layer_norm": 50, "softmax": 40, "max_pool": 50,
+    "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 80,
     **dict.fromkeys(POINTWISE, 20),
 }  # fmt: skip

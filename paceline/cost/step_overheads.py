@@ -7,7 +7,6 @@ by layer. Each network has the same weight however many layers it has, and with 
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.model import Costed
-from paceline.cost.workload_tracing import data_shape_of
-from paceline.measurement.mark_log import SCORE
-from paceline.measurement.measurement import Measurement
-from paceline.workload import Workload
+from paceline.cost.families import MATRIX_UNITS
+from paceline.cost.model import Costed, CostModel
+from paceline.cost.op_tracing import NetworkShape
+from paceline.cost.workload_tracing import DataShape
+from paceline.measurement.network_times import NetworkTimes
 
 SMALL_S = 30e-6
 """Layers predicted to take less than this show the cost of a call."""
@@ -34,16 +33,43 @@ MAX_FACTOR = 2.0
 RARE_SPREAD = 0.3
 MIN_NETWORKS = 3
 """A family in fewer networks than this has at least `RARE_SPREAD`."""
+MIN_HOST_RUNS = 6
+HOST_BOUND = 1.3
+"""An iteration that takes this many times as long as its kernels waited for the host."""
+AHEAD = 0.8
+"""The host is ahead of the device if launching an iteration takes less than this share of running it."""
 
 
 @dataclass(frozen=True)
 class ReferenceRun:
     """A measured network, with the times of its operations alone."""
 
-    measurement: Measurement
+    times: NetworkTimes
     costed: Sequence[Costed]
-    update_s: float = 0.0
+    update_s: float
     """The time of the parameter update alone."""
+    model: CostModel
+    shape: NetworkShape
+    data: DataShape
+    chain: bool
+    """Whether its step has a hand-written gradient."""
+
+    @property
+    def busy_s(self) -> float:
+        """Time that the device computed."""
+        parts = sum(took for part, took in self.times.parts_s.items() if part in ("load", "copy", "update", "loop"))
+        return sum(forward + backward for forward, backward in self.times.layers.values()) + parts
+
+    @property
+    def launching_s(self) -> float:
+        """Time of the host to launch an iteration; the iteration itself, where the device waited for the host."""
+        return self.times.iteration_s if self.times.iteration_s > HOST_BOUND * self.busy_s else self.times.host_s
+
+    def called_s(self, direction: str) -> float:
+        """Time of the host to call the operations alone."""
+        return sum(
+            self.model.host_s(each.operation.family) for each in self.costed if each.operation.direction == direction
+        )
 
 
 @dataclass(frozen=True)
@@ -64,22 +90,68 @@ class _Row:
 
 
 def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool) -> StepOverheads:
-    batches = Counter(each.measurement.name for each in seen)
-    rows = [row for each in seen for row in _rows(each, batches[each.measurement.name])]
+    batches = Counter(each.times.name for each in seen)
+    rows = [row for each in seen for row in _rows(each, batches[each.times.name])]
     extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
-    factors, spreads = _factors(rows, extra)
+    factors, spreads = _factors(rows, extra, on_gpu)
     load_s, load_element_s = _load_s(seen)
+    host = _host(seen) if on_gpu else _Host()
+    gap_s, loop_s = _gaps_s(seen) if on_gpu else (0.0, _median(s.times.parts_s.get("loop", 0.0) for s in seen))
     return StepOverheads(
         factors, spreads, extra["forward"], extra["backward"],
-        gap_s=_median(_idle(s) for s in seen) if on_gpu else 0.0,
-        launch_s=_launch_s(seen) if on_gpu else 0.0,
+        gap_s=gap_s,
+        host_forward=host.forward,
+        host_backward=host.backward,
+        host_parameter_s=host.parameter_s,
+        host_s=host.iteration_s,
+        host_log_sd=host.log_sd,
         load_s=load_s,
         load_element_s=load_element_s,
         update_factor=_update_factor(seen),
-        score_s=_median(_score(s.measurement) for s in seen),
-        loop_s=_median(s.measurement.parts_s.get("loop", 0.0) for s in seen),
-        networks=tuple(sorted({f"{s.measurement.name} at {s.measurement.batch}" for s in seen})),
+        score_s=_median(s.times.score_s for s in seen),
+        loop_s=loop_s,
+        networks=tuple(sorted({f"{s.times.name} at {s.times.batch}" for s in seen})),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Host:
+    """Host times of a step that is not captured."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    parameter_s: float = 0.0
+    iteration_s: float = 0.0
+    log_sd: float = 0.0
+
+
+def _host(seen: Sequence[ReferenceRun]) -> _Host:
+    """What launching costs in a network, compared with calling the operations alone, none below zero."""
+    runs = [s for s in seen if s.times.host_s > 0]
+    if not runs:
+        return _Host()
+    alone = np.array([(s.called_s("forward"), s.called_s("backward")) for s in runs])
+    took = np.array([s.launching_s for s in runs])
+    if len(runs) < MIN_HOST_RUNS:
+        each = float(np.median(took / np.maximum(alone.sum(1), 1e-9)))
+        return _Host(each, each, log_sd=RARE_SPREAD)
+    columns = np.column_stack([alone, [(s.shape.parameter_tensors, 1.0) for s in runs]])
+    found, _ = nnls(columns / took[:, None], np.ones(len(took)))
+    missed = np.log(np.maximum(columns @ found, 1e-9) / took)
+    forward, backward, parameter_s, iteration_s = map(float, found)
+    log_sd = max(MIN_SPREAD, float(np.sqrt(np.mean(missed**2))))
+    return _Host(forward, backward, parameter_s, iteration_s, log_sd)
+
+
+def _gaps_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
+    """The gap between two operations and the rest of the loop, from iterations in which the host is ahead."""
+    ahead = [s for s in seen if s.times.host_s < AHEAD * s.busy_s]
+    if not ahead:
+        return 0.0, 0.0
+    idle = np.array([max(1e-7, s.times.iteration_s - s.busy_s) for s in ahead])
+    columns = np.array([(len(s.costed), 1.0) for s in ahead])
+    (gap_s, loop_s), _ = nnls(columns / idle[:, None], np.ones(len(idle)))
+    return float(gap_s), float(loop_s)
 
 
 def _median(values: Iterable[float]) -> float:
@@ -89,7 +161,7 @@ def _median(values: Iterable[float]) -> float:
 
 def _load_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
     """Loading time per batch and per element, fitted to all networks."""
-    found = [(s.measurement.parts_s.get("load", 0.0), _sample_elements(s.measurement)) for s in seen]
+    found = [(s.times.parts_s.get("load", 0.0), s.times.batch * prod(s.data.shape)) for s in seen]
     loads = np.array([(load, elements) for load, elements in found if load > 0 and elements])
     if not len(loads):
         return 0.0, 0.0
@@ -98,22 +170,12 @@ def _load_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
     return float(batch_s), float(element_s)
 
 
-def _sample_elements(measurement: Measurement) -> int:
-    data = measurement.conditions.get("data")
-    return measurement.batch * prod(_shape_of(data)) if data else 0
-
-
-@functools.cache
-def _shape_of(data: str) -> tuple[int, ...]:
-    return data_shape_of(Workload(data=data)).shape
-
-
 def _update_factor(seen: Sequence[ReferenceRun]) -> float:
     by_network: dict[str, list[float]] = defaultdict(list)
     for each in seen:
-        took = each.measurement.parts_s.get("update", 0.0)
+        took = each.times.parts_s.get("update", 0.0)
         if took > 0 and each.update_s > 0:
-            by_network[each.measurement.name].append(log(took / each.update_s))
+            by_network[each.times.name].append(log(took / each.update_s))
     found = [median(values) for values in by_network.values()]
     return exp(median(found) * _shrinkage(len(found))) if found else 1.0
 
@@ -121,20 +183,6 @@ def _update_factor(seen: Sequence[ReferenceRun]) -> float:
 def _shrinkage(networks: float) -> float:
     """Shrinks estimates from few networks: a single one may be an exception."""
     return (networks - 0.7) / (networks + 0.6)
-
-
-def _score(measurement: Measurement) -> float:
-    return sum(layer.forward_s.median_s for layer in measurement.layers if layer.name == SCORE)
-
-
-def _idle(seen: ReferenceRun) -> float:
-    return seen.measurement.parts_s.get("idle", 0.0) / max(1, len(seen.costed))
-
-
-def _launch_s(seen: Sequence[ReferenceRun]) -> float:
-    """From networks whose device mostly waited for the host."""
-    bound = [s for s in seen if s.measurement.parts_s.get("idle", 0.0) > 0.3 * s.measurement.iteration_s.median_s]
-    return _median(s.measurement.iteration_s.median_s / max(1, len(s.costed)) for s in bound)
 
 
 def _rows(seen: ReferenceRun, measurements: int) -> list[_Row]:
@@ -145,15 +193,14 @@ def _rows(seen: ReferenceRun, measurements: int) -> list[_Row]:
         alone[place][costed.operation.family] += costed.seconds
         counts[place] += 1
     rows = []
-    for layer in seen.measurement.layers:
-        for direction, spread in (("forward", layer.forward_s), ("backward", layer.backward_s)):
-            families = alone.get((layer.name, direction))
-            if families and spread.median_s > 0:
+    for layer, both in seen.times.layers.items():
+        for direction, took in zip(("forward", "backward"), both, strict=True):
+            families = alone.get((layer, direction))
+            if families and took > 0:
                 family, most = max(families.items(), key=lambda item: item[1])
-                whole = sum(families.values())
-                count, network = counts[layer.name, direction], seen.measurement.name
-                weight = spread.median_s / seen.measurement.iteration_s.median_s / measurements
-                rows.append(_Row(network, direction, spread.median_s, whole, count, family, most / whole, weight))
+                whole, count = sum(families.values()), counts[layer, direction]
+                weight = took / seen.times.iteration_s / measurements
+                rows.append(_Row(seen.times.name, direction, took, whole, count, family, most / whole, weight))
     return rows
 
 
@@ -169,7 +216,7 @@ def _extra_s(rows: Sequence[_Row]) -> dict[str, float]:
     return extra
 
 
-def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+def _factors(rows: Sequence[_Row], extra: dict[str, float], on_gpu: bool) -> tuple[dict[str, float], dict[str, float]]:
     """Weights a network by the time it spends on a family: one small layer says little about large products."""
     missed: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -178,8 +225,10 @@ def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, f
             missed[row.family][row.network].append((log(own / row.alone_s), row.weight))
     factors, spreads = {}, {}
     for family, networks in missed.items():
+        # Products run from registers and shared memory: what differs from a trial is the trial's error, not the caches.
+        believed = 0.0 if on_gpu and family.startswith(MATRIX_UNITS) else 1.0
         found = [(_weighted_median(values), sum(weight for _, weight in values)) for values in networks.values()]
-        log_factor = _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
+        log_factor = believed * _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
         factors[family] = exp(max(-log(MAX_FACTOR), min(log(MAX_FACTOR), log_factor)))
         left = [(value - log(factors[family]), weight) for values in networks.values() for value, weight in values]
         least = MIN_SPREAD if len(found) >= MIN_NETWORKS else RARE_SPREAD

@@ -128,9 +128,13 @@ class Stopwatch:
 
     def _replayed(self, call: Call, stream: torch.cuda.Stream, count: int, rounds: int) -> float:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
+        stream.synchronize()
+        graph.capture_begin()  # `torch.cuda.graph` would collect garbage first, which takes longer than the trial
+        try:
             for _ in range(count):
                 call()
+        finally:
+            graph.capture_end()
         graph.replay()
         times: list[float] = []
         for _ in range(rounds):

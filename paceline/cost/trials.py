@@ -14,28 +14,35 @@ from paceline.step.flat_parameters import FlatParameters
 
 Call = Callable[[], object]
 DRAWN = 1 << 20
+FORMAT = torch.contiguous_format
 
 
-def calls_of(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def calls_of(
+    kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype, *, channels_last: bool = False
+) -> dict[str, Call]:
     """Calls by family; `convolution` includes its two kinds of backward pass with the same sizes."""
+    if kind in _IMAGE_MAKERS:
+        return _IMAGE_MAKERS[kind](sizes, device, dtype, torch.channels_last if channels_last else FORMAT)
     make = _MAKERS.get(kind)
     if make is None:
         return _pointwise(kind, sizes, device, dtype)
     return make(sizes, device, dtype)
 
 
-def _random(*shape: int, device: torch.device, dtype: torch.dtype, grad: bool = False) -> Tensor:
+def _random(
+    *shape: int, device: torch.device, dtype: torch.dtype, grad: bool = False, layout: torch.memory_format = FORMAT
+) -> Tensor:
     """Values of magnitude one, because denormals are slow on a CPU. A large tensor repeats a smaller random one."""
     count = prod(shape)
     drawn = torch.randn(min(count, DRAWN), device=device, dtype=torch.float32).to(dtype)
     if count > DRAWN:
         drawn = drawn.repeat(-(-count // DRAWN))[:count]
-    return drawn.view(shape).requires_grad_(grad)
+    return drawn.view(shape).contiguous(memory_format=layout).requires_grad_(grad)
 
 
 def _with_backward(family: str, forward: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Call]:
     output = forward()
-    gradient = _random(*output.shape, device=output.device, dtype=output.dtype)
+    gradient = torch.empty_like(output).copy_(_random(*output.shape, device=output.device, dtype=output.dtype))
     return {
         family: forward,
         f"{family}_backward": lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True),
@@ -58,16 +65,18 @@ def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str,
     return {"matmul": (lambda: torch.mm(a, b)) if batch == 1 else (lambda: torch.bmm(a, b))}
 
 
-def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _convolution(
+    sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
+) -> dict[str, Call]:
     n, c, h, w, k, r, s, p, _, groups, biased = sizes
     stride = max(1, round(h / p))
     padding = max(0, -(-((p - 1) * stride + r - h) // 2))
-    weight = _random(k, c // groups, r, s, device=device, dtype=dtype, grad=True)
+    weight = _random(k, c // groups, r, s, device=device, dtype=dtype, grad=True, layout=layout)
     bias = _random(k, device=device, dtype=dtype, grad=True) if biased else None
     trained = [weight] if bias is None else [weight, bias]
 
     def made(grad: bool) -> tuple[Call, Call]:
-        x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad)
+        x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad, layout=layout)
         forward = lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)  # noqa: E731
         calls = _with_backward("convolution", forward, [x, *trained] if grad else trained)
         return calls["convolution"], calls["convolution_backward"]
@@ -81,10 +90,10 @@ def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict
     }
 
 
-def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> dict[str, Call]:
     n, c, hw = sizes
     side = max(1, int(hw**0.5))
-    x = _random(n, c, side, hw // side, device=device, dtype=dtype, grad=True)
+    x = _random(n, c, side, hw // side, device=device, dtype=dtype, grad=True, layout=layout)
     weight, bias = (_random(c, device=device, dtype=torch.float32, grad=True) for _ in range(2))
     mean, variance = torch.zeros(c, device=device), torch.ones(c, device=device)
     if n * hw == 1:
@@ -105,17 +114,19 @@ def _softmax(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str
     return _with_backward("softmax", lambda: F.log_softmax(x, -1), [x])
 
 
-def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> dict[str, Call]:
     planes, h, w, p, _, window = sizes
     side = round(window**0.5)
     stride = max(1, round((h - side) / max(1, p - 1))) if p > 1 else side
-    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True)
+    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True, layout=layout)
     return _with_backward("max_pool", lambda: F.max_pool2d(x, side, stride), [x])
 
 
-def _average_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _average_pool(
+    sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
+) -> dict[str, Call]:
     planes, h, w, p, q, _ = sizes
-    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True)
+    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True, layout=layout)
     return _with_backward("average_pool", lambda: F.adaptive_avg_pool2d(x, (p, q)), [x])
 
 
@@ -140,10 +151,10 @@ def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[s
 
 
 def _attention(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
-    heads, queries, keys, width = sizes
+    heads, queries, keys, width, causal = sizes
     q = _random(1, heads, queries, width, device=device, dtype=dtype, grad=True)
     k, v = (_random(1, heads, keys, width, device=device, dtype=dtype, grad=True) for _ in range(2))
-    forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=queries == keys)  # noqa: E731
+    forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=bool(causal))  # noqa: E731
     return _with_backward("attention", forward, [q, k, v])
 
 
@@ -160,6 +171,9 @@ def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype
             call = lambda: x * y  # noqa: E731
         case "copy":
             call = x.clone
+        case "cast":
+            single = x.float()
+            call = lambda: single.to(torch.bfloat16)  # noqa: E731
         case "relu":
             call = x.relu
         case "relu_":
@@ -183,14 +197,16 @@ def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype
     return {kind: call}
 
 
-_MAKERS = {
-    "matmul": _matmul,
+_IMAGE_MAKERS = {
     "convolution": _convolution,
     "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
-    "softmax": _softmax,
     "max_pool": _max_pool,
     "average_pool": _average_pool,
+}
+_MAKERS = {
+    "matmul": _matmul,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
     "reduce": _reduce,
     "embedding": _embedding,
     "recurrent": _recurrent,

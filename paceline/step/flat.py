@@ -44,7 +44,7 @@ class FlatPhase:
         gradients = [g for g in outcome.gradients if g is not None]
         with torch.no_grad():
             if self.fused and not rule.clip_norm and len(gradients) == len(flat.views):
-                fused_update(rule, flat.views, gradients, self.velocities, lr)
+                fused_update(rule, flat.views, _laid_out_like(flat.views, gradients), self.velocities, lr)
             else:
                 flat.gather(outcome.gradients)
                 self._update(lr)
@@ -65,6 +65,17 @@ class FlatPhase:
             raise CheckpointError(f"the checkpoint's optimizer is not {self.phase.rule.optimizer}")
         for name, tensor in self.state.items():
             tensor.copy_(saved[name])
+
+
+def _laid_out_like(views: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
+    """The gradients in the memory layout of their parameters: a fused kernel pairs numbers by their place in memory.
+
+    A convolution whose output is read with the channels last returns its gradient in that layout.
+    """
+    return [
+        gradient if gradient.stride() == view.stride() else torch.empty_like(view).copy_(gradient)
+        for view, gradient in zip(views, gradients, strict=True)
+    ]
 
 
 class FlatStep(Step):

@@ -11,6 +11,7 @@ import paceline.cost.calibrating as room
 from paceline import record
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, load_calibration
+from paceline.cost.reference_networks import ROWS
 from paceline.cost.shape_sampling import Limits
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.step.placement import available_cores, processor_name
@@ -25,7 +26,7 @@ def little_to_try(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(room, "TRIALS", dict.fromkeys(KINDS, 6))
     monkeypatch.setattr(room, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
-    monkeypatch.setattr(room, "BATCHES", {"perceptron": (8,), "convolutional": (4,)})
+    monkeypatch.setattr(room, "REFERENCES", {"cpu": {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}})
     monkeypatch.setattr(room, "REFERENCE_ITERATIONS", 20)
     monkeypatch.setattr(room, "measure_links", lambda device: LinkMeasurement((LINK,), {}))
 

@@ -106,7 +106,7 @@ class Attention(nn.Module):
 def test_attention_by_hand():
     shape = read(Attention, torch.empty(2, 10, 32))
     (forward,) = of_family(shape, "attention")
-    assert sizes(forward) == {"heads": 2 * 4, "queries": 10, "keys": 10, "width": 8}
+    assert sizes(forward) == {"heads": 2 * 4, "queries": 10, "keys": 10, "width": 8, "causal": 0}
     assert forward.flops == 2 * (2 * 8 * 10 * 10 * 8) and forward.elements == 2 * 8 * 20 * 8
     (backward,) = of_family(shape, "attention_backward")
     assert backward.flops == 2.5 * forward.flops

@@ -79,8 +79,8 @@ def test_norms_and_the_loss_are_in_float32_under_autocast():
 def test_attention_is_the_kernel_of_a_gpu(dtype, kernel):
     found = [(o.name, o.family, o.sizes) for o in trace(Decoder, dtype).operations if "attention" in o.family]
     assert found == [
-        (kernel, "attention", (8, 16, 16, 16)),
-        (f"{kernel}_backward", "attention_backward", (8, 16, 16, 16)),
+        (kernel, "attention", (8, 16, 16, 16, 1)),
+        (f"{kernel}_backward", "attention_backward", (8, 16, 16, 16, 1)),
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.cost.calibration import StepOverheads
 from paceline.cost.iteration import UPDATE_PASSES, Iteration, compose_iteration
-from paceline.cost.model import CostModel
+from paceline.cost.model import DEFAULT_HOST_S, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.measurement.mark_log import SCORE
@@ -97,17 +97,27 @@ def test_updates_scale_with_the_update_factor(shape):
 
 
 def test_a_captured_step_waits_between_operations(shape):
-    made = put(shape, StepOverheads(gap_s=2e-6, launch_s=1.0), on_gpu=True)
+    made = put(shape, StepOverheads(gap_s=2e-6, host_s=1.0), on_gpu=True)
     assert made.parts_s["idle"] == pytest.approx(2e-6 * len(shape.operations))
 
 
 def test_a_step_that_is_not_captured_waits_for_the_host_only_where_that_is_slower(shape):
     count = len(shape.operations)
-    busy = sum(p for name, p in put(shape, on_gpu=True, step="flat").parts_s.items() if name != "idle")
-    slow_host = put(shape, StepOverheads(launch_s=10 * busy / count), on_gpu=True, step="flat")
+    alone = put(shape, on_gpu=True, step="flat")
+    busy = sum(p for name, p in alone.parts_s.items() if name != "idle")
+    slow_host = put(shape, StepOverheads(host_s=10 * busy), on_gpu=True, step="flat")
     assert slow_host.seconds == pytest.approx(10 * busy)
-    fast_host = put(shape, StepOverheads(launch_s=0.1 * busy / count, gap_s=1e-9), on_gpu=True, step="flat")
+    per_parameter = put(shape, StepOverheads(host_parameter_s=busy), on_gpu=True, step="flat")
+    assert per_parameter.seconds == pytest.approx(busy * shape.parameter_tensors)
+    launching = put(shape, StepOverheads(host_forward=1e4, host_backward=1e4), on_gpu=True, step="flat")
+    assert launching.seconds == pytest.approx(1e4 * DEFAULT_HOST_S * count, rel=1e-3)
+    fast_host = put(shape, StepOverheads(host_s=0.1 * busy, gap_s=1e-9), on_gpu=True, step="flat")
     assert fast_host.parts_s["idle"] == pytest.approx(1e-9 * count)
+
+
+def test_the_interval_is_as_wide_as_networks_left_out_were_off(shape):
+    narrow, wide = (put(shape, StepOverheads(iteration_log_sd=sd), on_gpu=True) for sd in (0.05, 0.4))
+    assert wide.high_s / wide.low_s > 1.9 * narrow.high_s / narrow.low_s
 
 
 def test_loading_counts_on_a_cpu_and_is_hidden_on_a_gpu(shape):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.cost.calibration import TrialSet
-from paceline.cost.model import UNKNOWN_LOG_SD, UNTRIED_LOG_SD, CostModel, model_for
+from paceline.cost.model import DEFAULT_HOST_S, UNKNOWN_LOG_SD, UNTRIED_LOG_SD, CostModel, fitted_shapes, model_for
 from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.errors import InputError
@@ -40,7 +40,7 @@ def test_an_operation_of_no_family_has_higher_uncertainty():
 
 
 def test_an_uncalibrated_family_uses_peak_rates():
-    (found,) = CostModel(calibration(law=LAW)).cost([operation("attention", 64, 128, 128, 64)])
+    (found,) = CostModel(calibration(law=LAW)).cost([operation("attention", 64, 128, 128, 64, 1)])
     flops, elements = found.operation.flops, found.operation.elements
     assert found.seconds == max(flops / LAW.flops, 4 * elements / LAW.bytes)
     assert found.deviation == UNTRIED_LOG_SD
@@ -52,7 +52,9 @@ def test_the_set_with_the_nearest_number_of_threads(threads, expected):
 
 
 def test_a_precision_that_was_not_calibrated():
-    with pytest.raises(InputError, match="was calibrated for float32, not for tf32: run paceline calibrate"):
+    with pytest.raises(
+        InputError, match=r"was calibrated for float32, not for tf32: run `paceline.calibrate\(precision='tf32'\)`"
+    ):
         CostModel(calibration("cuda"), "tf32")
 
 
@@ -79,7 +81,7 @@ def test_curves_of_a_calibration_are_fitted_once(monkeypatch):
 
 def test_shapes_cover_all_families():
     made = calibration(count=8)
-    shapes = CostModel(made, threads=1).shapes()
+    shapes = fitted_shapes(made.sets[0])
     assert set(shapes) == {trial.family for trial in made.sets[0].trials} and all(shapes.values())
     again = replace(made, sets=(replace(made.sets[0], shapes=shapes),))
     asked = [operation("add", 1234), operation("softmax", 10, 20)]
@@ -93,7 +95,33 @@ def test_a_roofline_is_at_the_peak_of_the_precision_and_with_its_bytes():
     half = TrialSet("bfloat16", 0, tuple(fast.trials("matmul", "matmul", 40)))
     both = replace(single, sets=(*single.sets, half))
     product, sum_ = operation("matmul", 1, 2048, 2048, 2048, 0, 0), operation("add", 1 << 20)
-    rates = [CostModel(both, precision).roofline_s([product]) for precision in ("float32", "bfloat16")]
-    assert rates[0] == pytest.approx(product.flops / slow.flops) and rates[1] < 0.1 * rates[0]
-    sums = [CostModel(both, precision).roofline_s([sum_]) for precision in ("float32", "bfloat16")]
-    assert sums[0] == pytest.approx(2 * sums[1])
+    halves = [replace(each, dtype="bfloat16") for each in (product, sum_)]
+    model = CostModel(both, "bfloat16")
+    assert model.roofline_s([product]) > 10 * model.roofline_s(halves[:1])
+    assert CostModel(both).roofline_s([product]) == pytest.approx(product.flops / slow.flops)
+    assert model.roofline_s([sum_]) == pytest.approx(2 * model.roofline_s(halves[1:]))
+
+
+def test_mixed_precision_estimates_each_operation_from_trials_of_its_type():
+    slow, fast = Law(fixed_s=1e-4), Law(fixed_s=1e-6)
+    single, half = calibration("cuda", slow, count=8), calibration("cuda", fast, count=8, sets=[("bfloat16", 0)])
+    model = CostModel(replace(single, sets=(*single.sets, *half.sets)), "bfloat16")
+    tiny = operation("add", 64)
+    in_float32, in_half = model.cost([tiny, replace(tiny, dtype="bfloat16")])
+    assert in_float32.seconds == pytest.approx(1e-4, rel=0.1) and in_half.seconds == pytest.approx(1e-6, rel=0.1)
+
+
+def test_images_with_the_channels_last_have_trials_of_their_own():
+    plain, last = (calibration("cuda", Law(fixed_s=fixed_s), count=8) for fixed_s in (1e-4, 1e-6))
+    images = replace(last.sets[0], memory_format="channels_last")
+    model = CostModel(replace(plain, sets=(*plain.sets, images)))
+    small = operation("convolution", 1, 8, 8, 8, 8, 1, 1, 8, 8, 1, 0)
+    as_usual, channels_last = model.cost([small, replace(small, channels_last=True)])
+    assert as_usual.seconds > 20 * channels_last.seconds
+
+
+def test_the_host_s_time_of_a_family_is_the_median_of_its_trials():
+    made = calibration("cuda", count=3)
+    timed = tuple(replace(t, host_s=3e-6 if t.family == "add" else 0.0) for t in made.sets[0].trials)
+    model = CostModel(replace(made, sets=(replace(made.sets[0], trials=timed),)))
+    assert model.host_s("add") == 3e-6 and model.host_s("matmul") == DEFAULT_HOST_S

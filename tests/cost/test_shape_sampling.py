@@ -24,7 +24,7 @@ def test_sizes_are_within_limits(kind, limits):
         assert flops <= limits.flops and elements <= limits.elements
         if kind == "matmul":
             assert sizes[4] in (0, 1, 2) and sizes[5] in (0, 1)
-        elif kind == "convolution":
+        elif kind in ("convolution", "attention"):
             assert min(sizes[:-1]) >= 1 and sizes[-1] in (0, 1)
         else:
             assert min(sizes) >= 1

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
-from paceline.cost.model import Costed
+from paceline.cost.model import DEFAULT_HOST_S, Costed, CostModel
 from paceline.cost.operation import Operation
 from paceline.cost.step_overheads import MIN_NETWORKS, RARE_SPREAD, ReferenceRun, fit_overheads
+from paceline.cost.workload_tracing import DataShape
 from paceline.measurement.mark_log import SCORE
-from tests.cost.invented import layer, measurement
+from paceline.measurement.network_times import NetworkTimes, times_of
+from tests.cost.invented import calibration, layer, measurement, read
 
 FORWARD_S, BACKWARD_S = 7e-6, 11e-6
 FACTORS = {"matmul": 1.5, "convolution": 0.8}
+CALIBRATED, DATA = calibration("cuda", count=2), DataShape("table", (100,), 10, 1000)
 
 
 def costed(row: str, direction: str, family: str, seconds: float) -> Costed:
@@ -22,17 +27,25 @@ def costed(row: str, direction: str, family: str, seconds: float) -> Costed:
     return Costed(Operation(family, sizes, row, direction, family), seconds, 0.1)
 
 
-def network(number: int, *, batch: int = 10, parts: dict[str, float] | None = None) -> ReferenceRun:
+def network(
+    number: int, *, batch: int = 10, parts: dict[str, float] | None = None, update_s: float = 0.0,
+    step: str = "flat", host_s: float = 0.0, iteration_s: float | None = None,
+) -> ReferenceRun:  # fmt: skip
     """A product, a convolution and a tiny activation, with known step overheads."""
     alone = {"product": ("matmul", 1e-3 * number), "convolution": ("convolution", 2e-3 * number), "small": ("relu", 0)}
-    layers, operations = [], []
+    layers, operations = {}, []
     for row, (family, seconds) in alone.items():
         factor = FACTORS.get(family, 1.0)
-        layers.append(layer(row, factor * seconds + FORWARD_S, 2 * factor * seconds + BACKWARD_S))
+        layers[row] = factor * seconds + FORWARD_S, 2 * factor * seconds + BACKWARD_S
         operations.append(costed(row, "forward", family, seconds or 1e-9))
         operations.append(costed(row, "backward", family, 2 * seconds or 1e-9))
-    found = measurement(layers, name=f"network {number}", batch=batch, parts=parts, data="synthetic:100/10")
-    return ReferenceRun(found, operations)
+    whole = sum(map(sum, layers.values())) + sum((parts or {}).values())
+    times = NetworkTimes(
+        f"network {number}", batch, step, "float32", "synthetic:100/10", "sgd",
+        whole if iteration_s is None else iteration_s, layers, parts or {}, host_s=host_s,
+    )  # fmt: skip
+    shape = read(nn.Linear(4, 2), torch.empty(3, 4))
+    return ReferenceRun(times, operations, update_s, CostModel(CALIBRATED), shape, DATA, chain=False)
 
 
 def test_factors_and_overheads_are_recovered():
@@ -60,7 +73,7 @@ def test_one_network_counts_once_however_many_batches_it_has():
 
 
 def test_a_slow_update_is_fitted():
-    seen = [replace(network(n, parts={"update": 3e-3 * n}), update_s=2e-3 * n) for n in range(1, 9)]
+    seen = [network(n, parts={"update": 3e-3 * n}, update_s=2e-3 * n) for n in range(1, 9)]
     assert fit_overheads(seen, on_gpu=False).update_factor == pytest.approx(1.5 ** (7.3 / 8.6))
     assert fit_overheads([network(1)], on_gpu=False).update_factor == 1.0  # nothing was said of updates
 
@@ -76,28 +89,47 @@ def test_loading_has_a_cost_per_batch_and_per_element():
     assert step_overheads.loop_s == 5e-6
 
 
-def test_a_custom_loop_says_nothing_about_loading():
-    found = network(1, parts={"load": 1e-4})
-    conditions = {key: value for key, value in found.measurement.conditions.items() if key != "data"}
-    step_overheads = fit_overheads(
-        [replace(found, measurement=replace(found.measurement, conditions=conditions))], on_gpu=False
-    )
-    assert (step_overheads.load_s, step_overheads.load_element_s) == (0.0, 0.0)
+def test_on_a_gpu_gaps_come_from_iterations_in_which_the_host_is_ahead():
+    def captured(number: int, idle_s: float, **times: float) -> ReferenceRun:
+        busy = network(number)
+        return network(number, step="graph", iteration_s=busy.busy_s + idle_s, **times)
+
+    found = fit_overheads([captured(n, 6 * 3e-6) for n in range(1, 5)], on_gpu=True)
+    assert (found.forward_s, found.backward_s) == (0.0, 0.0)
+    assert 6 * found.gap_s + found.loop_s == pytest.approx(6 * 3e-6)
+    behind = captured(1, 1.0, host_s=1.0)
+    assert fit_overheads([behind], on_gpu=True).gap_s == 0.0
 
 
-def test_on_a_gpu_gaps_are_shared_by_operations_and_launches_come_from_idle_networks():
-    idle, busy = network(1, parts={"idle": 60e-3}), network(5, parts={"idle": 60e-6})
-    step_overheads = fit_overheads([idle, busy], on_gpu=True)
-    assert (step_overheads.forward_s, step_overheads.backward_s) == (0.0, 0.0)
-    assert step_overheads.launch_s == pytest.approx(idle.measurement.iteration_s.median_s / len(idle.costed))
-    assert step_overheads.gap_s == pytest.approx((60e-3 + 60e-6) / 2 / len(idle.costed))
-    assert fit_overheads([busy], on_gpu=True).launch_s == 0.0
+def test_launching_costs_a_multiple_of_calling_alone_a_time_per_parameter_and_a_time_per_iteration():
+    def launched(number: int) -> ReferenceRun:
+        """`number` operations of either direction; the device waits for the host."""
+        made = network(1, step="plain")
+        costed = [each for each in made.costed for _ in range(number)]
+        host_s = 3.0 * DEFAULT_HOST_S * len(costed) + 1e-2
+        return replace(made, costed=costed, times=replace(made.times, host_s=host_s, iteration_s=host_s))
+
+    found = fit_overheads([launched(n) for n in (300, 500, 800, 1300, 2100, 3400)], on_gpu=True)
+    calls = 1000
+    in_all = (found.host_forward + found.host_backward) / 2 * calls * DEFAULT_HOST_S
+    rest = found.host_s + 2 * found.host_parameter_s
+    assert in_all == pytest.approx(3.0 * calls * DEFAULT_HOST_S, rel=0.02) and rest == pytest.approx(1e-2, rel=0.1)
+    few = fit_overheads([launched(300)], on_gpu=True)
+    assert few.host_forward == few.host_backward > 0 and few.host_log_sd >= RARE_SPREAD
+
+
+def test_products_on_a_gpu_take_as_long_in_a_network_as_alone():
+    found = fit_overheads([network(number) for number in range(1, 9)], on_gpu=True)
+    assert found.factors["matmul"] == found.factors["convolution"] == 1.0
+    assert found.spreads["matmul"] > 0.2  # but the error is known
 
 
 def test_loss_and_accuracy_metrics_belong_to_no_layer():
     found = network(1)
-    with_score = replace(found.measurement, layers=(*found.measurement.layers, layer(SCORE, 3e-6, 0.0)))
-    assert fit_overheads([replace(found, measurement=with_score)], on_gpu=False).score_s == 3e-6
+    assert fit_overheads([replace(found, times=replace(found.times, score_s=3e-6))], on_gpu=False).score_s == 3e-6
+    measured = measurement([layer("product", 1e-3, 2e-3), layer(SCORE, 3e-6, 0.0)])
+    times = times_of(measured)
+    assert times.score_s == 3e-6 and times.layers == {"product": (1e-3, 2e-3)} and times.data == "digits"
 
 
 def test_without_measurements_there_are_no_overheads():

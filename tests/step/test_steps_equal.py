@@ -220,3 +220,21 @@ def test_a_step_reports_the_outcome_of_its_first_labelled_phase() -> None:
     silent, labelled = Outcome(torch.zeros(()), ()), Outcome(torch.ones(()), (), torch.zeros(2, 3))
     assert reported([silent, labelled]) is labelled
     assert reported([silent]) is silent
+
+
+class ChannelsLast(torch.nn.Module):
+    """A convolution of an input with the channels last: autograd returns the gradient of its weight in that layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.inner = torch.nn.Conv2d(1, 6, 3, padding=1), torch.nn.Conv2d(6, 8, 3, padding=1)
+        self.last = torch.nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.inner(self.wide(x).to(memory_format=torch.channels_last)).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+def test_gradients_in_another_memory_layout_update_the_right_parameters(device):
+    workload = small(f"{__name__}:ChannelsLast", optimizer="momentum", lr=0.1)
+    assert largest_difference(workload, "flat", device, 40) < 1e-4

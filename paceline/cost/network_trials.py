@@ -1,0 +1,38 @@
+"""Operations timed where they run: layers of measured networks that are one operation, as further trials.
+
+Trials called in a loop find their data in the caches. In a network other operations ran before, and its sizes are those
+that networks have.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from paceline.cost.curve import Trial
+from paceline.cost.model import HALF, Costed
+from paceline.cost.step_overheads import ReferenceRun
+
+MAX_REST = 0.15
+"""Share of a layer's time that other operations than its largest may take."""
+
+
+def network_trials(runs: Sequence[ReferenceRun]) -> dict[str, list[Trial]]:
+    """Trials by the type of their numbers, `float32` or `bfloat16`."""
+    found: dict[str, list[Trial]] = defaultdict(list)
+    for run in runs:
+        operations: dict[tuple[str, str], list[Costed]] = defaultdict(list)
+        for costed in run.costed:
+            operations[costed.operation.row, costed.operation.direction].append(costed)
+        for layer, both in run.times.layers.items():
+            for direction, took_s in zip(("forward", "backward"), both, strict=True):
+                own = operations.get((layer, direction))
+                if not own:
+                    continue
+                largest = max(own, key=lambda costed: costed.seconds)
+                rest_s = sum(costed.seconds for costed in own) - largest.seconds
+                if rest_s < MAX_REST * took_s:
+                    operation = largest.operation
+                    kind = "bfloat16" if operation.dtype in HALF else "float32"
+                    found[kind].append(Trial(operation.family, operation.sizes, took_s - rest_s))
+    return found
