@@ -8,6 +8,7 @@ CPU it is the memory of the process.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
@@ -19,6 +20,7 @@ from paceline.cost.operation import Operation
 from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
 from paceline.cost.workload_tracing import DataShape
 from paceline.cost.workspaces import CUBLAS_BYTES, workspace_bytes
+from paceline.step.feeder import SHARE_OF_MEMORY
 from paceline.step.graph import WARM_UP, WINDOW_BYTES, window_length
 from paceline.step.optimizers import Rule
 from paceline.step.step import has_own_code
@@ -43,13 +45,16 @@ DEFAULT_STREAM, SIDE_STREAM, CAPTURE_STREAM = range(3)
 
 
 def memory_bytes(
-    shape: NetworkShape, workload: Workload, data: DataShape, *, step: str, on_gpu: bool
+    shape: NetworkShape, workload: Workload, data: DataShape, *, step: str, on_gpu: bool, device_bytes: int = 0
 ) -> int:  # fmt: skip
-    """On a GPU the most that PyTorch's allocator reserves, without the CUDA context; on a CPU that of the process."""
+    """On a GPU the most that PyTorch's allocator reserves, without the CUDA context; on a CPU that of the process.
+
+    `device_bytes`: memory of the device, which decides whether the data are kept there; 0 if unknown.
+    """
     if on_gpu:
         return _reserved(
             shape.memory, shape.operations, shape.parameter_shapes, Rule.of(workload), data, step, workload.batch,
-            has_own_code(workload),
+            has_own_code(workload), device_bytes or sys.maxsize,
         )  # fmt: skip
     copies = 2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2)  # an optimizer of the user's own counts as Adam
     return int(CPU_OVERHEAD * (shape.parameter_bytes * copies + shape.activation_bytes)) + PROCESS_BYTES
@@ -58,10 +63,10 @@ def memory_bytes(
 @functools.lru_cache(maxsize=512)
 def _reserved(
     memory: GradientMemory, operations: tuple[Operation, ...], shapes: Shapes, rule: Rule, data: DataShape, step: str,
-    batch: int, own_code: bool,
+    batch: int, own_code: bool, device_bytes: int,
 ) -> int:  # fmt: skip
     sizes = [4 * prod(shape) for shape in shapes]
-    run = _StepReplay(memory, operations, sizes, trace_update(shapes, rule, step, True), data, batch)
+    run = _StepReplay(memory, operations, sizes, trace_update(shapes, rule, step, True), data, batch, device_bytes)
     run.place_network_and_data()
     if own_code:
         run.free(run.gradient().values())  # the trial of a user's own network
@@ -87,6 +92,7 @@ class _StepReplay:
     update: UpdateTrace
     data: DataShape
     batch: int
+    device_bytes: int
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     stream: int = DEFAULT_STREAM
     pool: int = 0
@@ -97,12 +103,25 @@ class _StepReplay:
     def place_network_and_data(self) -> None:
         self._parameters = self.allocate(self.parameter_sizes)
         self.allocate(self.memory.buffer_bytes)
-        if self.data.in_memory:
-            samples = max(self.data.samples, self.batch)
-            self.allocate(size * samples // self.batch for size in self.memory.batch_bytes)
+        prepared, room = self._data_bytes, SHARE_OF_MEMORY * self.device_bytes
+        if self.resident and sum(prepared) <= room / 2:
+            self.allocate(prepared)
             if self.data.kind != "text":  # bytes become floating point numbers on the device
-                size = self.memory.batch_bytes[0] * min(samples, PIECE) // self.batch
+                size = self.memory.batch_bytes[0] * min(self.data.samples, PIECE) // self.batch
                 self.free(self.allocate((size // 4, size, size)))
+        elif self.resident:
+            self.allocate(size // 4 for size in prepared)
+
+    @property
+    def _data_bytes(self) -> list[int]:
+        """Sizes of all inputs and of all targets, ready for the network."""
+        samples = max(self.data.samples, self.batch)
+        return [size * samples // self.batch for size in self.memory.batch_bytes]
+
+    @property
+    def resident(self) -> bool:
+        """Whether the feeder keeps the data on the device: as they are, or ready for the network if that fits too."""
+        return self.data.in_memory and sum(self._data_bytes) // 4 <= SHARE_OF_MEMORY * self.device_bytes
 
     def make_flat(self) -> None:
         """Parameters and gradient in one buffer each; the network's own memory is free again."""
@@ -155,7 +174,7 @@ class _StepReplay:
         kept_bytes = [size for number, size in memory.events if number in memory.kept and size >= 0]
         step_bytes = (*memory.batch_bytes, *kept_bytes)
         steps = self.data.samples // self.batch
-        length = window_length(steps, WINDOW_BYTES // sum(step_bytes)) if self.data.in_memory and steps else 1
+        length = window_length(steps, WINDOW_BYTES // sum(step_bytes)) if self.resident and steps else 1
         for pool, steps_captured in enumerate(sorted({length, 1}, reverse=True), start=1):
             self.allocate(size * steps_captured for size in step_bytes)
             self.allocator.empty_cache()

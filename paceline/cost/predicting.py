@@ -63,7 +63,9 @@ def predict(
         workload.network, workload.batch, name, kind, workload.precision, model.set.threads,
         made.seconds, made.low_s, made.high_s, made.parts_s, made.layers,
         roofline_s=model.roofline_s(shape.operations),
-        memory_bytes=memory_bytes(shape, workload, data, step=kind, on_gpu=on_gpu),
+        memory_bytes=memory_bytes(
+            shape, workload, data, step=kind, on_gpu=on_gpu, device_bytes=calibration.memory_bytes
+        ),
         parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis, unknown=shape.unknown,
         conditions={
             "data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name,

@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing_file(target: Path) -> Iterator[Path]:
     """A path to write to that becomes `target` when all went well. The caller holds the folder's lock."""
     temporary = target.with_name(target.name + ".tmp")
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paceline.data.cache import fingerprint, locked, read_json, replacing, write_json
+from paceline.data.cache import fingerprint, locked, read_json, replacing_file, write_json
 
 Notes = dict[str, Any]
 Build = Callable[[Path], Notes]
@@ -24,7 +24,7 @@ def derived(cache: Path, name: str, made_from: object, build: Build) -> tuple[np
     with locked(folder):
         notes = _notes_if_current(target, record, made_from)
         if notes is None:
-            with replacing(target) as temporary:
+            with replacing_file(target) as temporary:
                 notes = build(temporary)
             write_json(record, {"made_from": made_from, "array": fingerprint(target), "notes": notes})
         # Mapped before the lock is released: later replacements leave this mapping as it is.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from paceline.data.cache import Progress, replacing
+from paceline.data.cache import Progress, replacing_file
 from paceline.data.download import Unavailable, download
 
 _BLOCK_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class Place(Protocol):
 
 def enter(file: PublishedFile, stream: IO[bytes], folder: Path) -> None:
     digest = hashlib.sha256()
-    with replacing(folder / file.name) as temporary:
+    with replacing_file(folder / file.name) as temporary:
         with temporary.open("wb") as target:
             while block := _read(stream):
                 digest.update(block)

@@ -79,7 +79,7 @@ def headline(plan: Plan) -> str:
 def _objective(plan: Plan) -> str:
     deadline, budget = plan.objective.deadline_s, plan.objective.budget
     words = [time_words(deadline)] if deadline is not None else []
-    return " and ".join([*words, *([money_words(budget, plan.currency)] if budget is not None else [])])
+    return " and ".join([*words, *([f"{budget:,.6g} {plan.currency}"] if budget is not None else [])])
 
 
 def _convergence_risk(plan: Plan, far: bool) -> list[str]:

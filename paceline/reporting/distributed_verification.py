@@ -20,7 +20,7 @@ USUAL_BUS = "PCIe 4.0 x16"
 
 def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
     """A worker's step and its parts, then the epoch; with layer clocks also mean forward and backward times."""
-    p, expected = prediction, simulated(run, prediction)
+    p, expected = prediction, expected_outcome(run, prediction)
     low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
     parts_s = _parts(run, p, expected)
     step_s = sum(parts_s.values())
@@ -69,7 +69,7 @@ def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[s
     return {name: share * expected.step_s for name, share in shares.items()}
 
 
-def simulated(run: Run, prediction: Prediction) -> ClusterOutcome:
+def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:
     """All workers on the machine of the record, which does not say how many GPUs it had: one is assumed."""
     found, conditions = run.distribution, run.conditions
     assert found is not None

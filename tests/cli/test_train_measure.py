@@ -103,7 +103,7 @@ def test_a_diverged_run_keeps_what_was_measured(paceline, tmp_path, monkeypatch)
     from paceline.errors import Diverged
     from paceline.training.trainer import Trainer
 
-    monkeypatch.setattr(Trainer, "_finish_epoch", _fails_after(Trainer._finish_epoch, Diverged, 1))
+    monkeypatch.setattr(Trainer, "_check_loss", _fails_after(Trainer._check_loss, Diverged, 1))
     result = paceline("train", "mlp", *WORDS, "--measure", "--out", "run")
     assert result.code == 1
     assert (tmp_path / "run" / "measure" / "measurement.json").exists()

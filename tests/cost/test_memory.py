@@ -79,3 +79,16 @@ def test_the_estimate_is_close_to_a_real_process():
     predicted = memory_bytes(trace_workload(workload, data), workload, data, step="flat", on_gpu=False)
     run = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     assert 0.5 < predicted / int(run.stdout) < 2.0
+
+
+def test_data_that_are_too_large_for_the_device_stay_on_the_host():
+    workload = Workload("resnet18", batch=32)
+    device_bytes, sizes = 8 << 30, []
+    for samples in (32, 20_000, 10_000_000):
+        data = DataShape("image", (3, 64, 64), 10, samples)
+        shape = trace_workload(workload, data, on_gpu=True)
+        sizes.append(memory_bytes(shape, workload, data, step="flat", on_gpu=True, device_bytes=device_bytes))
+    small, middle, large = sizes
+    assert middle - small == pytest.approx(20_000 * 3 * 64 * 64 * 4, rel=0.1) and large == pytest.approx(
+        small, rel=0.05
+    )

@@ -9,7 +9,7 @@ import pytest
 from paceline.cluster import Cluster, Device, DeviceCount, Machine, MachineCount, find_link, find_machine
 from paceline.planning.candidate import Candidate
 from paceline.planning.machine_options import MachineOption, options_of
-from paceline.planning.memory_fit import fits, is_known
+from paceline.planning.memory_fit import CONTEXT_BYTES, fits, is_known
 from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
 from paceline.strategy.presets import find_strategy
@@ -33,7 +33,8 @@ def candidate(where: MachineOption, workers: int, strategy: str = "sync", each: 
 
 
 @pytest.mark.parametrize(("needed", "expected"), [(int(8.99 * GIB), True), (int(9.01 * GIB), False)])
-def test_a_worker_has_nine_tenths_of_its_device(needed, expected):
+def test_a_worker_with_its_context_has_nine_tenths_of_its_device(needed, expected):
+    needed -= CONTEXT_BYTES
     where = place(CARD, 64 * GIB)
     for workers in (1, 4, 8):
         assert fits(candidate(where, workers), where, needed, GIB // 8) == expected
