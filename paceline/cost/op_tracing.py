@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.allocations import AllocationLog, Event
 from paceline.cost.gpu_dispatch import as_on_gpu
-from paceline.cost.operation import Operation, classify_op, tensors_in, traffic_of
+from paceline.cost.op_classification import classify_op
+from paceline.cost.operation import Operation, tensors_in, traffic_of
 from paceline.data.fields import Fields
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number

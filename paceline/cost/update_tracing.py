@@ -14,7 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.allocations import AllocationLog, Event
-from paceline.cost.operation import Operation, classify_op, tensors_in, traffic_of
+from paceline.cost.op_classification import classify_op
+from paceline.cost.operation import Operation, tensors_in, traffic_of
 from paceline.step.optimizers import Rule, has_fused_kernel, initial_state, torch_optimizer, update
 from paceline.step.own_optimizer import make_optimizer
 from paceline.unallocated import small_tensors_real

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.families import FAMILIES, Sizes
-from paceline.cost.operation import classify_op
+from paceline.cost.op_classification import classify_op
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.trials import calls_of
 
