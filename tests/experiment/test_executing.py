@@ -269,7 +269,7 @@ def test_the_process_that_starts_runs_may_be_lost_too(tmp_path):
         def advanced(self, standing):
             children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
             commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-            nurseries = [int(child) for child, command in commands.items() if b"experiment.processes" in command]
+            nurseries = [int(child) for child, command in commands.items() if b"fork_server" in command]
             if standing.running and not lost and nurseries:
                 lost.extend(nurseries)
                 os.kill(nurseries[0], 9)
