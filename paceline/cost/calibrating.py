@@ -28,7 +28,7 @@ from paceline.measurement.rates import device_rates
 from paceline.step.placement import available_cores, choose_device, device_free_bytes, device_name, set_number_formats
 from paceline.workload import Workload
 
-LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28)}
+LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
 QUICK_SHARE = 0.15
 QUICK_SIZE_DIVISOR = 4
 ONE_THREAD_SHARE = 0.6
@@ -127,7 +127,7 @@ def _trials(
     rng.shuffle(plan)
     stopwatch, limits = Stopwatch(place), LIMITS[place.type]
     if quick:
-        limits = Limits(limits.flops / QUICK_SIZE_DIVISOR, limits.elements / QUICK_SIZE_DIVISOR)
+        limits = replace(limits, flops=limits.flops / QUICK_SIZE_DIVISOR, elements=limits.elements / QUICK_SIZE_DIVISOR)
     timed: list[tuple[str, tuple[int, ...], Timed]] = []
     for number, kind in enumerate(plan):
         sizes = sample_shape(kind, rng, limits)

@@ -16,15 +16,13 @@ class Limits:
 
     flops: float
     elements: float
-
-
-LARGER_SHARE = 0.6
-"""Share of the trials that are the larger of two draws: networks spend their time in their large operations."""
+    larger: float = 0.0
+    """Share of the trials that are the larger of two draws: on a GPU networks spend their time in large operations."""
 
 
 def sample_shape(kind: str, rng: random.Random, limits: Limits) -> Sizes:
     """Sizes of one operation of `kind` within `limits`."""
-    draws = [_draw(kind, rng, limits) for _ in range(2 if rng.random() < LARGER_SHARE else 1)]
+    draws = [_draw(kind, rng, limits) for _ in range(2 if rng.random() < limits.larger else 1)]
     return max(draws, key=lambda sizes: _effort(kind, sizes, limits))
 
 

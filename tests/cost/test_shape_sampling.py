@@ -60,3 +60,11 @@ def test_sizes_span_those_of_networks():
 def test_limits_that_nothing_fits_are_an_assertion_error():
     with pytest.raises(AssertionError, match="no sizes of attention"):
         sample_shape("attention", random.Random(0), Limits(1.0, 1.0))
+
+
+def test_some_are_the_larger_of_two_draws():
+    def typical(larger: float) -> float:
+        rng = random.Random(0)
+        return sorted(sample_shape("add", rng, Limits(1e12, 2.0**28, larger))[0] for _ in range(301))[150]
+
+    assert typical(1.0) > 10 * typical(0.0)
