@@ -13,7 +13,7 @@ from benchmarks.table import show, show_table
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing import random_kills
-from paceline.training import local
+from paceline.training.drivers.local import launcher
 from paceline.workload import Workload, resolve
 
 BAR_POINTS = 0.5
@@ -63,12 +63,12 @@ def run(options: Options) -> dict[str, Any]:
     rows, found = [], {}
     for case in CASES:
         made = workload(2 if options.quick else case.epochs, 6_400 if options.quick else 60_000)
-        calm = local.run(made, case.strategy, workers=case.workers)
+        calm = launcher.run(made, case.strategy, workers=case.workers)
         kills = random_kills(
             workers=case.workers, updates=int(0.9 * calm.updates), of_workers=case.of_workers, of_server=case.of_server
         )
         start_s = perf_counter()
-        hit = local.run(made, case.strategy, workers=case.workers, faults=kills)
+        hit = launcher.run(made, case.strategy, workers=case.workers, faults=kills)
         seconds = perf_counter() - start_s
         assert hit.distribution is not None
         ledger, whats = hit.distribution.ledger, [fault.what for fault in hit.distribution.faults]

@@ -34,10 +34,10 @@ from paceline.cost.prediction import Prediction
 from paceline.errors import PacelineError
 from paceline.planning.candidate import Candidate
 from paceline.planning.candidates import list_candidates
-from paceline.planning.machine_options import Place, options_of
+from paceline.planning.machine_options import MachineOption, options_of
 from paceline.planning.objective import Objective
-from paceline.planning.planning import default_predict, make_plan, usual_simulate
-from paceline.planning.protocols import Outcome
+from paceline.planning.planning import default_predict, default_simulate, make_plan
+from paceline.planning.protocols import SimulationResult
 from paceline.planning.search import steps_of
 from paceline.simulation.on_cluster import simulate_on
 from paceline.strategy.presets import find_strategy
@@ -105,9 +105,9 @@ class Remembered:
     """Predictions and simulations, each made once; who asks for one is counted all the same."""
 
     def __init__(self, workload: Workload) -> None:
-        self._predict, self._simulate = default_predict(workload), usual_simulate()
+        self._predict, self._simulate = default_predict(workload), default_simulate()
         self._predictions: dict[tuple[int, str, str], Prediction | PacelineError] = {}
-        self._outcomes: dict[tuple[Any, ...], Outcome] = {}
+        self._outcomes: dict[tuple[Any, ...], SimulationResult] = {}
         self.asked: set[tuple[Any, ...]] = set()
 
     def predict(self, workload: Workload, device: Device) -> Prediction:
@@ -122,7 +122,9 @@ class Remembered:
             raise found
         return found
 
-    def simulate(self, prediction: Prediction, machine: Machine, workers: int, strategy: Any, **how: Any) -> Outcome:
+    def simulate(
+        self, prediction: Prediction, machine: Machine, workers: int, strategy: Any, **how: Any
+    ) -> SimulationResult:
         batch, precision = prediction.batch, prediction.precision
         key = machine.name, prediction.device, batch, precision, workers, strategy, how["workers_per_machine"]
         self.asked.add(key)
@@ -148,7 +150,7 @@ def _everything(workload: Workload, cluster: Cluster, known: Remembered) -> list
     return found
 
 
-def _fits(candidate: Candidate, place: Place, prediction: Prediction) -> bool:
+def _fits(candidate: Candidate, place: MachineOption, prediction: Prediction) -> bool:
     """Into nine tenths of the device's memory; workers on CPUs share their machine's, with slots and a server."""
     workers, parameters = min(candidate.workers, candidate.workers_per_machine), prediction.parameter_bytes
     if place.device.kind == "gpu":
@@ -161,7 +163,7 @@ def _fits(candidate: Candidate, place: Place, prediction: Prediction) -> bool:
 
 
 def _simulated(
-    candidate: Candidate, place: Place, prediction: Prediction, workload: Workload, known: Remembered
+    candidate: Candidate, place: MachineOption, prediction: Prediction, workload: Workload, known: Remembered
 ) -> Simulated:
     """An epoch is over when as many samples were applied as there are; every machine is paid for all the time."""
     outcome = known.simulate(
