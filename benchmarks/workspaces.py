@@ -1,4 +1,4 @@
-"""Workspaces of convolutions on a GPU: what `paceline.cost.workspaces` models.
+"""Workspaces of convolutions on a GPU, which the memory model in `paceline.cost.memory` leaves out.
 
 With `cudnn.benchmark` the first call with given sizes tries several algorithms, with the largest of their workspaces;
 later calls use that of the fastest.

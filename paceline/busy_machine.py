@@ -18,7 +18,7 @@ LOAD_PER_CORE = 0.5
 BUSY_SHARE, STEAL_SHARE, DRIFT_SHARE = 0.25, 0.05, 0.2
 SAMPLE_S = 0.05
 LOOPS, TURNS = 12, 10_000
-"""The fastest of so many loops: what interrupts one of them is not the clock."""
+"""The processor's speed is the fastest of `LOOPS` loops of `TURNS` turns: interruptions slow down the others."""
 _PROCESSES = Path("/proc")
 _STAT = _PROCESSES / "stat"
 _IDLE, _WAITING, _STOLEN = 3, 4, 7

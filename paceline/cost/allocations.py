@@ -10,9 +10,8 @@ from typing import Any
 from torch import Tensor, UntypedStorage
 
 Event = tuple[int, int]
-"""A block's number, and its size in bytes where it is allocated or `FREED`; or an operation's, and `RUN`."""
+"""A block's number, and its size in bytes where it is allocated, or `FREED`."""
 FREED = -1
-RUN = -2
 
 
 @dataclass
@@ -35,10 +34,6 @@ class AllocationLog:
             self._references.append(weakref.ref(storage, self._on_free(storage, number, is_new)))
             if is_new:
                 self.events.append((number, storage.nbytes()))
-
-    def mark(self, operation: int) -> None:
-        """The operation of this number has allocated its results; workspaces of libraries come now."""
-        self.events.append((operation, RUN))
 
     def number_of(self, tensor: Tensor) -> int:
         return self._numbers[tensor.untyped_storage()._cdata]

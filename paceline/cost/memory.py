@@ -13,13 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
-from paceline.cost.allocations import FREED, RUN, Event
+from paceline.cost.allocations import FREED, Event
 from paceline.cost.caching_allocator import CachingAllocator, MemoryBlock
 from paceline.cost.op_tracing import GradientMemory, NetworkShape
 from paceline.cost.operation import Operation
 from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
 from paceline.cost.workload_tracing import DataShape
-from paceline.cost.workspaces import CUBLAS_BYTES, workspace_bytes
 from paceline.step.feeder import SHARE_OF_MEMORY
 from paceline.step.graph import WARM_UP, WINDOW_BYTES, window_length
 from paceline.step.optimizers import Rule
@@ -41,6 +40,8 @@ CAPTURED_STEPS = 4
 """Steps of a captured window that are replayed; later ones reuse the memory of these."""
 PIECE = 1024
 """Samples that are prepared at a time where all are kept on the device."""
+CUBLAS_BYTES = 32 << 20
+"""Workspace of cuBLAS for one stream, on Hopper and later GPUs; earlier ones use 8 MiB."""
 DEFAULT_STREAM, SIDE_STREAM, CAPTURE_STREAM = range(3)
 
 
@@ -98,7 +99,6 @@ class _StepReplay:
     pool: int = 0
     _parameters: list[MemoryBlock] = field(default_factory=list)
     _streams: set[int] = field(default_factory=set)
-    _tried: set[tuple[str, tuple[int, ...], str]] = field(default_factory=set)
 
     def place_network_and_data(self) -> None:
         self._parameters = self.allocate(self.parameter_sizes)
@@ -192,26 +192,17 @@ class _StepReplay:
             self._streams.add(self.stream)
             if any(operation.family in ("matmul", "recurrent") for operation in self.operations):
                 self.allocate((CUBLAS_BYTES,))
-        return self.replay(self.memory.events, self.operations, scale)
+        return self.replay(self.memory.events, scale)
 
-    def replay(self, events: Iterable[Event], operations: tuple[Operation, ...] = (), scale: float = 1.0) -> Live:
+    def replay(self, events: Iterable[Event], scale: float = 1.0) -> Live:
         """The blocks that are in use afterwards, by number."""
         live: Live = {}
         for number, size in events:
             if size == FREED:
                 self.allocator.free(live.pop(number))
-            elif size != RUN:
+            else:
                 live[number] = self.allocator.allocate(int(size * scale), self.stream, self.pool)
-            elif operations:
-                self._use_workspace(operations[number])
         return live
-
-    def _use_workspace(self, operation: Operation) -> None:
-        key = operation.family, operation.sizes, operation.dtype
-        size = workspace_bytes(operation, key not in self._tried)
-        self._tried.add(key)
-        if size:
-            self.free(self.allocate((size,)))
 
     def allocate(self, sizes: Iterable[int]) -> list[MemoryBlock]:
         return [self.allocator.allocate(size, self.stream, self.pool) for size in sizes]

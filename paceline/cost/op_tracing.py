@@ -142,7 +142,6 @@ class _OpRecorder(TorchDispatchMode):
             family, sizes, known = found
             traffic = traffic_of(function, arguments, keywords or {}, output)
             self.operations.append(Operation(family, tuple(map(int, sizes)), row, direction, name, known, *traffic))
-            self.log.mark(len(self.operations) - 1)
         return output
 
     def _owner_of(self, node: Any) -> str:

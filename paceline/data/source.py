@@ -19,7 +19,7 @@ _HOST_AND_PORT = re.compile(r"(https?|s?ftp|ssh|smb|(web)?hdfs)://[^/?:]*:\d+", 
 
 @dataclass(frozen=True)
 class Source:
-    """A data source as written, taken apart. `count` asks for the first so many training samples."""
+    """A data source as written, taken apart. `count`: the number of training samples to use, from the first."""
 
     text: str
     name: str

@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import torch
 
 from paceline.measurement.block_kernels import busy_s
-from paceline.measurement.kernel_tracer import KernelTracer
+from paceline.measurement.captured import marked_kernels
 from paceline.measurement.kernels import keys_by_launch
-from paceline.measurement.mark_log import LOOP, SCORE, MarkLog
+from paceline.measurement.mark_log import SCORE
 from paceline.measurement.measurement import Measurement
-from paceline.measurement.module_marks import ModuleMarks
-from paceline.measurement.step_marks import mark_step
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
-from paceline.step.feeder import first_batch
 from paceline.step.graph import GraphStep
 from paceline.step.placement import choose_device
 from paceline.step.step import Step
@@ -33,7 +29,6 @@ from paceline.step.tally import Tally
 from paceline.workload import Workload
 
 WARM_UP = 3
-TRACED = 3
 ROUNDS = 5
 ROUND_S = 0.05
 MIN_PER_ROUND = 4
@@ -58,7 +53,6 @@ class NetworkTimes:
     score_s: float = 0.0
     host_s: float = 0.0
     """Time of the host to launch an iteration that is not captured, on a GPU."""
-    reserved_bytes: int = 0
     drift: dict[str, float] = field(default_factory=dict)
     """Slowdown of the machine by probe, where known."""
 
@@ -81,17 +75,15 @@ def times_of(measurement: Measurement) -> NetworkTimes:
     )  # fmt: skip
 
 
-def time_network(workload: Workload, step: str, cache: Path | None = None) -> NetworkTimes:
+def time_network(workload: Workload, step: str) -> NetworkTimes:
     """Times a network on a GPU."""
     device, _ = choose_device(workload.device)
-    parts = assemble(workload, load_data(workload, cache), device)
-    torch.cuda.reset_peak_memory_stats(device)
+    parts = assemble(workload, load_data(workload), device)
     taken, choice = make_step(parts, step)
     run = _runner(taken)
     run(WARM_UP)
     iteration_s = _iteration_s(run, device)
     host_s = 0.0 if isinstance(taken, GraphStep) else _host_s(run, device)
-    reserved = torch.cuda.max_memory_reserved(device)
     busy = _busy_s(taken)
     taken.close()
     layers: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -104,7 +96,7 @@ def time_network(workload: Workload, step: str, cache: Path | None = None) -> Ne
     return NetworkTimes(
         workload.network, workload.batch, choice.kind, workload.precision, workload.data, workload.optimizer,
         iteration_s, {row: (forward, backward) for row, (forward, backward) in layers.items()}, dict(found),
-        host_s=host_s, reserved_bytes=reserved,
+        host_s=host_s,
     )  # fmt: skip
 
 
@@ -154,18 +146,7 @@ def _host_s(run: Callable[[int], None], device: torch.device) -> float:
 
 def _busy_s(step: Step) -> dict[tuple[str, str], float]:
     """Seconds of the device per iteration, by part and layer."""
-    batch = first_batch(step.parts.feeder)
-    tracer, logs = KernelTracer(step.parts.device), []
-    tracer.start()
-    for _ in range(TRACED):
-        log = MarkLog()
-        marks = ModuleMarks(step.parts.network, lambda log=log: log)  # type: ignore[misc]
-        with marks.installed(), mark_step(step, log):
-            log.mark("edge", LOOP)
-            step.take(batch)
-            log.mark("edge", LOOP)
-        logs.append(log)
-    kernels = tracer.stop()
+    kernels, logs = marked_kernels(step)
     if not kernels:
         return {}
     busy, _ = busy_s(kernels, keys_by_launch(kernels, logs))

@@ -19,7 +19,7 @@ from paceline.measurement.shapes import ShapeRecorder
 from paceline.trace import Span, Trace
 
 SAMPLE_EVERY = 4
-"""One window in so many iterations at first; after `FIRST_WINDOWS` of them, as many as `MAX_OVERHEAD` allows."""
+"""Iterations per sampling window at first; after `FIRST_WINDOWS` windows, `MAX_OVERHEAD` limits how often they come."""
 WARM_UP = 5
 KEEP_SAMPLES = 1_000
 CHECK_OVERHEAD_EVERY = 10
@@ -27,7 +27,7 @@ CHECK_OVERHEAD_EVERY = 10
 RARE, MAX_EVERY = 40, 1_000
 KEEP_ITERATIONS = 100_000
 TIMED_BESIDE = 8
-"""Where the iterations between two windows are timed together, so many on either side of a window are timed singly."""
+"""Iterations timed singly on each side of a window, where those between two windows are otherwise timed together."""
 TRACED_SPANS, TRACED_ITERATIONS = 2_000, 5
 """The trace has the last sampled iterations, up to these limits."""
 

@@ -183,7 +183,7 @@ class Rounds:
         return True
 
     def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
-        """Adds a part for each of some workers to a round of which so many batches are given already."""
+        """Adds a part for each of `workers` to a round; `given`: batches of it that were handed out before."""
         most = self.strategy.push_every
         if most > 1:
             most = min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))

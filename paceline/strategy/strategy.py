@@ -114,7 +114,7 @@ class Strategy:
         return 1 if self.softsync_n is None else max(1, workers // self.softsync_n)
 
     def check(self, workers: int, batches: int | None = None) -> None:
-        """Whether it can run with so many workers on so many batches per epoch, and what it names can be found."""
+        """Raises an error unless it can run with `workers` on `batches` per epoch and what it names can be found."""
         from paceline.strategy.server_optimizer import check_optimizer
 
         if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:

@@ -24,7 +24,7 @@ class Fault:
     """kill: ends at once. hang: stops answering. slow: every step takes `seconds` longer. corrupt: one payload
     is not finite."""
     at: int = 0
-    """After so many updates of the run."""
+    """Number of updates of the run before it happens."""
     worker: int | None = None
     """None: the server, for kill and hang."""
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class WorkerFaults:
         self.corrupt = [fault for fault in mine if fault.what == "corrupt" and fault.at >= version]
 
     def meet(self, version: int, steps: int, payload: Any) -> None:
-        """After a task of so many steps: it takes longer, or its payload, a tensor, becomes nonsense."""
+        """Called after a task of `steps` steps: delays the worker, or makes its payload, a tensor, not finite."""
         for fault in self.slow:
             if version >= fault.at:
                 time.sleep(fault.seconds * steps)
@@ -66,7 +66,7 @@ def check_faults(faults: Iterable[Fault], workers: Collection[int]) -> None:
 def random_kills(
     *, workers: int, updates: int, of_workers: int, of_server: int = 0, seed: int = 0
 ) -> tuple[Fault, ...]:
-    """Kills at random updates of a run of so many, of random workers and of the server."""
+    """Kills of random workers and of the server, at random updates below `updates`."""
     rng = random.Random(seed)
     kills = [Fault("kill", rng.randrange(updates), rng.randrange(workers)) for _ in range(of_workers)]
     kills += [Fault("kill", rng.randrange(updates)) for _ in range(of_server)]

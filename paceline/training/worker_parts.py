@@ -71,7 +71,7 @@ def idle_feeder(dataset: Dataset, order: Order, device: torch.device) -> Feeder:
 
 
 def worker_parts(workload: Workload, cache: Path | None, device: str, threads: int, workers: int) -> Parts:
-    """The network and the data of one of so many workers, on its device and with its threads."""
+    """The network and the data of one of `workers` workers, on its device and with its threads."""
     workload = with_settings(workload, {"threads": threads, "device": device})
     parts = assemble(workload, load_data(workload, cache), torch.device(device))
     if isinstance(parts.feeder, FileFeeder):

@@ -144,7 +144,7 @@ def test_elgato_has_the_model_as_printed_solved_exactly_and_ours(tmp_path):
     assert (operations["CPU:0, published"], operations["each GPU, published"]) == ("1855", "2373")
     assert any(place.endswith(", here") and int(many) > 20 for place, many in operations.items())
     ours = [row.ours for row in made.published if row.name.startswith("mlp")]
-    # A noisy machine may give times that the model does not fit: then there is no number, and a sentence says so.
+    # On a noisy machine the fit may fail; the page then shows a sentence instead of a number.
     refused = [one.sentence for one in made.findings if one.sentence.endswith("the model does not fit.")]
     is_fitted = not any("batch of mlp" in sentence for sentence in refused)
     assert all(value >= 0 if is_fitted else math.isnan(value) for value in ours), "fitted to two towers"

@@ -187,7 +187,7 @@ def test_loading_without_batches_is_not_booked_as_forward():
     assert measured.parts_s["load"] >= SLEEP_S and measured.parts_s["forward"] < SLEEP_S
     with clock_for(model) as clock:
         for _ in range(15):
-            slept_s(SLEEP_S)  # a loader of one's own
+            slept_s(SLEEP_S)  # a custom loader
             model(torch.randn(3, 4)).sum().backward()
             optimizer.step()
     measured = clock.measurement()
