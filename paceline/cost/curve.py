@@ -51,23 +51,24 @@ class TimeEstimate:
 class Roofline:
     """A fixed cost, arithmetic at one rate and memory at several, fitted to minimise the relative error.
 
-    Beyond the size of each cache, memory can only become slower.
+    Beyond the size of each cache, memory can only become slower. A few trials cannot tell a slower memory from a
+    slower rate, so they are fitted with one rate.
     """
 
     def __init__(self, work: Array, seconds: Array) -> None:
-        columns = _columns(work)
+        self._caches = CACHES if len(work) >= MIN_TRIALS else ()
+        columns = self._columns(work)
         self.costs, _ = nnls(columns / seconds[:, None], np.ones(len(seconds)))
         if not self.costs.any():
             self.costs[0] = float(np.median(seconds))
 
     def seconds(self, work: Array) -> Array:
-        found: Array = np.maximum(_columns(work) @ self.costs, 1e-9)
+        found: Array = np.maximum(self._columns(work) @ self.costs, 1e-9)
         return found
 
-
-def _columns(work: Array) -> Array:
-    elements = work[:, 1]
-    return np.column_stack([np.ones(len(work)), work, *(np.maximum(elements - size, 0.0) for size in CACHES)])
+    def _columns(self, work: Array) -> Array:
+        beyond = (np.maximum(work[:, 1] - size, 0.0) for size in self._caches)
+        return np.column_stack([np.ones(len(work)), work, *beyond])
 
 
 class Curve:

@@ -51,7 +51,8 @@ def test_workers_real_or_simulated_have_their_staleness(paceline, tmp_path, driv
     result = paceline("train", "dnn", *SMALL, *words)
     assert result.code == 0, result.err
     points = points_of(tmp_path / "board" / "run")
-    assert [point.step for point in points] == [6, 12]
+    between, last = (point.step for point in points)
+    assert last == 12 and 6 <= between <= 7, "a worker may have begun the next epoch when an epoch's accuracy is taken"
     assert all("staleness/mean" in point.scalars for point in points)
     assert ("time/virtual_s" in points[-1].scalars) == (driver == "virtual")
 
