@@ -2,7 +2,7 @@
 
     PacelineError                exit 1   something failed while running
     ├── Diverged                 exit 1   the loss is no longer a number
-    ├── Interrupted              exit 130 stopped by the user; the run can go on
+    ├── Interrupted              exit 130 stopped by the user; the run can be resumed
     └── InputError (ValueError)  exit 2   what was asked for cannot be done as asked
         ├── WorkloadError                 a key, a value or a name of a workload
         ├── StrategyError                 a strategy that is unknown, or does not fit its workers
@@ -65,10 +65,31 @@ class OutputError(InputError):
     pass
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name: the closest known ones, or all when none is close."""
+ELSEWHERE = {
+    "learning_rate": "lr", "batch_size": "batch", "num_epochs": "epochs", "num_train_epochs": "epochs",
+    "max_epochs": "epochs", "num_workers": "workers", "n_workers": "workers", "world_size": "workers",
+    "random_state": "seed", "dtype": "precision", "amp": "precision", "max_grad_norm": "clip_norm",
+    "gradient_clip_val": "clip_norm", "gradient_accumulation_steps": "accumulate",
+    "accumulate_grad_batches": "accumulate", "criterion": "loss", "loss_fn": "loss", "lr_scheduler": "schedule",
+    "scheduler": "schedule", "model": "network", "dataset": "data", "output_dir": "out", "num_threads": "threads",
+}  # fmt: skip
+"""Names that other libraries have for a setting."""
+
+
+def nearest(word: str, known: Iterable[str], *, or_custom: bool = False) -> str:
+    """The end of an error about an unknown name: the closest known ones, or all when none is close.
+
+    `or_custom`: the user's own may be named instead.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    same = ELSEWHERE.get(word.replace("-", "_"))
+    close = [same] if same in names else difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     if close:
-        return "did you mean " + " or ".join(close) + "?"
-    return "known: " + ", ".join(names)
+        return f"did you mean {' or '.join(close)}{' (or a custom module:name)' * or_custom}?"
+    return f"known: {', '.join(names)}{', or a custom module:name' * or_custom}"
+
+
+def reason(error: BaseException) -> str:
+    """Why something failed, in one line: what a message about a failure ends with."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text:.160}" if text else type(error).__name__

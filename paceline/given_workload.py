@@ -55,7 +55,7 @@ def texts_of(settings: Mapping[str, Any], hold: Hold) -> dict[str, Any]:
 
 
 def _as_text(key: str, value: Any, hold: Hold) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, Path) or (key == "device" and not isinstance(value, _PLAIN)):  # a torch.device
         return str(value)
     if key == "data":
         return value if isinstance(value, str) else hold(value)

@@ -1,4 +1,4 @@
-"""How records show themselves: a small table in a notebook, and rows as a pandas DataFrame."""
+"""How records show themselves: a small table in a notebook and as text, and rows as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ROWS = 60
 
 
 class NotebookRecord:
-    """A record that a notebook shows as a line of facts and a table; it says what is in them."""
+    """A record that shows itself as a line of facts and a table; a subclass says what is in them."""
 
     def facts(self) -> Mapping[str, Any]:
         """What the record says in a line, by name."""
@@ -32,6 +32,14 @@ class NotebookRecord:
 
     def _repr_html_(self) -> str:
         return html_of(type(self).__name__, self.facts(), self.table())
+
+    def __str__(self) -> str:
+        return facts_and_rows(type(self).__name__, self.facts(), self.table())
+
+    def __repr__(self) -> str:
+        """One line: a record may hold thousands of numbers."""
+        facts = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in self.facts().items())
+        return f"<{type(self).__name__} {facts}>"
 
 
 def to_pandas(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
@@ -58,9 +66,28 @@ def html_of(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, An
     return "".join(parts)
 
 
+def facts_and_rows(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The same as lines of text."""
+    lines = [f"{title}: " + ", ".join(f"{name} {_written(value)}" for name, value in facts.items())]
+    if rows:
+        cells = [list(map(str, rows[0])), *([_written(value) for value in row.values()] for row in rows[:MOST_ROWS])]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        is_text = [isinstance(value, str) for value in rows[0].values()]
+        for line in cells:
+            placed = zip(line, widths, is_text, strict=True)
+            lines.append("  ".join(c.ljust(width) if left else c.rjust(width) for c, width, left in placed).rstrip())
+        if len(rows) > MOST_ROWS:
+            lines.append(f"{len(rows) - MOST_ROWS:,} more rows")
+    return "\n".join(lines)
+
+
 def _cell(value: Any) -> str:
+    return html.escape(_written(value))
+
+
+def _written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if math.isfinite(value) else "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return html.escape(str(value))
+    return str(value)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError, WorkloadError
+from paceline.errors import PacelineError, WorkloadError, reason
 from paceline.held_objects import find_held, is_held
 
 _importing: list[str] = []
@@ -70,7 +70,7 @@ def find(place: str) -> Any:
     except PacelineError:
         raise
     except Exception as error:
-        raise WorkloadError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise WorkloadError(f"importing {module_name} failed: {reason(error)}") from error
     for part in name.split("."):
         if not hasattr(value, part):
             raise WorkloadError(f"module {module_name} has no {name!r}")
@@ -90,4 +90,4 @@ def call(place: str, *arguments: Any) -> Any:
     except SystemExit as error:
         raise WorkloadError(f"{place} ends the program (exit {error.code}); it should return instead") from None
     except Exception as error:
-        raise WorkloadError(f"{place} failed: {type(error).__name__}: {error}") from error
+        raise WorkloadError(f"{place} failed: {reason(error)}") from error

@@ -80,23 +80,23 @@ def _check_device(device: str) -> None:
 class Workload:
     """What is trained, on what, and how. Any field is a keyword argument, a TOML key and `--set KEY=VALUE`."""
 
-    network: str = setting("mlp", "A built-in network, see paceline models, or module:function.", group=MODEL)
+    network: str = setting("mlp", "A built-in network (see paceline models) or module:function.", group=MODEL)
     data: str = setting(
-        "digits", "Data source, see paceline data list; NAME:N takes N samples. Or module:function.",
+        "digits", "Data source (see paceline data list), NAME:N for its first N samples, or module:function.",
         group=DATA, verbs=("train", "measure", "predict", "simulate", "plan"),
     )  # fmt: skip
     loss: str = setting(
-        "cross-entropy", "Loss function; model: the .loss that the network returns. Or module:name.",
+        "cross-entropy", "Loss function, model (the .loss that the network returns), or module:name.",
         group=MODEL, choices=LOSSES, or_custom=True,
     )  # fmt: skip
     optimizer: str = setting(
-        "sgd", "Optimizer. Or module:name, a torch.optim class or a function of the named parameters.",
+        "sgd", "Optimizer: a built-in name, or module:name of a class of torch.optim or a function of the parameters.",
         group=OPTIMIZER, choices=OPTIMIZERS, or_custom=True, verbs=("train",),
     )  # fmt: skip
     lr: float = setting(0.1, "Learning rate.", group=OPTIMIZER, above=0, verbs=("train",))
     schedule: str = setting(
         "constant",
-        "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, also after warm-up:EPOCHS+. Or module:name.",
+        "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, warm-up:EPOCHS+ before it, or module:name.",
         group=OPTIMIZER, check=parse_schedule,
     )  # fmt: skip
     l1: float = setting(0.0, "L1 penalty.", group=OPTIMIZER, least=0)

@@ -40,7 +40,7 @@ def plan(
     `cluster` is a cluster.toml, machines of the catalogue by name with commas between them, "catalogue" for all of
     them, "here" for this machine, or a `Cluster`. The workload is trained for its own number of epochs, for `epochs`,
     or until it reaches the test accuracy `target_accuracy`, as 0.97 or "97%". With a `deadline` (seconds, or text as
-    "24h") the cheapest plan that keeps it is picked, with a `budget` the fastest. `met` of the plan says whether the
+    "24h") the cheapest plan that meets it is picked, with a `budget` the fastest. `met` of the plan says whether the
     pick keeps both. `strategies` limits what is tried. `out` is a new directory for plan.json and a page; train as
     planned with `paceline.train(plan)`.
 

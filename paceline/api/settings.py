@@ -39,7 +39,7 @@ def split(
 
 def as_path(value: Any, name: str) -> Path:
     """A path that was given as text or as a path."""
-    if isinstance(value, str | Path):
+    if isinstance(value, str | Path) and str(value):
         return Path(value).expanduser()
     raise InputError(f"{name}={value!r:.60} should be a path")
 
@@ -56,9 +56,11 @@ def check_whole(value: Any, name: str, least: int) -> None:
         raise InputError(f"{name}={value} should be at least {least}")
 
 
-def check_number(value: Any, name: str) -> None:
+def check_number(value: Any, name: str, least: float | None = None) -> None:
     if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
         raise InputError(f"{name}={value!r:.60} should be a number")
+    if value is not None and least is not None and not value >= least:
+        raise InputError(f"{name}={value:g} should be a number of at least {least:g}")
 
 
 def check_device(device: Any) -> None:

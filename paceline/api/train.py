@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.api.settings import as_optional_path, as_path, split
+from paceline.api.settings import as_optional_path, as_path, check_number, split
 from paceline.errors import InputError, PacelineError, StrategyError
 from paceline.given_workload import given_workload, texts_of
 from paceline.held_objects import holding
@@ -69,6 +69,7 @@ def train(
     from paceline.planning.plan import Plan
 
     place, cache = as_optional_path(out, "out"), as_optional_path(data_dir, "data_dir")
+    check_number(checkpoint_every, "checkpoint_every", least=0)
     if isinstance(workload, Plan):
         from paceline.api.planned import as_planned
 
@@ -120,6 +121,7 @@ def resume(
     2
     """
     place = as_path(directory, "directory")
+    check_number(checkpoint_every, "checkpoint_every", least=0)
     own, distribution = split(settings, resume, DISTRIBUTION_KEYS)
     if measure and distribution:
         raise StrategyError(

@@ -46,6 +46,18 @@ def make_app() -> typer.Typer:
     return app
 
 
+def make_command() -> Any:
+    """The commands as the program runs them. Some versions of typer would show flags as if they took a value."""
+    program: Any = typer.main.get_command(make_app())
+    commands = [program]
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+        for option in command.get_params(command.context_class(command)):
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+    return program
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         from paceline.training.conditions import own_version
@@ -65,7 +77,7 @@ def _about(
 
 def _options_of(arguments: list[str]) -> dict[str, str]:
     """The options of the verb that is called, by the names of their arguments."""
-    command: Any = typer.main.get_command(make_app())
+    command = make_command()
     for word in arguments[:2]:
         command = getattr(command, "commands", {}).get(word, command)
     return {each.name: each.opts[0] for each in command.params if each.opts[0].startswith("--")}
@@ -74,7 +86,7 @@ def _options_of(arguments: list[str]) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
     try:
-        result = make_app()(arguments, prog_name="paceline", standalone_mode=False)
+        result = make_command()(arguments, prog_name="paceline", standalone_mode=False)
         if result == 130:  # some versions of typer turn Ctrl-C into a result
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.console import JsonOption, check_place, console_for, output_json, progress_bar, warn_if_busy
-from paceline.cli.options import OutOption
+from paceline.cli.options import OUTPUT, given_path
 from paceline.cli.tables import rows_table
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ _SHOWN = (
 
 
 def calibrate(
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(metavar="TEXT", help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
-        list[str] | None, typer.Option(help="tf32 or bfloat16, in addition to float32; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="tf32 or bfloat16, in addition to float32; repeatable."),
     ] = None,
     local_workers: Annotated[
         bool,
@@ -41,8 +43,16 @@ def calibrate(
     quick: Annotated[
         bool, typer.Option("--quick", help="A seventh of the trials: half a minute, less accurate.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled sizes.")] = 0,
-    out: OutOption = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            parser=given_path,
+            rich_help_panel=OUTPUT,
+            help="Directory for the calibration, or its file (.json); by default it is kept where predict finds it.",
+        ),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Time the operations and links of this machine, so that predict, plan and simulate know it."""

@@ -27,7 +27,7 @@ def compare(
     ] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Runs at a time; they share the cores.")] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="The small version that the file describes under \\[quick].")
     ] = False,

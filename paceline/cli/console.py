@@ -61,7 +61,7 @@ JsonOption = Annotated[
     ),
 ]  # fmt: skip
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Allow code of any location that a saved run or plan names.")
+    bool, typer.Option("--trust", help="Run the user code that a saved run or plan names, wherever it is.")
 ]
 
 

@@ -15,8 +15,10 @@ EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
-    data: Annotated[str | None, typer.Option(help="Data to evaluate on; by default that of the run.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Data to evaluate on; by default that of the run.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="TEXT", help="auto, cpu, cuda or cuda:N.")] = None,
     data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,

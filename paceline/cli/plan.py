@@ -29,7 +29,9 @@ def plan(
         str,
         typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machine names, catalogue (all machines), or here."),
     ] = "catalogue",
-    epochs: Annotated[float | None, typer.Option(help="Epochs to plan for; by default the workload's.")] = None,
+    epochs: Annotated[
+        float | None, typer.Option(metavar="N", help="Epochs to plan for; by default the workload's.")
+    ] = None,
     target_accuracy: Annotated[
         str | None, typer.Option(metavar="A", help="Train to this test accuracy instead, e.g. 0.97 or 97%.")
     ] = None,

@@ -26,14 +26,18 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 @takes_settings("predict")
 def predict(
-    workload: Annotated[str, typer.Argument(help=f"{WORKLOAD} Or a saved measurement.json, to extrapolate.")],
+    workload: Annotated[str, typer.Argument(help=f"{WORKLOAD[:-1]}; or a saved measurement, to extrapolate it.")],
     device: Annotated[
         str | None,
         typer.Option(
-            help="The device to predict for: a catalogue name, a calibration file, cpu or cuda; by default here."
+            metavar="TEXT",
+            show_default="this machine",
+            help="Device to predict for: a catalogue name, a calibration file, cpu or cuda.",
         ),
     ] = None,
-    link: Annotated[str | None, typer.Option(help="Link between the workers: a catalogue name.")] = None,
+    link: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Link between the workers: a catalogue name.")
+    ] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,

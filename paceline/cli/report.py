@@ -18,14 +18,16 @@ EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html
 
 def report(
     places: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories or files with saved records.")],
-    out: Annotated[Path, typer.Option(parser=given_path, help="The page, or a directory for report.html.")] = Path(
-        "report.html"
-    ),
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", parser=given_path, help="The page, or a directory for report.html.")
+    ] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     figures: Annotated[
-        Path | None, typer.Option(parser=given_path, help="Directory for the figures as PNG and SVG.")
+        Path | None, typer.Option(metavar="DIR", parser=given_path, help="Directory for the figures as PNG and SVG.")
     ] = None,
-    price: Annotated[float | None, typer.Option(help="Price of a machine per hour; adds the cost of the runs.")] = None,
+    price: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Price of a machine per hour; adds the cost of the runs.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Write one self-contained HTML page: the answer, interactive figures, and a table of all runs."""

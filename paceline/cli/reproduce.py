@@ -25,7 +25,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; they share the cores.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Runs at a time; they share the cores.")] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,

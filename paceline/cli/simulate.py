@@ -26,12 +26,14 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 def simulate(
     workload: Annotated[str, typer.Argument(help=WORKLOAD)],
     epochs: Annotated[
-        int | None, typer.Option(help="With --cluster: report time and cost of this many epochs.")
+        int | None, typer.Option(metavar="N", help="With --cluster: report time and cost of this many epochs.")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="FILE|MACHINE", help="A cluster.toml, a machine name, or here.")
     ] = None,
-    per_machine: Annotated[int | None, typer.Option(help="Workers per machine; by default one per device.")] = None,
+    per_machine: Annotated[
+        int | None, typer.Option(metavar="N", help="Workers per machine; by default one per device.")
+    ] = None,
     overlap_backward: Annotated[
         bool, typer.Option("--overlap-backward", help="With --cluster: start all-reduces during the backward pass.")
     ] = False,

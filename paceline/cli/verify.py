@@ -27,7 +27,9 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a measurement.")],
     device: Annotated[
         str | None,
-        typer.Option(help="If no prediction was saved: predict for this calibration file or catalogue name."),
+        typer.Option(
+            metavar="TEXT", help="If no prediction was saved: predict for this calibration file or catalogue name."
+        ),
     ] = None,
     prediction: Annotated[
         Path | None,

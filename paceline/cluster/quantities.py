@@ -22,7 +22,7 @@ UNITS: dict[str, dict[str, float]] = {
 }
 _MEANT = {
     "size": "bytes, or text as '24 GB'",
-    "rate": "bytes a second, or text as '31.5 GB/s' or '10 Gb/s'",
+    "rate": "bytes/s, or text as '31.5 GB/s' or '10 Gb/s'",
     "time": "seconds, or text as '50 us'",
     "speed": "FLOP/s, or text as '19.5 TFLOP/s'",
 }

@@ -65,7 +65,7 @@ class StepOverheads:
     """The measured networks this was fitted to."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration(NotebookRecord):
     device: str
     """`cpu` or `cuda`."""

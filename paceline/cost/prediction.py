@@ -29,7 +29,7 @@ class LayerPrediction:
         return self.forward_s + self.backward_s + self.update_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction(NotebookRecord):
     name: str
     batch: int

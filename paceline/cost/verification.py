@@ -38,7 +38,7 @@ class Comparison:
     """Whether the interval covers the measured time; None if there is none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification(NotebookRecord):
     name: str
     """The network."""

@@ -64,6 +64,10 @@ class Fields(Mapping[str, Tensor]):
             tensor.record_stream(stream)
 
     @property
+    def has_target(self) -> bool:
+        return self.with_target or self.label is not None
+
+    @property
     def device(self) -> torch.device:
         return next(iter(self.tensors.values())).device
 

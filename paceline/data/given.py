@@ -29,8 +29,8 @@ TEST_EVERY = 10
 """Where only one part is given, every tenth sample is for testing."""
 
 ACCEPTED = (
-    "a torch Dataset or DataLoader, arrays or tensors (x, y), a dictionary of arrays, a pair (train, test) of any of "
-    "these, (x_train, y_train, x_test, y_test), or a paceline.Dataset"
+    "a torch Dataset or DataLoader, a list of samples, arrays or tensors (x, y), a dictionary of arrays, a pair "
+    "(train, test) of any of these, (x_train, y_train, x_test, y_test), or a paceline.Dataset"
 )
 
 Part = Arrays | Samples
@@ -41,7 +41,8 @@ def dataset_from(name: str, given: Any) -> Dataset:
     """Any of `ACCEPTED` as a data set."""
     if isinstance(given, Dataset):
         return given
-    if isinstance(given, tuple | list) and len(given) == 4 and not any(_is_part(each) for each in given):
+    four = isinstance(given, tuple | list) and len(given) == 4 and not _is_list_of_samples(given)
+    if four and not any(_is_part(each) for each in given):
         return dataset_of(name, *given)
     train, test = _parts(name, given)
     x, y = _example(train)
@@ -63,8 +64,10 @@ def dataset_from(name: str, given: Any) -> Dataset:
 
 
 def numbers_as_trained(x: Any, y: Tensor) -> tuple[Any, Tensor]:
-    """Real targets in the type that is trained in; everything else is left as the user's data gave it."""
-    return x, y.to(torch.get_default_dtype()) if y.is_floating_point() else y
+    """Targets in the types that losses take; everything else is left as the user's data gave it."""
+    if y.is_floating_point():
+        return x, y.to(torch.get_default_dtype())
+    return x, y if y.dtype == torch.bool else y.long()
 
 
 def _parts(name: str, given: Any) -> tuple[Part, Part]:
@@ -91,8 +94,13 @@ def _is_part(value: Any) -> bool:
     if _is_array(value) or isinstance(value, str | bytes):
         return False
     if isinstance(value, tuple | list):
-        return _is_pair(value)
+        return _is_pair(value) or _is_list_of_samples(value)
     return isinstance(value, Mapping | DataLoader | TorchDataset) or _can_be_indexed(value)
+
+
+def _is_list_of_samples(value: Any) -> bool:
+    """A list of tuples or dictionaries, which a `DataLoader` would take for a data set, too."""
+    return isinstance(value, list) and bool(value) and all(isinstance(each, tuple | Mapping) for each in value)
 
 
 def _can_be_indexed(value: Any) -> bool:
@@ -116,11 +124,13 @@ def _part(name: str, given: Any) -> Part:
         return _arrays(name, {key: as_tensor(f"{name}: {key}", value) for key, value in given.items()})
     if _is_pair(given):
         return _arrays(name, tuple(as_tensor(name, value) for value in given))
+    if _is_list_of_samples(given):
+        return Samples(name, given)
     if isinstance(given, tuple | list) or not _can_be_indexed(given):
-        found = f"a {type(given).__name__}"
+        found = type(given).__name__
         if isinstance(given, tuple | list):
             found += f" of {len(given)} ({', '.join(type(each).__name__ for each in given[:5])})"
-        raise DataError(f"data {name!r} gave {found}; it should be {ACCEPTED}")
+        raise DataError(f"data {name!r} is of type {found}; it should be {ACCEPTED}")
     return _not_empty(name, Samples(name, given))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from paceline.data.dataset import Dataset
 from paceline.data.given import dataset_from
 from paceline.data.source import Source, without_count
-from paceline.errors import DataError, PacelineError, nearest
+from paceline.errors import DataError, PacelineError, nearest, reason
 
 Find = Callable[[str], Any]
 """Turns `module:function` into the function."""
@@ -37,7 +37,7 @@ def _called(name: str, make: Callable[[], Any]) -> Any:
     except SystemExit as error:
         raise DataError(f"data {name!r} ends the program (exit {error.code}); it should return data") from None
     except Exception as error:
-        raise DataError(f"data {name!r} failed: {type(error).__name__}: {error}") from error
+        raise DataError(f"data {name!r} failed: {reason(error)}") from error
 
 
 def _imported(source: Source, known: tuple[str, ...]) -> Any:

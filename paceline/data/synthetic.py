@@ -1,4 +1,4 @@
-"""Noise of any shape with a faint pattern a class, so that it can be learnt: `synthetic:3x224x224/1000`."""
+"""Noise of any shape with a faint pattern per class, so that it can be learned: `synthetic:3x224x224/1000`."""
 
 from __future__ import annotations
 

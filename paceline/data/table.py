@@ -18,7 +18,7 @@ from paceline.data.arrays import Convert
 from paceline.data.cache import Progress
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.source import Source, split_items, without_count
-from paceline.errors import DataError, nearest
+from paceline.errors import DataError, nearest, reason
 
 TEST_EVERY = 10
 MOST_VALUES = 100
@@ -51,7 +51,7 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
         del table[name]
     y, classes = _target(source, target, table.pop(target))
     if not table:
-        raise DataError(f"data {source.text!r}: no column is left beside the target {target!r}")
+        raise DataError(f"data {source.text!r}: no column is left besides the target {target!r}")
     x = np.concatenate([_features(source, name, column, ~chosen) for name, column in table.items()], axis=1)
     train, test = (Arrays(torch.from_numpy(x[part]), torch.from_numpy(y[part])) for part in (~chosen, chosen))
     return Dataset(
@@ -155,7 +155,8 @@ def _read_parquet(source: Source, path: Path) -> Table:
     try:
         read = pyarrow.parquet.read_table(path)
     except Exception as error:
-        raise DataError(f"data {source.text!r}: cannot read {path}: {str(error).splitlines()[0]:.200}") from error
+        why = "No such file or directory" if isinstance(error, FileNotFoundError) else reason(error)
+        raise DataError(f"data {source.text!r}: cannot read {path}: {why}") from error
     return {name: _of_arrow(source, name, read[name]) for name in read.column_names}
 
 

@@ -13,9 +13,8 @@ from time import monotonic
 from typing import Any
 
 from paceline import record
-from paceline.errors import Diverged, PacelineError
+from paceline.errors import Diverged, PacelineError, reason
 from paceline.experiment.keys import run_settings, setup_of
-from paceline.step.reason import reason
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher
 from paceline.workload import Workload

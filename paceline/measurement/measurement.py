@@ -170,7 +170,3 @@ class Measurement(NotebookRecord):
 
     def __str__(self) -> str:
         return text_of(self)
-
-    def __repr__(self) -> str:
-        facts = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in self.facts().items())
-        return f"Measurement({facts}, layers={len(self.layers)})"

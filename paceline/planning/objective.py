@@ -38,7 +38,7 @@ class Objective:
         if self.epochs is not None and not LEAST_EPOCHS <= self.epochs <= MOST_EPOCHS:
             raise InputError(f"epochs={self.epochs:g} should be from {LEAST_EPOCHS:g} to {MOST_EPOCHS:,}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
-            raise InputError(f"target-accuracy={self.target_accuracy:g} should be above 0 and at most 1, or as 97%")
+            raise InputError(f"`target_accuracy={self.target_accuracy:g}` should be above 0 and at most 1, or as 97%")
         if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
             raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
         if self.budget is not None and not (0 <= self.budget <= MOST_MONEY):

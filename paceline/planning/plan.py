@@ -67,7 +67,7 @@ class Alternative:
         return f"{self.candidate}{server}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(NotebookRecord):
     workload: Workload
     cluster: str

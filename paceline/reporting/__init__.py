@@ -27,13 +27,13 @@ def report(
     """Writes one self-contained page about everything that is saved under `paths`, directories or files.
 
     `figures` is a directory for the figures as PNG and SVG. Rows to be shown beside the records are given here, or lie
-    beside them as predictions.csv, published.csv and costs.csv. `price` is that of a machine an hour.
+    beside them as predictions.csv, published.csv and costs.csv. `price` is that of a machine per hour.
     """
     from paceline.reporting.writing import write_records
     from paceline.results.records import find_records
 
     if price is not None and not price >= 0:
-        raise InputError(f"price={price} should be a number of at least 0: what a machine costs an hour")
+        raise InputError(f"price={price} should be a number of at least 0: the price of a machine per hour")
     path = Path(out) / "report.html" if Path(out).is_dir() else Path(out)
     if path.is_dir():
         raise OutputError(f"`out={str(path)!r}` is a directory: name a file")

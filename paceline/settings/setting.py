@@ -97,8 +97,8 @@ class Setting:
             written = given if isinstance(given, str) and _is_number(given) else shown(given)
             raise error(f"{self.name}={written} should be {self.expected}") from None
         if self.choices and found not in self.choices and not (self.or_custom and ":" in found):
-            custom = ", or module:name" if self.or_custom else ""
-            raise error(f"{self.name} {found!r:.60} is unknown: {nearest(found, self.choices)}{custom}")
+            known = nearest(found, self.choices, or_custom=self.or_custom)
+            raise error(f"{self.name} {found!r:.60} is unknown: {known}")
         if self.check is not None:
             self.check(found)
         return found

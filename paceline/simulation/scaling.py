@@ -37,7 +37,7 @@ class MachineScaling:
     """Reasons why some numbers of workers have no outcome."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scaling(NotebookRecord):
     workload: Workload
     cluster: str

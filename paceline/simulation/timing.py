@@ -21,7 +21,7 @@ from paceline.trace import Trace
 from paceline.workload import Workload
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TimeRecord(NotebookRecord):
     workload: Workload
     cluster: dict[str, str]

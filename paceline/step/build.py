@@ -12,7 +12,7 @@ from paceline import data, networks, user_code
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs
 from paceline.data.samples import Samples
-from paceline.errors import NetworkError, WorkloadError
+from paceline.errors import NetworkError, WorkloadError, reason
 from paceline.networks.size_check import RefuseLarge
 from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
@@ -21,7 +21,6 @@ from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
 from paceline.step.precision_check import check_bfloat16
 from paceline.step.randomness import default_generator, draws_random_numbers, mix
-from paceline.step.reason import reason
 from paceline.step.step import Parts, has_own_code
 from paceline.workload import Workload
 

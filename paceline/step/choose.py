@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
-from paceline.errors import PacelineError, WorkloadError, nearest
+from paceline.errors import PacelineError, WorkloadError, nearest, reason
 from paceline.step.compiled import CompiledStep, check_compiler
 from paceline.step.feeder import first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
 from paceline.step.plain import PlainStep
-from paceline.step.reason import reason
 from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step
 from paceline.step.trial import unused_parameters

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value
 
+from paceline.errors import reason
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat import FlatStep
 from paceline.step.losses import total_loss
 from paceline.step.optimizers import State, update
 from paceline.step.phase import Batch, LossPhase, Outcome
-from paceline.step.reason import reason
 from paceline.step.step import Parts, Step
 from paceline.step.tally import Tally
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline import user_code
-from paceline.errors import PacelineError, WorkloadError
+from paceline.errors import PacelineError, WorkloadError, reason
 
 
 class OwnMetric:
@@ -38,4 +38,4 @@ class OwnMetric:
         except PacelineError:
             raise
         except Exception as error:
-            raise WorkloadError(f"metric {self.place} failed: {type(error).__name__}: {error}") from error
+            raise WorkloadError(f"metric {self.place} failed: {reason(error)}") from error

@@ -29,8 +29,8 @@ def choose_device(name: str) -> tuple[torch.device, str]:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = device.index or 0
         if index >= count:
-            here = f"this machine has {count} GPU{'s' * (count != 1)}"
-            raise WorkloadError(f"device {name!r} is not there: {here}; use `device='auto'` or cpu")
+            here = f"this machine has {count or 'no'} GPU{'s' * (count > 1)}"
+            raise WorkloadError(f"device {name!r} is not available: {here}; use `device='auto'` or cpu")
         return torch.device("cuda", index), ""
     return device, ""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.errors import NetworkError, PacelineError
+from paceline.data.fields import LABELS, Fields
+from paceline.errors import NetworkError, PacelineError, reason
 from paceline.step.feeder import first_batch
 from paceline.step.phase import Batch, Outcome, Phase
-from paceline.step.reason import reason
 from paceline.step.step import Parts, has_own_code
 
 
@@ -39,6 +39,8 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
     except Exception as error:
         numbers = not parts.dataset.classes and not workload.phases and workload.loss != "squared"
         advice = "; for targets that are numbers use `loss='squared'`" if numbers else ""
+        if isinstance(batch[0], Fields) and not batch[0].has_target:
+            advice = f"; the data have no target: name a field {', '.join(LABELS[:-1])} or {LABELS[-1]}"
         raise NetworkError(f"{who} fails on the first batch of {workload.data}: {reason(error)}{advice}") from error
     wrong = _mistake(outcome, phase)
     if wrong:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.errors import Diverged, StrategyError
+from paceline.errors import Diverged, StrategyError, reason
 from paceline.strategy.finite import is_finite
 from paceline.strategy.plugin import BuiltIn, attribute, resolve_plugin
 
@@ -113,7 +113,7 @@ def custom_correction(function: Any, called: str) -> Correction:
                 f"correction {called} ends the program (exit {error.code}); it should return a gradient instead"
             ) from None
         except Exception as error:
-            raise StrategyError(f"correction {called} failed: {type(error).__name__}: {error}") from error
+            raise StrategyError(f"correction {called} failed: {reason(error)}") from error
         if not isinstance(made, Tensor) or made.shape != gradient.shape or made.dtype != gradient.dtype:
             what = f"{tuple(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
             raise StrategyError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from paceline import user_code
-from paceline.errors import PacelineError, StrategyError, WorkloadError, nearest
+from paceline.errors import PacelineError, StrategyError, WorkloadError, nearest, reason
 
 
 class BuiltIn(NamedTuple):
@@ -28,7 +28,7 @@ def resolve_plugin(kind: str, text: str, known: Mapping[str, BuiltIn]) -> Any:
     if name in known:
         return _make(kind, name, argument, known[name])
     if not colon:
-        raise StrategyError(f"{kind} {text!r} is unknown: {nearest(name, known)}, or module:name")
+        raise StrategyError(f"{kind} {text!r} is unknown: {nearest(name, known, or_custom=True)}")
     attribute, _, rest = argument.partition(":")
     try:
         found = user_code.find(f"{name}:{attribute}")
@@ -40,7 +40,7 @@ def resolve_plugin(kind: str, text: str, known: Mapping[str, BuiltIn]) -> Any:
         except PacelineError:
             raise
         except Exception as error:
-            raise StrategyError(f"{kind} {text} could not be made: {type(error).__name__}: {error}") from error
+            raise StrategyError(f"{kind} {text} could not be made: {reason(error)}") from error
     return found
 
 

@@ -48,5 +48,5 @@ def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
             raise StrategyError(f"{name} is a {type(found).__name__}; it should be a paceline Strategy, or return one")
         return found.with_changes(**changes)
     if name not in PRESETS:
-        raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS)}, or module:name")
+        raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS, or_custom=True)}")
     return PRESETS[name].with_changes(**changes)

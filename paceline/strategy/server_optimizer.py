@@ -71,7 +71,7 @@ def check_optimizer(text: str) -> None:
     """Refuses a server optimizer that is none, before anything is loaded."""
     name, rate, custom = _parse(text)
     if text and not custom and name not in OPTIMIZERS:
-        raise StrategyError(f"server-optimizer {text!r} is unknown: {nearest(name, OPTIMIZERS)}, or module:name")
+        raise StrategyError(f"server-optimizer {text!r} is unknown: {nearest(name, OPTIMIZERS, or_custom=True)}")
     if rate is not None and not (math.isfinite(rate) and rate > 0):
         raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, as adagrad:0.5")
 

@@ -59,7 +59,7 @@ class Strategy:
     )  # fmt: skip
     softsync_n: int | None = setting(None, "n of n-softsync: an update waits for workers / n payloads.", least=1)
     staleness_bound: int | None = setting(
-        None, "Most pushes by which the fastest group may be ahead of the slowest.", least=0, verbs=_OPTIONS
+        None, "How many pushes ahead of the slowest the fastest group may be.", least=0, verbs=_OPTIONS
     )
     backup_workers: int = setting(0, "Workers that a synchronous step does not wait for.", least=0, verbs=_OPTIONS)
     warm_start: int = setting(0, "Updates that the first worker makes alone.", least=0)

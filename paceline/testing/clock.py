@@ -1,10 +1,10 @@
-"""A clock for tests: time passes only when it is told to."""
+"""A clock for tests: time passes only in `sleep`."""
 
 from __future__ import annotations
 
 
 class FakeClock:
-    """Called, it tells the seconds; `sleep` lets some pass at once. For whatever takes a clock, like `Recorder`."""
+    """Returns its time in seconds when called; `sleep` advances it at once. For anything that takes a clock."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s

@@ -1,6 +1,6 @@
-"""Faults to be met on purpose: who is killed, hangs, is slow or pushes nonsense, and when.
+"""Faults to inject: which process is killed, hangs, is slow or pushes a non-finite payload, and when.
 
-A fault is data and any driver carries it out: the local one with signals to real processes, the virtual one in
+A fault is data, and every driver injects it: the local one with signals to real processes, the virtual one in
 simulated time.
 """
 
@@ -20,13 +20,15 @@ KINDS = ("kill", "hang", "slow", "corrupt")
 
 @dataclass(frozen=True)
 class Fault:
+    """A fault of one worker, or of the server, after a number of updates."""
+
     what: str
-    """kill: ends at once. hang: stops answering. slow: every step takes `seconds` longer. corrupt: one payload
-    is not finite."""
+    """kill: the process ends at once. hang: it stops answering. slow: every step takes `seconds` longer.
+    corrupt: one payload is not finite."""
     at: int = 0
-    """Number of updates of the run before it happens."""
+    """Number of updates of the run before the fault."""
     worker: int | None = None
-    """None: the server, for kill and hang."""
+    """The worker; None is the server, for kill and hang."""
     seconds: float = 0.0
 
     def __post_init__(self) -> None:

@@ -53,8 +53,8 @@ def _groups(settings: StrategySettings) -> tuple[int | None, int | None]:
     if settings.groups is None:
         return None, None
     try:
-        count, _, each = str(settings.groups).partition("x")
-        groups, size = int(count), int(each) if each else None
+        count, cross, each = str(settings.groups).partition("x")
+        groups, size = int(count), int(each) if cross else None
     except ValueError:
         raise StrategyError(f"`groups={settings.groups!r}` should be GxK, as 4x8, or a number of groups") from None
     if groups < 1 or (size is not None and size < 1):

@@ -129,7 +129,7 @@ def _timed(evaluator: Evaluator, everything: int, longest_s: float) -> Validatio
     return ValidationTime(seconds * everything / samples, how)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation(NotebookRecord):
     run: str
     workload: Workload

@@ -7,10 +7,30 @@ from contextlib import contextmanager
 
 import torch
 
-from paceline.errors import NetworkError, PacelineError
-from paceline.step.reason import reason
+from paceline.data.dataset import Arrays, Dataset
+from paceline.data.fields import Fields
+from paceline.data.samples import Samples
+from paceline.errors import NetworkError, PacelineError, reason
 from paceline.step.step import has_own_code
 from paceline.workload import Workload
+
+PIECE, MOST_READ = 1024, 10_000
+"""Samples that are searched for a non-finite number at a time, and the most of those that must be read one by one."""
+
+
+def likely_cause(dataset: Dataset, workload: Workload) -> str:
+    """Why a loss is not finite, and what to do: a training sample that is not, else the learning rate."""
+    part = dataset.train
+    if isinstance(part, Arrays | Samples):
+        searched = len(part) if isinstance(part, Arrays) else min(len(part), MOST_READ)
+        for first in range(0, searched, PIECE):
+            chosen = torch.arange(first, min(first + PIECE, searched))
+            x, y = part.gather(chosen) if isinstance(part, Arrays) else part.read(chosen)
+            for name, values in {**(x.tensors if isinstance(x, Fields) else {"x": x}), "y": y}.items():
+                if values.is_floating_point() and not (finite := values.flatten(1).isfinite().all(1)).all():
+                    sample = first + int(finite.logical_not().nonzero()[0])
+                    return f"{name} of training sample {sample} is not finite; leave such samples out of {dataset.name}"
+    return f"lower the learning rate (lr={workload.lr:g})"
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
-from paceline.errors import PacelineError
-from paceline.step.reason import reason
+from paceline.errors import PacelineError, reason
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
 

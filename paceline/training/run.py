@@ -72,7 +72,7 @@ class Conditions:
     """The current directory when the run began: its own code lies there."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run(NotebookRecord):
     workload: Workload
     conditions: Conditions

@@ -73,7 +73,9 @@ class ClusterSettings:
         metavar="TIME",
     )
     server_time: str | float | None = setting(None, "Time of the server per payload.", metavar="TIME")
-    network_time: str | float | None = setting(None, "Time of a message besides latency and bandwidth.", metavar="TIME")
+    network_time: str | float | None = setting(
+        None, "Time of a message in addition to latency and bandwidth.", metavar="TIME"
+    )
     bandwidth: float | None = setting(None, "Bandwidth of the server's link in bytes/s.", above=0)
     latency: float | None = setting(None, "Latency of a message in seconds.", least=0)
     speeds: list[float] | None = setting(
@@ -101,7 +103,7 @@ class DriverSettings:
         group=DISTRIBUTION,
         choices=DRIVERS,
     )
-    on_bad_gradient: str = setting("stop", "On a non-finite payload.", choices=POLICIES)
+    on_bad_gradient: str = setting("stop", "What to do with a non-finite payload.", choices=POLICIES)
     record_events: bool = setting(False, "Record the events that a replay needs.")
     validate_every: str = setting(
         "1epoch",
@@ -113,14 +115,14 @@ class DriverSettings:
     )
     server_threads: int = setting(
         1,
-        "Threads of the server process.",
+        "Threads of the parameter server.",
         group=DISTRIBUTION,
         runs=REAL,
         least=1,
         most=1024,
     )
     collective: str = setting(
-        "auto", "How a synchronous group averages.", group=DISTRIBUTION, runs=REAL, choices=COLLECTIVES
+        "auto", "How a synchronous group averages its payloads.", group=DISTRIBUTION, runs=REAL, choices=COLLECTIVES
     )
     stopped_timeout: float = setting(25.0, "Seconds until a stopped process is replaced.", runs=REAL, above=0)
     idle_timeout: float = setting(

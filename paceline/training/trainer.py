@@ -21,6 +21,7 @@ from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
 from paceline.training.driver import Driver, MakeDriver, RunOptions, Snapshot
 from paceline.training.evaluate import Evaluator
+from paceline.training.failures import likely_cause
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run
@@ -168,7 +169,7 @@ class Trainer(Driver):
             return
         where = f"epoch {self.epoch + 1}, at or before step {self.next}"
         raise Diverged(
-            f"the loss became {self.score.loss} in {where}: lower the learning rate (lr={self.workload.lr:g})"
+            f"the loss became {self.score.loss} in {where}: {likely_cause(self.parts.dataset, self.workload)}"
             + (f"; the last good checkpoint is in {run.directory}" if run.keeps_checkpoints else "")
         )
 

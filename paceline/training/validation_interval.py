@@ -23,5 +23,5 @@ def parse_interval(text: str) -> ValidationInterval:
     unit = UNITS.get(found[2]) if found else None
     amount = float(found[1]) if found else 0.0
     if unit is None or amount <= 0 or (unit != "s" and amount != int(amount)):
-        raise StrategyError(f"validate-every={text!r} should be like 1epoch, 500updates or 30s")
+        raise StrategyError(f"`validate_every={text!r}` should be like 1epoch, 500updates or 30s")
     return ValidationInterval(amount, unit)

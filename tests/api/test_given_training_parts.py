@@ -18,6 +18,9 @@ DATA = {
     "pair of data sets": mine.pair_of_datasets,
     "loader": DataLoader(TensorDataset(mine.X, mine.Y)),
     "arrays": (mine.X.numpy(), mine.Y.numpy()),
+    "arrays with classes in 32 bits": (mine.X.numpy(), mine.Y.numpy().astype("int32")),
+    "list of samples": list(zip(mine.X, mine.Y.tolist(), strict=True)),
+    "pair of lists": [list(zip(mine.X, mine.Y, strict=True)), list(zip(mine.X[:20], mine.Y[:20], strict=True))],
 }
 SETTINGS = {"batch": 10, "epochs": 2, "lr": 0.1, "device": "cpu", "threads": 1}
 
@@ -41,6 +44,43 @@ def parts() -> dict[str, object]:
 def test_any_data_can_be_given(given):
     run = paceline.train(network(), data=given, **SETTINGS)
     assert run.status == "finished" and run.classes == 3
+
+
+def test_a_list_of_samples_trains_as_arrays_do():
+    runs = [paceline.train(network(), data=DATA[name], **SETTINGS) for name in ("arrays", "list of samples")]
+    assert runs[0].test_loss == runs[1].test_loss
+
+
+def test_a_device_of_pytorch_can_be_given():
+    run = paceline.train(network(), data=DATA["arrays"], **SETTINGS | {"device": torch.device("cpu")})
+    assert run.workload.device == "cpu"
+
+
+@pytest.mark.parametrize("place", ["x", "y"])
+@pytest.mark.parametrize(
+    "form", [lambda x, y: (x, y), lambda x, y: list(zip(x, y, strict=True))], ids=["arrays", "list"]
+)
+def test_data_that_are_not_finite_are_named_when_the_loss_is_not(place, form):
+    x, y = torch.randn(60, 4), torch.randn(60, 1)
+    {"x": x, "y": y}[place][42, 0] = torch.nan
+    with pytest.raises(
+        PacelineError, match=f"the loss became nan in epoch 1.*: {place} of training sample 38 is not finite"
+    ):
+        paceline.train(nn.Linear(4, 1), data=form(x, y), **SETTINGS, loss="squared")
+
+
+def test_data_without_a_target_are_named():
+    with pytest.raises(PacelineError, match="the data have no target: name a field labels"):
+        paceline.train(Named(), data={"values": mine.X}, **SETTINGS)
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mine.classifier()
+
+    def forward(self, values):
+        return self.inner(values)
 
 
 def test_parts_of_the_training_can_be_given_and_have_an_effect():

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 import paceline
-from paceline.notebook import MOST_ROWS, html_of
+from paceline.notebook import MOST_ROWS, facts_and_rows, html_of
 
 
 class Cells(HTMLParser):
@@ -55,9 +55,25 @@ def test_each_is_a_table_with_a_cell_for_every_heading(records):
         assert len({len(row) for row in rows}) <= 1 and len(rows) == (1 + len(record.table()) if record.table() else 0)
 
 
+def test_each_is_printed_as_facts_and_a_table_and_represented_in_one_line(records):
+    for record in records:
+        lines = str(record).splitlines()
+        assert "mlp" in lines[0] and "Workload(" not in str(record) and max(map(len, lines)) < 400
+        assert len(lines) > len(record.table())
+        assert repr(record).startswith(f"<{type(record).__name__} network='mlp'") and len(repr(record)) < 400
+    assert str(records[0]).startswith("Run: network mlp, data digits, status finished")
+
+
 def test_rows_of_a_run_are_its_epochs(records):
     assert [row["epoch"] for row in records[0].table()] == [1, 2]
     assert Cells(records[0]._repr_html_()).rows[1][0] == "1"
+
+
+def test_columns_of_text_are_aligned_and_long_tables_are_cut():
+    rows = [{"name": "a" * i, "n": 10.0**i} for i in range(MOST_ROWS + 5)]
+    lines = facts_and_rows("Title", {"fact": 1234}, rows).splitlines()
+    assert lines[0] == "Title: fact 1,234" and lines[-1] == "5 more rows" and len(lines) == MOST_ROWS + 3
+    assert len({len(line) for line in lines[2:-1]}) == 1
 
 
 def test_text_is_escaped_and_long_tables_are_cut():

@@ -103,7 +103,7 @@ def test_another_precision_is_tried_beside_float32(paceline, monkeypatch):
         (["--precision", "float46"], "precision 'float46' cannot be calibrated: did you mean "),
         (["--precision", "float64"], "precision 'float64' cannot be calibrated: "),
         (["--device", "cpu", "--precision", "tf32"], "precision 'tf32' needs a GPU; calibrate float32 on the CPU"),
-        (["--device", "cuda:93"], "device 'cuda:93' is not there"),
+        (["--device", "cuda:93"], "device 'cuda:93' is not available"),
         (["--out", "a-file/mine.json"], "--out a-file/mine.json cannot be written: "),
         (["--json", "."], "--json . is a directory; name a file"),
     ],

@@ -56,6 +56,12 @@ def test_out_resume_and_json_have_one_spelling(paceline):
                 assert f"{option} DIR" in text, verb
 
 
+def test_flags_are_shown_without_a_value_and_options_without_names_of_python_types(paceline):
+    for verb in VERBS:
+        options = [line for line in paceline(*verb, "--help").out.splitlines() if "  --" in line or "│ --" in line]
+        assert options and not [line for line in options if "<" in line], verb
+
+
 def test_the_version_is_shown(paceline):
     result = paceline("--version")
     assert result.code == 0 and re.fullmatch(r"paceline \d+\.\d+\.\d+\S*\n", result.out)

@@ -89,7 +89,7 @@ def test_training_that_cannot_be_done_as_asked(paceline, tmp_path, arguments, ex
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_gpu_that_is_not_there(paceline, device):
     line = paceline("train", "mlp", "--device", device).refused()
-    assert line == f"device '{device}' is not there: this machine has 0 GPUs; use --device auto or cpu"
+    assert line == f"device '{device}' is not available: this machine has no GPU; use --device auto or cpu"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_trace_of_a_large_cluster_stays_small(paceline, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--strategy", "down"], "did you mean downpour?"),
+        (["--strategy", "down"], "did you mean downpour (or a custom module:name)?"),
         ([], "name a strategy"),
         (["--strategy", "mixed", "--groups", "3x2", "--workers", "4"], "--groups 3x2 are 6 workers, not 4"),
         (["--strategy", "mixed", "--groups", "3", "--workers", "4"], "3 groups do not divide 4 workers"),
@@ -85,7 +85,7 @@ def test_the_trace_of_a_large_cluster_stays_small(paceline, tmp_path):
         (["--strategy", "downpour", "--exchange", "json:dumps"], "not a subclass of paceline.strategy.exch"),
         (["--strategy", "no_such:strategy"], "no module 'no_such'"),
         (["--strategy", "json:JSONDecoder"], "it should be a paceline Strategy"),
-        (["--strategy", "downpur"], "no strategy 'downpur': did you mean downpour?, or module:name"),
+        (["--strategy", "downpur"], "no strategy 'downpur': did you mean downpour (or a custom module:name)?"),
         (["--steps", "5"], "name a strategy to simulate, as --strategy downpour, or a number of --workers"),
         (["--strategy", "downpour", "--server-optimizer", "adagard:1"], "did you mean adagrad"),
         (["--strategy", "downpour", "--compute-time", "gamma:1"], "gamma:SHAPE:SCALE"),
@@ -116,7 +116,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
     [
         (["--driver", "virtual"], "--driver needs --workers or a --strategy, as --strategy downpour"),
         (["--exchange", "int8"], "--exchange needs --workers or a --strategy"),
-        (["--validate-every", "often"], "validate-every='often' should be like 1epoch, 500updates or 30s"),
+        (["--validate-every", "often"], "--validate-every often should be like 1epoch, 500updates or 30s"),
         (["--workers", "2", "--staleness-bound", "1"], "with sync all of them wait for each other"),
         (["--strategy", "downpour", "--driver", "ray"], "known: auto, local, virtual"),
         (["--strategy", "downpour", "--compute-time", "1"], "--compute-time is simulated"),
@@ -129,7 +129,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
         (["--workers", "2", "--server-threads", "0"], "server_threads=0 should be a whole number from 1 to 1,024"),
         (["--workers", "2", "--busy-timeout", "0"], "busy_timeout=0 should be a number above 0"),
         (["--workers", "2", "--collective", "glue"], "collective 'glue' is unknown: did you mean gloo"),
-        (["--workers", "2", "--validate-every", "often"], "validate-every='often' should be like 1epoch, 500updates"),
+        (["--workers", "2", "--validate-every", "often"], "--validate-every often should be like 1epoch, 500updates"),
         (["--workers", "2", "--validate-every", "0.5updates"], "should be like 1epoch"),
         (["--strategy", "downpour", "--step", "plain"], "for training in one process"),
         (

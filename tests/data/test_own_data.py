@@ -65,7 +65,7 @@ def test_a_function_may_return_a_data_set_and_be_found_by_the_caller():
     part = Arrays(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
     made = Dataset("mine", "table", (2,), ("only",), part, part)
     assert data.load("some:thing", find=lambda name: lambda: made) is made
-    with pytest.raises(DataError, match="gave a int"):
+    with pytest.raises(DataError, match="is of type int"):
         data.load("some:thing", find=lambda name: lambda: 3)
 
 

@@ -198,7 +198,7 @@ def test_random_augmentations_follow_from_the_seed_and_leave_the_training_alone(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("three", "gave a tuple of 3 .*; it should be a torch Dataset or DataLoader, arrays"),
+        ("three", "is of type tuple of 3 .*; it should be a torch Dataset or DataLoader, a list"),
         ("endless", "IterableDataset"),
         ("weighted_loader", "sampler of its own"),
         ("ragged", "'input_ids' differ in shape; pad them"),

@@ -64,7 +64,7 @@ def test_a_resumed_run_validates_where_it_would_have(tmp_path: Path):
 
 
 def test_an_interval_that_is_none_is_refused_before_anything_is_loaded(tmp_path):
-    with pytest.raises(StrategyError, match="validate-every='often' should be like 1epoch"):
+    with pytest.raises(StrategyError, match="`validate_every='often'` should be like 1epoch"):
         trainer.run(WORKLOAD, validate_every="often", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -12,7 +12,7 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from paceline.errors import StrategyError
+from paceline.errors import StrategyError, reason
 from paceline.step.optimizers import Rule
 from paceline.step.own_optimizer import make_optimizer
 from paceline.strategy.correction import State
@@ -68,7 +68,7 @@ class TorchOptimizer:
         try:
             self.optimizer.step()
         except Exception as error:
-            raise StrategyError(f"server-optimizer {self.text} failed: {type(error).__name__}: {error}") from error
+            raise StrategyError(f"server-optimizer {self.text} failed: {reason(error)}") from error
 
     def initial_state(self) -> dict[str, Tensor]:
         state = {f"{name}/{key}": torch.zeros_like(value) for name, key, value in self.described}

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import torch
 
-from paceline.errors import Diverged, InputError, PacelineError
+from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.fork_server import Forked
 from paceline.held_objects import load_held
-from paceline.step.reason import reason
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 

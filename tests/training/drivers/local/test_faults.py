@@ -233,7 +233,7 @@ def test_a_launcher_that_fails_half_way_leaves_nothing_open(monkeypatch, what):
         ("sync", {"workers": 241}, "workers=241 are too many for one machine: at most 240"),
         ("sync", {"on_bad_gradient": "weep"}, "on_bad_gradient 'weep' is unknown: known: skip, stop"),
         ("sync", {"server_threads": 0}, "server_threads=0 should be a whole number from 1 to 1,024"),
-        ("sync", {"validate_every": "soon"}, "validate-every='soon' should be like 1epoch"),
+        ("sync", {"validate_every": "soon"}, "`validate_every='soon'` should be like 1epoch"),
         ("sync", {"faults": (Fault("kill", 1, 2),)}, "kill is a fault of worker 2: there is none, only 2"),
     ],
 )

@@ -48,7 +48,7 @@ def test_the_device_can_be_said(devices):
 
 
 def test_gpus_that_are_not_there_are_refused(devices):
-    with pytest.raises(WorkloadError, match="device 'cuda' is not there: this machine has 0 GPUs"):
+    with pytest.raises(WorkloadError, match="device 'cuda' is not available: this machine has no GPU"):
         devices(0, 2, "cuda")
-    with pytest.raises(WorkloadError, match="device 'cuda:2' is not there: this machine has 2 GPUs"):
+    with pytest.raises(WorkloadError, match="device 'cuda:2' is not available: this machine has 2 GPUs"):
         devices(2, 2, "cuda:2")
