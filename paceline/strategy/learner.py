@@ -215,6 +215,12 @@ class Learner:
         if self.layout.buffers:
             out[self.encoded :].copy_(self.local[self.parameters :])
 
+    @property
+    def changes_parameters(self) -> bool:
+        """Whether a task leaves the network's parameters other than it has fetched them."""
+        own_steps = self.strategy.local_step and self.strategy.fetch_every != 1
+        return own_steps or not self.exchange.sums_gradients
+
     # One learner for many workers
 
     @property

@@ -45,7 +45,8 @@ class Updater:
         self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
         self._blocks = self._divided()
-        self._in_one_piece = self._whole is None and len(self._blocks) == 1 and not layout.buffers
+        self._rooms: tuple[Tensor, Tensor, Tensor] | None = None
+        """For a correction of the whole vector."""
         threads = max(1, min(threads, len(self._blocks)))
         longest = max((block.length for block in self._blocks), default=1)
         self._scratch = [self._make_scratch(longest) for _ in range(threads)]
@@ -56,8 +57,7 @@ class Updater:
         gradient, part, room = (self._zeros(length) for _ in range(3))
         if self.correction is None or self.correction.prepare is None:
             return Scratch(gradient, part, room)
-        longest = length if self._whole is None else self.layout.parameters
-        a, b, c = (self._zeros(longest) for _ in range(3))
+        a, b, c = (self._zeros(length) for _ in range(3))
         return Scratch(gradient, part, room, (a, b, c))
 
     def _divided(self) -> list[Block]:
@@ -111,12 +111,39 @@ class Updater:
 
     def prepare(self, payload: Tensor, before: State, after: State) -> Tensor | None:
         """The part of an update by one payload that needs no parameters: its result is for `GroupContribution`."""
-        if self.correction is None or self.correction.prepare is None or not self._in_one_piece:
+        if self.correction is None or self.correction.prepare is None or not self.exchange.is_dense:
             return None
-        room = self._scratch[0].correction
-        assert room is not None
         with torch.no_grad():
-            return self.correction.prepare(payload, before, after, room[:2])
+            return self.correction.prepare(payload[: self.layout.parameters], before, after, self._whole_rooms()[:2])
+
+    def _whole_rooms(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self._rooms is None:
+            a, b, c = (self._zeros(self.layout.parameters) for _ in range(3))
+            self._rooms = a, b, c
+        return self._rooms
+
+    def gradient_of(self, order: Apply, given: Sequence[GroupContribution], old: Tensor, out: Tensor) -> None:
+        """The first half of an update: the gradient of all payloads, corrected, and the buffers' mean go to `out`."""
+        if not self.exchange.is_dense:
+            given = self._all_decoded(given)
+        parameters = out
+        if self.layout.buffers:
+            parameters = out[: self.layout.parameters]
+            self._mean_of_buffers(given, out)
+        rate = self._rates(order.epoch, order.closed)[0]
+        self._mean_of_all(order, given, old, {}, {}, rate, parameters)
+
+    def update_by(self, gradient: Tensor, epoch: int, closed: int, parameters: Tensor, state: State) -> None:
+        """The other half: parameters and state change in place by what `gradient_of` has found."""
+        if self.layout.buffers:
+            count = self.layout.parameters
+            parameters[count:].copy_(gradient[count:])
+        if self._whole is not None:
+            gradient = self._clip(self._whole.copy_(gradient[: self.layout.parameters]))
+        rates, room = self._rates(epoch, closed), self._scratch[0].room
+        for number, block in enumerate(self._blocks):
+            piece = cut(gradient, block.piece)
+            self._update(number, piece, parameters, parameters, state, state, rates[block.phase], room)
 
     def apply(
         self, order: Apply, given: Sequence[GroupContribution], old: Tensor, new: Tensor, before: State, after: State
@@ -125,13 +152,13 @@ class Updater:
         if torch.is_grad_enabled():
             with torch.no_grad():
                 return self.apply(order, given, old, new, before, after)
-        step = order.closed // self.passes
-        rates = [self.layout.rate(optimizer.rule, order.epoch, step) for optimizer in self.optimizers]
+        rates = self._rates(order.epoch, order.closed)
         if not self.exchange.is_dense:
             given = self._all_decoded(given)
         mean = None
         if self._whole is not None:
-            mean = self._mean_of_all(order, given, old, before, after, rates[0])
+            mean = self._mean_of_all(order, given, old, before, after, rates[0], self._whole)
+            self._clip(mean)
 
         def work(numbers: Sequence[int], scratch: Scratch) -> None:
             for number in numbers:
@@ -153,12 +180,24 @@ class Updater:
             self._mean_of_buffers(given, new)
         return None
 
+    def _rates(self, epoch: int, closed: int) -> list[float]:
+        step = closed // self.passes
+        return [self.layout.rate(optimizer.rule, epoch, step) for optimizer in self.optimizers]
+
+    def _clip(self, gradient: Tensor) -> Tensor:
+        for (first, last), clip in zip(self._ends, self._clips, strict=False):
+            if clip:
+                clip_norm_([gradient[first:last]], clip)
+        return gradient
+
     def _update(
         self, number: int, gradient: Tensor, old: Tensor, new: Tensor, before: State, after: State, rate: float,
         room: Tensor,
     ) -> None:  # fmt: skip
         block = self._blocks[number]
-        mine, then = self._view(number, before), self._view(number, after)
+        mine = then = self._view(number, after)
+        if before is not after:
+            mine = self._view(number, before)
         if not block.is_last and before is not after:
             then = {name: t if t.dim() else mine[name].clone() for name, t in then.items()}
         elif not block.is_last:
@@ -196,20 +235,19 @@ class Updater:
         return decoded
 
     def _mean_of_all(
-        self, order: Apply, given: Sequence[GroupContribution], old: Tensor, before: State, after: State, rate: float
-    ) -> Tensor:
-        assert self._whole is not None
+        self, order: Apply, given: Sequence[GroupContribution], old: Tensor, before: State, after: State, rate: float,
+        out: Tensor,
+    ) -> Tensor:  # fmt: skip
         count = self.layout.parameters
         everything = Block(0, count, slice(0, count) if self.layout.buffers else None, None, True)
-        part = torch.empty_like(self._whole) if len(given) > 1 else self._whole
-        scratch = Scratch(self._whole, part, part, self._scratch[0].correction)
-        mean = self._gradient.of(order, given, old, everything, scratch, before, after, rate)
-        if mean is not self._whole:
-            self._whole.copy_(mean)
-        for (first, last), clip in zip(self._ends, self._clips, strict=False):
-            if clip:
-                clip_norm_([self._whole[first:last]], clip)
-        return self._whole
+        part = torch.empty_like(out) if len(given) > 1 else out
+        rooms = None
+        if self.correction is not None and self.correction.prepare is not None:
+            rooms = self._whole_rooms()
+            if len(given) == len(given[0].payloads) == 1:  # then `out` holds no mean that is still needed
+                rooms = rooms[0], rooms[1], out
+        mean = self._gradient.of(order, given, old, everything, Scratch(out, part, part, rooms), before, after, rate)
+        return mean if mean is out else out.copy_(mean)
 
     def _mean_of_buffers(self, given: Sequence[GroupContribution], new: Tensor) -> None:
         """Buffers are no sums: their mean in a group, and of several groups the last."""

@@ -18,6 +18,8 @@ class ControlField:
     """How often something was published: header PUBLISHED % 2 is the newest. Writing this word is what commits."""
     WRITING = LINE
     """The number of the publication being written; above PUBLISHED when its writer died before it was whole."""
+    SNAPSHOT_WRITING = LINE + 1
+    """The number of the snapshot being written."""
     SERVER_READY = 2 * LINE
     """The server's incarnation that serves; written by the server, as are those below."""
     SERVER_BEAT = 2 * LINE + 1
@@ -90,7 +92,7 @@ class HeaderField:
     """Words of a header: all that belongs to one publication, besides parameters and states."""
 
     VERSION = 0
-    """The newest parameters, in buffer VERSION % 2."""
+    """How many updates there are."""
     EVENTS = 1
     """How many rows of the commit log were written in total."""
     RECORDED = 2
@@ -99,7 +101,11 @@ class HeaderField:
     """Two words, for the open even and odd epoch: its number + 1."""
     CLOSED = 5
     """Two words: how many of their batches are closed."""
-    ROUNDS = 7
+    SNAPSHOT = 7
+    """How many snapshots of parameters and optimizer's state were made; the newest is in buffer SNAPSHOT % 2."""
+    SNAPSHOT_VERSION = 8
+    """The version that it is of."""
+    ROUNDS = 9
     """A word for each group: rounds committed. Then one for each: which buffer has the state of its correction.
     Then how many payloads had each staleness."""
 

@@ -243,8 +243,8 @@ class LocalTraining(Driver):
         memory = self.memory
         with self.store.lock:
             version, done = self.updates, memory.control[ControlField.EPOCHS_DONE]
-            parameters = memory.parameters[version % 2].clone()
-            state = saved_state(memory)
+            parameters, optimizer = self.store.newest()
+            parameters, state = parameters.clone(), saved_state(memory, optimizer)
         by_worker = [self.progress.worker_score(number) for number in range(self.options.workers)]
         state |= {
             "strategy": to_json(self.options.strategy),

@@ -70,7 +70,7 @@ def put_position(memory: SharedMemory, position: Position) -> None:
         memory.slots[int(worker) * SLOT_WORDS + SlotField.GIVEN] = sequence
     control[ControlField.EPOCHS_DONE] = control[ControlField.EPOCHS_TAKEN] = control[ControlField.EPOCH_KEPT] = done
     control[ControlField.RETURNED] = position.ledger.returned
-    header[HeaderField.VERSION] = position.version
+    header[HeaderField.VERSION] = header[HeaderField.SNAPSHOT_VERSION] = position.version
 
 
 def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
@@ -94,12 +94,15 @@ def _put_batches(memory: SharedMemory, position: Position, done: int) -> None:
             batch_status.mark(memory, epoch, part, kind, memory.published)
 
 
-def saved_state(memory: SharedMemory) -> dict[str, Any]:
-    """For a checkpoint, from the holder of the writer lock: plain positions and tensors of one version."""
-    version, first = memory.version, memory.sizes.correction_word
+def saved_state(memory: SharedMemory, state: dict[str, Tensor]) -> dict[str, Any]:
+    """For a checkpoint, from the holder of the writer lock: plain positions and tensors of one version.
+
+    `state` is the optimizer's of that version.
+    """
+    first = memory.sizes.correction_word
     current = memory.header[first : first + memory.sizes.groups].tolist()
     return {
-        "state": {name: tensor.clone() for name, tensor in memory.states[version % 2].items()},
+        "state": {name: tensor.clone() for name, tensor in state.items()},
         "corrections": [
             {name: tensor.clone() for name, tensor in kept[current[group]].items()}
             for group, kept in enumerate(memory.corrections)
@@ -115,11 +118,10 @@ def put_state(memory: SharedMemory, saved: dict[str, Any], parameters: Tensor) -
     position: Position = from_json(Position, saved["position"], "position")
     if position.opened > memory.sizes.epochs:
         raise CheckpointError(f"the run is in epoch {position.opened} already: `epochs={memory.sizes.epochs}` is less")
-    now = position.version % 2
-    memory.parameters[now].copy_(parameters)
-    if saved["state"].keys() != memory.states[now].keys():
+    memory.parameters[0].copy_(parameters)
+    if saved["state"].keys() != memory.states[0].keys():
         raise KeyError("the server's optimizer is another one")
-    for name, tensor in memory.states[now].items():
+    for name, tensor in memory.states[0].items():
         tensor.copy_(saved["state"][name])
     for kept, was in zip(memory.corrections, saved["corrections"], strict=True):
         for name, tensor in kept[0].items():

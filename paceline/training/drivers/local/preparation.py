@@ -10,6 +10,8 @@ from paceline.training.drivers.local.shared_memory import Sizes, StateTensor
 
 MOST_COMMITTED = 1 << 20
 """Numbers up to which a worker's own update takes less time than it takes to wake the server."""
+MOST_LOGGED, LOG_BYTES = 16, 32 << 20
+"""Updates between two snapshots: the more, the less is written; their gradients should stay in the machine's cache."""
 MOST_AHEAD, SUPPLIES_PER_EPOCH = 32, 8
 
 
@@ -33,6 +35,8 @@ def why_server_commits(strategy: Strategy, updater: Updater, workers: int, devic
         return "the first updates are the first worker's"
     if updater.correction is not None and not updater.correction.elementwise:
         return f"correction {strategy.correction} is the user's own"
+    if updater.correction is not None and updater.correction.server_state:
+        return f"correction {strategy.correction} keeps vectors at the server"
     if not all(optimizer.elementwise for optimizer in updater.optimizers):
         return f"server optimizer {strategy.server_optimizer} is not one of ours"
     if updater.layout.size > MOST_COMMITTED:
@@ -62,7 +66,7 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
         fetched=updater.needs_fetched and alone and not own_copy,
         events=_event_words(batches * layout.epochs) if record_events else 0,
         ahead=min(max(supply, 2), MOST_AHEAD) if workers_commit else 2,
-        workers_commit=workers_commit,
+        logged=min(max(LOG_BYTES // layout.size_bytes, 2), MOST_LOGGED) if workers_commit else 0,
     )
 
 

@@ -73,8 +73,13 @@ class Sizes:
     """Words for the record of what happened, to replay it."""
     ahead: int = 2
     """Tasks that a worker may have in advance."""
-    workers_commit: bool = False
-    """Whether workers make updates by themselves, and the server is told afterwards."""
+    logged: int = 0
+    """Where workers commit: updates that there may be since a snapshot, each as its gradient. 0: the server commits."""
+
+    @property
+    def workers_commit(self) -> bool:
+        """Whether workers make updates by themselves, and the server is told afterwards."""
+        return self.logged > 0
 
     @property
     def header_words(self) -> int:
@@ -156,7 +161,13 @@ class SharedMemory:
         self.events = self._words(room, s.events)
         self.spans = self._array(room, "int64", s.workers + 1, SPANS_KEPT, 3)
         self.parameters = self._two_vectors(room, s.numbers)
+        """Snapshots."""
         self.states = self._two_states(room, s.state)
+        rows = s.logged + 1 if s.logged else 0
+        self.gradients = [torch.from_numpy(self._array(room, s.dtype, s.numbers)) for _ in range(rows)]
+        """Of the newest updates; that of version V is V % rows."""
+        self.gradient_words = self._words(room, 2 * rows)
+        """Epoch and closed batches of each."""
         groups, workers = range(s.groups), range(s.workers)
         self.corrections = [self._two_states(room, s.corrections) for _ in groups if s.corrections]
         self.epoch_parameters = self._two_vectors(room, s.numbers)
@@ -201,8 +212,17 @@ class SharedMemory:
 
     @property
     def version(self) -> int:
-        """The newest whole parameters, in buffer `version` % 2."""
+        """The newest one."""
         return self.word(HeaderField.VERSION)
+
+    @property
+    def snapshot(self) -> tuple[int, int]:
+        """The number of the newest snapshot, and the version that it is of."""
+        while True:
+            header = self.headers[(number := self.published) % 2]
+            found = header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION]
+            if self.control[ControlField.WRITING] <= number + 1:
+                return found
 
     def place(self, sequence: int) -> int:
         """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""

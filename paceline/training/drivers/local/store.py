@@ -1,8 +1,9 @@
 """The parameters in shared memory: read one version, commit an update, keep an epoch's parameters.
 
-There are two of everything that an update changes: parameters and optimizer's state by their version, and headers, with
-all that is counted, by the number of the publication. What is new is written beside what there is; one word publishes
-all of it. So an update is whole or not there, whoever dies when. Server and workers commit with the same code.
+There are two of everything that an update changes: snapshots of the parameters and the optimizer's state, and headers
+with all that is counted. What is new is written beside what there is; one word publishes all of it. So an update is
+whole or not there, whoever dies when. Each update of the server's is a snapshot; workers publish their updates as
+gradients, see `replica.py`, and a snapshot after some of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from paceline.training.drivers.local.fields import (
     PayloadField,
     SlotField,
 )
+from paceline.training.drivers.local.replica import Replica, copy_snapshot
 from paceline.training.drivers.local.shared_memory import STALENESS_BINS, SharedMemory
 from paceline.training.drivers.local.span_log import UPDATE, SpanLog
 from paceline.training.drivers.local.writer_lock import WriterLock
@@ -34,30 +36,39 @@ from paceline.training.drivers.local.writer_lock import WriterLock
 
 class SharedStore:
     def __init__(
-        self, memory: SharedMemory, updater: Updater, spans: SpanLog, on_wait: Callable[[], None] | None = None
-    ) -> None:
+        self, memory: SharedMemory, updater: Updater, spans: SpanLog, on_wait: Callable[[], None] | None = None,
+        parameters: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """`parameters` is memory for the newest ones, which only `read` changes."""
         self.memory, self.updater, self.spans = memory, updater, spans
         self.lock = WriterLock(memory, on_wait)
         self.log = EventLog(memory) if memory.sizes.events else None
+        self.replica = Replica(memory, updater, parameters) if memory.sizes.logged else None
         self.payload: Tensor | None = None
         """The payload of a worker that commits alone: no other process reads it, so it need not be shared."""
-        self.local: Tensor | None = None
-        """The parameters of the worker that commits: what its payload was computed on, and what it computes on next."""
-        self.held = -1
-        """The version that these are; -1: they are none, since the worker has changed them."""
+        self.fetched: Tensor | None = None
+        """What that payload was computed on."""
         self._prepared: Tensor | None = None
         """What the correction needs no parameters for, of the payload that is about to be committed."""
 
     # Reading
 
     def read(self, into: Tensor) -> int:
-        """Copies the newest version; its number."""
-        memory = self.memory
-        while True:
-            number, version = memory.published, memory.version
-            into.copy_(memory.parameters[version % 2])
-            if memory.control[ControlField.WRITING] <= number + 1:  # else the one after the next may be in its place
-                return version
+        """The newest parameters; their version."""
+        if self.replica is None:
+            return copy_snapshot(self.memory, into)
+        version = self.replica.catch_up()
+        if into is not self.replica.parameters:
+            into.copy_(self.replica.parameters)
+        return version
+
+    def newest(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """The newest parameters and the optimizer's state, for the holder of the lock."""
+        if self.replica is None:
+            now = self.memory.snapshot[0] % 2
+            return self.memory.parameters[now], self.memory.states[now]
+        self.replica.catch_up()
+        return self.replica.parameters, self.replica.state
 
     def read_for_round(self, into: Tensor, group: int, number: int) -> int:
         """Copies the version that the first member of a group found for its round, whatever others do meanwhile."""
@@ -112,19 +123,18 @@ class SharedStore:
     # An update
 
     def _update(self, order: Apply, header: memoryview) -> None:
-        """Writes version `order.update` of everything. A worker's own parameters become that version, too."""
+        """Writes version `order.update` of everything."""
         start_ns = time.monotonic_ns()
-        memory, version, local = self.memory, order.update, self.local
+        memory, version = self.memory, order.update
         assert version == header[HeaderField.VERSION] + 1, f"update {version} after {header[HeaderField.VERSION]}"
-        old, new = (version - 1) % 2, version % 2
         given = [self._given(contribution, header) for contribution in order.contributions]
-        source = memory.parameters[old] if local is None or self.held != version - 1 else local
-        target = memory.parameters[new] if local is None else local
-        self.held = -1
-        self.updater.apply(order, given, source, target, memory.states[old], memory.states[new])
-        if local is not None:
-            memory.parameters[new].copy_(local)
-            self.held = version
+        if self.replica is None:
+            count = self._begin_snapshot(version, header)
+            old, new = (count - 1) % 2, count % 2
+            source, target, states = memory.parameters[old], memory.parameters[new], memory.states
+            self.updater.apply(order, given, source, target, states[old], states[new])
+        else:
+            self._log_gradient(self.replica, order, given, header)
         for contribution in order.contributions:
             header[HeaderField.ROUNDS + contribution.group] += 1
             header[memory.sizes.staleness_word + min(contribution.staleness, STALENESS_BINS - 1)] += 1
@@ -136,6 +146,28 @@ class SharedStore:
         now_ns = time.monotonic_ns()
         memory.control[ControlField.UPDATE_NS] += now_ns - start_ns
         self.spans.add(UPDATE, start_ns, now_ns)
+
+    def _begin_snapshot(self, version: int, header: memoryview) -> int:
+        """Announces that the snapshot after the newest is written, of `version`; its number."""
+        count = self.memory.control[ControlField.SNAPSHOT_WRITING] = header[HeaderField.SNAPSHOT] + 1
+        header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
+        return count
+
+    def _log_gradient(self, replica: Replica, order: Apply, given: list[GroupContribution], header: memoryview) -> None:
+        """Writes the gradient of an update, for all to make it by themselves; now and then a snapshot after it."""
+        memory, version = self.memory, order.update
+        row = version % (memory.sizes.logged + 1)
+        if self.updater.correction is not None:
+            replica.catch_up()
+        self.updater.gradient_of(order, given, replica.parameters, memory.gradients[row])
+        memory.gradient_words[2 * row], memory.gradient_words[2 * row + 1] = order.epoch, order.closed
+        if version - header[HeaderField.SNAPSHOT_VERSION] < memory.sizes.logged:
+            return
+        replica.make_next(version)
+        new = self._begin_snapshot(version, header) % 2
+        memory.parameters[new].copy_(replica.parameters)
+        for name, tensor in replica.state.items():
+            memory.states[new][name].copy_(tensor)
 
     def _given(self, contribution: Contribution, header: memoryview) -> GroupContribution:
         memory, payloads = self.memory, []
@@ -166,7 +198,7 @@ class SharedStore:
             first = contribution.tasks[0]
             fetched: Tensor = self.memory.fetched[first.worker][self.memory.place(first.sequence)]
             return fetched
-        return self.memory.snapshots[contribution.group] if self.memory.snapshots else self.local
+        return self.memory.snapshots[contribution.group] if self.memory.snapshots else self.fetched
 
     # What a worker does by itself
 
@@ -264,7 +296,6 @@ class SharedStore:
         if control[ControlField.EPOCH_KEPT] < epoch or control[ControlField.EPOCHS_TAKEN] < epoch - 1:
             return False
         with self.lock:
-            memory.epoch_parameters[epoch % 2].copy_(memory.parameters[memory.version % 2])
-            control[ControlField.EPOCH_VERSION + epoch % 2] = memory.version
+            control[ControlField.EPOCH_VERSION + epoch % 2] = self.read(memory.epoch_parameters[epoch % 2])
             control[ControlField.EPOCH_KEPT] = epoch + 1
         return True

@@ -39,7 +39,7 @@ POLL_INTERVAL_S = 0.5
 SHORT_WAIT_S = 0.02
 SPIN_NS = 2_000_000
 """How long a worker looks for its group's commit before it sleeps, at most; else for as long as a task takes."""
-SUPPLY_NS = 10_000_000
+SUPPLY_NS = 40_000_000
 """Tasks for so long are enough for the server to bring more."""
 
 
@@ -59,17 +59,16 @@ class Worker:
         self.payloads = memory.payloads[self.number]
         self.commits = memory.sizes.workers_commit
         self.updater = Updater(settings.strategy, settings.layout, settings.workers)
-        self.store = SharedStore(memory, self.updater, self.spans, self.beat)
+        self.staging = self._staging()
+        self.store = SharedStore(memory, self.updater, self.spans, self.beat, self._newest())
         if self.commits and settings.strategy.groups is None:
             self.store.payload = torch.zeros(self.learner.payload_size, dtype=self.learner.local.dtype)
             self.payloads = [self.store.payload]
         for payload in self.payloads:
             self.learner.bind(payload)
         if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
-            self.store.local = self.learner.local
-        self.changes_parameters = settings.strategy.local_step or not self.learner.exchange.sums_gradients
+            self.store.fetched = self.learner.local
         self.decoded = torch.empty(settings.layout.parameters, dtype=settings.layout.torch_dtype)
-        self.staging = self._staging()
         self.average = self._group_average()
         self.score = WorkerScore(memory, self.number, settings.workload.top)
         self.fetches, self.place = 0, 0
@@ -110,6 +109,13 @@ class Worker:
         on_gpu = learner.local.device.type == "cuda"
         return torch.empty(learner.size, dtype=learner.local.dtype, pin_memory=on_gpu)
 
+    def _newest(self) -> Tensor | None:
+        """The network's own parameters, where they are the newest ones or none at all: then they need not be copied."""
+        learner = self.learner
+        changed = learner.keeps_parameters or learner.changes_parameters
+        kept = self.updater.correction is not None or self.memory.fetched or self.memory.snapshots
+        return None if changed or kept or self.staging is not None else learner.local
+
     def beat(self) -> None:
         self.words[SlotField.BEAT] = time.monotonic_ns()
 
@@ -126,16 +132,17 @@ class Worker:
         words[SlotField.JOINED] = self.settings.incarnation
         self.server_bell.notify()
         tasks: deque[Compute] = deque()
-        while True:
-            if not tasks:
-                tasks.extend(mailbox.next_tasks(self.memory, self.number, self.settings.incarnation, done))
-            task = tasks.popleft() if tasks else self._await_task(done)
-            self._await_turn(task)
-            self.began_ns = time.monotonic_ns()
-            self._carry_out(task)
-            done = task.sequence
-            if self.clock is not None:
-                self.clock.end_task()
+        with torch.no_grad():  # the learner differentiates, and says so
+            while True:
+                if not tasks:
+                    tasks.extend(mailbox.next_tasks(self.memory, self.number, self.settings.incarnation, done))
+                task = tasks.popleft() if tasks else self._await_task(done)
+                self._await_turn(task)
+                self.began_ns = time.monotonic_ns()
+                self._carry_out(task)
+                done = task.sequence
+                if self.clock is not None:
+                    self.clock.end_task()
 
     def _await_task(self, done: int) -> Compute:
         start_ns = time.monotonic_ns()
@@ -209,8 +216,6 @@ class Worker:
         slot = self.payloads[place]
         out = slot if self.average is None else self.average.payload(slot)
         result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
-        if self.changes_parameters:
-            self.store.held = -1
         if self.faults.slow or self.faults.corrupt:
             self.faults.meet(self.memory.version, len(task.batches), out)
         self._push(task, result, out)
@@ -218,19 +223,15 @@ class Worker:
     def _fetch(self, position: int) -> tuple[int, Tensor]:
         """The parameters for a position of the task: the round's version, or the newest."""
         start_ns = time.monotonic_ns()
-        task, learner, store = self.task, self.learner, self.store
+        task, store = self.task, self.store
         if self.memory.fetched:
             into = self.memory.fetched[self.number][self.place]
         else:
-            into = learner.local if self.staging is None else self.staging
-        if into is store.local and store.held == self.memory.version and not self.memory.snapshots:
-            found = store.held
-        elif task.round is not None and position < len(task.batches):
+            into = self.learner.local if self.staging is None else self.staging
+        if task.round is not None and position < len(task.batches):
             found = store.read_for_round(into, self.group, task.round)
         else:
             found = store.read(into)
-        if store.local is not None:
-            store.held = found
         self.memory.fetched_versions[self.number, self.place, self.fetches] = found
         self.fetches += 1
         now_ns = self.free_ns = time.monotonic_ns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -42,6 +43,8 @@ class Stage:
         self.layout = layout(SIZE, rule=Rule(optimizer, 0.1), batches=batches, epochs=epochs)
         self.commits = not why_server_commits(strategy, self._updater(), workers, "cpu", "shared")
         sizes = sizes_of(strategy, self.layout, workers, record_events=record_events, workers_commit=self.commits)
+        if self.commits:
+            sizes = replace(sizes, logged=2)  # a snapshot after every other update
         self.memory = SharedMemory(sizes)
         self.memory.control[ControlField.EPOCHS_TAKEN] = epochs  # the launcher is never waited for
         self.descriptors = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(workers + 2)]
@@ -62,7 +65,7 @@ class Stage:
 
     def new_store(self, who: int) -> SharedStore:
         store = SharedStore(self.memory, self._updater(), SpanLog(self.memory, who))
-        store.local = self.locals[who]
+        store.fetched = self.locals[who]
         return store
 
     # The server
@@ -189,7 +192,11 @@ class Stage:
 
     @property
     def parameters(self) -> torch.Tensor:
-        return self.memory.parameters[self.version % 2].clone()
+        return self._any_store().newest()[0].clone()
+
+    def _any_store(self) -> SharedStore:
+        """That of a process which has just started."""
+        return SharedStore(self.memory, self._updater(), SpanLog(self.memory, self.workers))
 
     def counts(self, epoch: int) -> tuple[int, int, int]:
         return batch_status.counts(self.memory, epoch)
@@ -202,12 +209,13 @@ class Stage:
         memory, groups = self.memory, self.memory.sizes.groups
         with WriterLock(memory):
             version = self.version
+            parameters, state = self._any_store().newest()
             header, first = memory.header.tolist(), memory.sizes.correction_word
             epochs = batch_status.begun(memory)
             found = {
                 "version": version,
-                "parameters": self.parameters.tolist(),
-                "state": {name: tensor.tolist() for name, tensor in memory.states[version % 2].items()},
+                "parameters": parameters.tolist(),
+                "state": {name: tensor.tolist() for name, tensor in state.items()},
                 "corrections": [
                     {name: tensor.tolist() for name, tensor in kept[header[first + group]].items()}
                     for group, kept in enumerate(memory.corrections)
@@ -241,6 +249,9 @@ class Stage:
         self.memory._bytes[:], locals_ = saved
         for mine, kept in zip(self.locals, locals_, strict=True):
             mine.copy_(kept)
+        for store in (*self.stores, self.server.store):
+            if store.replica is not None:
+                store.replica.version = -1
 
     def close(self) -> None:
         for descriptor in self.descriptors:

@@ -30,7 +30,7 @@ from tests.training.drivers.local.small import workload
 SIZES = Sizes(
     workers=3, groups=3, numbers=1000, payload=1000, dtype="float32",
     state=(StateTensor("velocity", (900,), "float32"), StateTensor("updates", (), "float64")), corrections=(),
-    batches=10, epochs=5, longest=4, fetched=True, events=1000, workers_commit=True,
+    batches=10, epochs=5, longest=4, fetched=True, events=1000, logged=3,
 )  # fmt: skip
 
 
@@ -211,10 +211,11 @@ def position(**changes) -> Position:
     return Position(**{**values, **changes})
 
 
-@pytest.mark.parametrize("workers_commit", [False, True])
-def test_a_position_that_is_put_is_the_one_that_is_read(workers_commit):
-    made = SharedMemory(Sizes(**{**vars(SIZES), "workers_commit": workers_commit}))
+@pytest.mark.parametrize("logged", [0, 3])
+def test_a_position_that_is_put_is_the_one_that_is_read(logged):
+    made = SharedMemory(Sizes(**{**vars(SIZES), "logged": logged}))
     put_position(made, position())
+    assert made.snapshot == (0, 21)
     assert position_of(made) == position()
     assert made.control[ControlField.EPOCHS_DONE] == made.control[ControlField.EPOCH_KEPT] == 1
     assert made.totals[0].tolist() == [8, 2, 0], "which epoch's were dropped is not kept, only how many"

@@ -9,14 +9,17 @@ import pytest
 import torch
 
 from paceline.record import to_json
+from paceline.step.optimizers import Rule
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.strategy.updater import BLOCK
-from paceline.training.drivers.local import store as store_module
+from paceline.strategy.updater import BLOCK, Updater
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes
+from paceline.training.drivers.local.span_log import SpanLog
+from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.writer_lock import WriterLock
 from tests.own_process import OwnProcess
+from tests.strategy.flat_vectors import layout
 from tests.training.drivers.local.stage import Stage, dies_at
 
 OWN = {
@@ -182,7 +185,7 @@ def test_a_dead_committer_s_version_number_is_another_group_s(stage, monkeypatch
         raise RuntimeError("killed")
 
     with monkeypatch.context() as dying, pytest.raises(RuntimeError, match="killed"):
-        dying.setattr(s.stores[1].updater, "apply", die)
+        dying.setattr(s.stores[1].updater, "gradient_of", die)
         s.push(1, task)
     assert s.memory.control[ControlField.WRITING] > s.memory.published
     assert s.step(2) and s.step(3)
@@ -324,8 +327,17 @@ lock = WriterLock(memory)
 for version in range(1, 1_000_000):
     with lock:
         memory.control[ControlField.WRITING] = version
-        memory.parameters[version % 2].fill_(float(version))
-        memory.headers[version % 2][HeaderField.VERSION] = version
+        header, before = memory.headers[version % 2], memory.header
+        header[:] = before
+        header[HeaderField.VERSION] = version
+        logged = memory.sizes.logged
+        if logged:
+            row = version % (logged + 1)
+            memory.gradients[row].fill_(float(version))
+        if version - before[HeaderField.SNAPSHOT_VERSION] >= logged:
+            count = memory.control[ControlField.SNAPSHOT_WRITING] = before[HeaderField.SNAPSHOT] + 1
+            memory.parameters[count % 2].fill_(float(version * (version + 1) // -2))
+            header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
         memory.control[ControlField.PUBLISHED] = version
 """
 HOLDER = """
@@ -341,11 +353,11 @@ with lock:
 """
 
 
-def large() -> SharedMemory:
+def large(logged: int = 0) -> SharedMemory:
     return SharedMemory(
         Sizes(
             workers=2, groups=2, numbers=BLOCK, payload=BLOCK, dtype="float32", state=(), corrections=(), batches=4,
-            epochs=1, longest=1,
+            epochs=1, longest=1, logged=logged,
         )
     )  # fmt: skip
 
@@ -355,19 +367,23 @@ def beside(program: str, memory: SharedMemory) -> OwnProcess:
     return OwnProcess(words, pass_fds=(memory.descriptor,))
 
 
-def test_what_is_read_beside_a_writer_is_of_one_version():
-    """Every version is one number throughout; a copy that holds two different ones would be of two versions."""
-    memory, into, seen = large(), torch.zeros(BLOCK), set()
-    store = store_module.SharedStore.__new__(store_module.SharedStore)
-    store.memory, store.lock = memory, WriterLock(memory)
+@pytest.mark.parametrize("logged", [0, 3, 16])
+def test_what_is_read_beside_a_writer_is_of_one_version(logged):
+    """Every number of version V is -(1 + ... + V): snapshots say so, and gradients of V at a rate of 1 add up to it."""
+    memory, into, seen = large(logged), torch.zeros(BLOCK), set()
+    updater = Updater(find_strategy("downpour"), layout(BLOCK, rule=Rule("sgd", 1.0), batches=4, epochs=1), 2)
+    store = SharedStore(memory, updater, SpanLog(memory, 0))
     with beside(WRITER, memory) as writer:
         try:
             deadline = time.monotonic() + 60
             while len(seen) < 100:
                 assert time.monotonic() < deadline and writer.poll() is None
                 version = store.read(into)
-                assert into.min() == into.max() == version
+                if version * (version + 1) // 2 >= 1 << 24:  # more than float32 tells apart
+                    break
+                assert into.min() == into.max() == version * (version + 1) // -2
                 seen.add(version)
+            assert len(seen) > 20
         finally:
             writer.kill()
     memory.close()
