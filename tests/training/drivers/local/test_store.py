@@ -13,7 +13,7 @@ from paceline.step.optimizers import Rule
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import BLOCK, Updater
-from paceline.training.drivers.local.fields import ControlField
+from paceline.training.drivers.local.fields import ControlField, HeaderField
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes
 from paceline.training.drivers.local.span_log import SpanLog
 from paceline.training.drivers.local.store import SharedStore
@@ -316,29 +316,37 @@ def test_workers_and_server_commit_the_same_bits(stage, monkeypatch):
 
 # Readers
 
+
+def write_version(memory: SharedMemory, version: int) -> None:
+    """Publishes a version whose every number is `number_of` it."""
+    memory.control[ControlField.WRITING] = version
+    header, before = memory.headers[version % 2], memory.header
+    header[:] = before
+    header[HeaderField.VERSION] = version
+    logged = memory.sizes.logged
+    if logged:
+        memory.gradients[version % (logged + 1)].fill_(float(version % 8))
+    if version - before[HeaderField.SNAPSHOT_VERSION] >= logged:
+        count = memory.control[ControlField.SNAPSHOT_WRITING] = before[HeaderField.SNAPSHOT] + 1
+        memory.parameters[count % 2].fill_(number_of(version))
+        header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
+    memory.control[ControlField.PUBLISHED] = version
+
+
+def number_of(version: int) -> float:
+    """Gradients of `version` % 8, each at a rate of 1."""
+    rounds, rest = divmod(version, 8)
+    return -float(28 * rounds + rest * (rest + 1) // 2)
+
+
 WRITER = """
 import json, sys
 from paceline.record import from_json
-from paceline.training.drivers.local.fields import ControlField, HeaderField
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes
-from paceline.training.drivers.local.writer_lock import WriterLock
+from tests.training.drivers.local.test_store import write_version
 memory = SharedMemory(from_json(Sizes, json.loads(sys.argv[1]), "sizes"), int(sys.argv[2]))
-lock = WriterLock(memory)
-for version in range(1, 1_000_000):
-    with lock:
-        memory.control[ControlField.WRITING] = version
-        header, before = memory.headers[version % 2], memory.header
-        header[:] = before
-        header[HeaderField.VERSION] = version
-        logged = memory.sizes.logged
-        if logged:
-            row = version % (logged + 1)
-            memory.gradients[row].fill_(float(version))
-        if version - before[HeaderField.SNAPSHOT_VERSION] >= logged:
-            count = memory.control[ControlField.SNAPSHOT_WRITING] = before[HeaderField.SNAPSHOT] + 1
-            memory.parameters[count % 2].fill_(float(version * (version + 1) // -2))
-            header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
-        memory.control[ControlField.PUBLISHED] = version
+for version in range(1, 4_000_000):  # as far as float32 counts
+    write_version(memory, version)
 """
 HOLDER = """
 import json, sys, time
@@ -367,25 +375,53 @@ def beside(program: str, memory: SharedMemory) -> OwnProcess:
     return OwnProcess(words, pass_fds=(memory.descriptor,))
 
 
+def reader(memory: SharedMemory) -> SharedStore:
+    updater = Updater(find_strategy("downpour"), layout(BLOCK, rule=Rule("sgd", 1.0), batches=4, epochs=1), 2)
+    return SharedStore(memory, updater, SpanLog(memory, 0))
+
+
 @pytest.mark.parametrize("logged", [0, 3, 16])
 def test_what_is_read_beside_a_writer_is_of_one_version(logged):
-    """Every number of version V is -(1 + ... + V): snapshots say so, and gradients of V at a rate of 1 add up to it."""
     memory, into, seen = large(logged), torch.zeros(BLOCK), set()
-    updater = Updater(find_strategy("downpour"), layout(BLOCK, rule=Rule("sgd", 1.0), batches=4, epochs=1), 2)
-    store = SharedStore(memory, updater, SpanLog(memory, 0))
+    store = reader(memory)
     with beside(WRITER, memory) as writer:
         try:
             deadline = time.monotonic() + 60
             while len(seen) < 100:
                 assert time.monotonic() < deadline and writer.poll() is None
                 version = store.read(into)
-                if version * (version + 1) // 2 >= 1 << 24:  # more than float32 tells apart
-                    break
-                assert into.min() == into.max() == version * (version + 1) // -2
+                assert into.min() == into.max() == number_of(version)
                 seen.add(version)
-            assert len(seen) > 20
         finally:
             writer.kill()
+    memory.close()
+
+
+class Overtaken(list[torch.Tensor]):
+    """Buffers whose first reader is so slow that `versions` more are published before it gets what it asked for."""
+
+    def __init__(self, memory: SharedMemory, buffers: list[torch.Tensor], versions: int) -> None:
+        super().__init__(buffers)
+        self.memory, self.versions = memory, versions
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def, override]
+        versions, self.versions = self.versions, 0
+        for _ in range(versions):
+            write_version(self.memory, self.memory.version + 1)
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize(("logged", "buffers"), [(0, "parameters"), (3, "parameters"), (3, "gradients")])
+@pytest.mark.parametrize("versions", range(10))
+def test_a_reader_that_is_overtaken_reads_again(logged, buffers, versions):
+    memory, into = large(logged), torch.zeros(BLOCK)
+    store = reader(memory)
+    store.read(into)
+    for version in range(1, 5 if buffers == "parameters" else 3):
+        write_version(memory, version)
+    setattr(memory, buffers, Overtaken(memory, getattr(memory, buffers), versions))
+    version = store.read(into)
+    assert into.min() == into.max() == number_of(version)
     memory.close()
 
 
