@@ -15,7 +15,7 @@ from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
 
-class Replica:
+class ParameterReplica:
     def __init__(self, memory: SharedMemory, updater: Updater, parameters: Tensor | None = None) -> None:
         """`parameters` is memory for them, which nobody else changes; without it there is some of its own."""
         self.memory, self.updater = memory, updater

@@ -9,14 +9,14 @@ gradients, see `replica.py`, and a snapshot after some of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor
 
 from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.updater import Updater
-from paceline.training.drivers.local import batch_status, commit_log, mailbox
+from paceline.training.drivers.local import batch_status
 from paceline.training.drivers.local.doorbell import fence
 from paceline.training.drivers.local.event_log import EventLog
 from paceline.training.drivers.local.fields import (
@@ -28,7 +28,7 @@ from paceline.training.drivers.local.fields import (
     PayloadField,
     SlotField,
 )
-from paceline.training.drivers.local.replica import Replica, copy_snapshot
+from paceline.training.drivers.local.replica import ParameterReplica, copy_snapshot
 from paceline.training.drivers.local.shared_memory import STALENESS_BINS, SharedMemory
 from paceline.training.drivers.local.span_log import UPDATE, SpanLog
 from paceline.training.drivers.local.writer_lock import WriterLock
@@ -43,13 +43,13 @@ class SharedStore:
         self.memory, self.updater, self.spans = memory, updater, spans
         self.lock = WriterLock(memory, on_wait)
         self.log = EventLog(memory) if memory.sizes.events else None
-        self.replica = Replica(memory, updater, parameters) if memory.sizes.logged else None
+        self.replica = ParameterReplica(memory, updater, parameters) if memory.sizes.logged else None
         self.payload: Tensor | None = None
         """The payload of a worker that commits alone: no other process reads it, so it need not be shared."""
         self.fetched: Tensor | None = None
         """What that payload was computed on."""
-        self._prepared: Tensor | None = None
-        """What the correction needs no parameters for, of the payload that is about to be committed."""
+        self.prepared: Tensor | None = None
+        """What the correction needs no parameters for, of that payload."""
 
     # Reading
 
@@ -87,7 +87,7 @@ class SharedStore:
 
     # Publishing
 
-    def _begin(self) -> memoryview:
+    def begin(self) -> memoryview:
         """Begins a publication, as the holder of the lock; its header."""
         memory = self.memory
         number = memory.control[ControlField.WRITING] = memory.published + 1
@@ -96,11 +96,11 @@ class SharedStore:
         header[:] = memory.header
         return header
 
-    def _publish(self) -> None:
-        """All that was written since `_begin` counts from now on."""
+    def publish(self) -> None:
+        """All that was written since `begin` counts from now on."""
         self.memory.control[ControlField.PUBLISHED] = self.memory.control[ControlField.WRITING]
 
-    def _close(self, task: Compute, kind: int) -> None:
+    def close(self, task: Compute, kind: int) -> None:
         """The batches of a task are done with, from this publication on."""
         number = self.memory.control[ControlField.WRITING]
         batch_status.mark(self.memory, task.epoch, task.batches, kind, number)
@@ -110,19 +110,19 @@ class SharedStore:
     def commit(self, order: Apply) -> None:
         """Makes version `order.update` of everything and publishes it."""
         with self.lock:
-            self._update(order, self._begin())
-            self._publish()
+            self.update(order, self.begin())
+            self.publish()
 
     def close_batches(self, task: Compute, refused: bool) -> None:
         """Batches of a task are done with, without an update."""
         with self.lock:
-            self._begin()
-            self._close(task, batch_status.REFUSED if refused else batch_status.DROPPED)
-            self._publish()
+            self.begin()
+            self.close(task, batch_status.REFUSED if refused else batch_status.DROPPED)
+            self.publish()
 
     # An update
 
-    def _update(self, order: Apply, header: memoryview) -> None:
+    def update(self, order: Apply, header: memoryview) -> None:
         """Writes version `order.update` of everything."""
         start_ns = time.monotonic_ns()
         memory, version = self.memory, order.update
@@ -139,7 +139,7 @@ class SharedStore:
             header[HeaderField.ROUNDS + contribution.group] += 1
             header[memory.sizes.staleness_word + min(contribution.staleness, STALENESS_BINS - 1)] += 1
             for task in contribution.tasks:
-                self._close(task, batch_status.APPLIED)
+                self.close(task, batch_status.APPLIED)
         header[HeaderField.VERSION] = version
         if self.log is not None:
             self.log.update(order, header)
@@ -153,7 +153,9 @@ class SharedStore:
         header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
         return count
 
-    def _log_gradient(self, replica: Replica, order: Apply, given: list[GroupContribution], header: memoryview) -> None:
+    def _log_gradient(
+        self, replica: ParameterReplica, order: Apply, given: list[GroupContribution], header: memoryview
+    ) -> None:
         """Writes the gradient of an update, for all to make it by themselves; now and then a snapshot after it."""
         memory, version = self.memory, order.update
         row = version % (memory.sizes.logged + 1)
@@ -190,7 +192,7 @@ class SharedStore:
         if header[word] != current:  # the group is named twice in this update
             return GroupContribution(payloads, fetched, kept[1 - current], kept[1 - current])
         header[word] = 1 - current
-        return GroupContribution(payloads, fetched, kept[current], kept[1 - current], self._prepared)
+        return GroupContribution(payloads, fetched, kept[current], kept[1 - current], self.prepared)
 
     def _fetched(self, contribution: Contribution) -> Tensor | None:
         """What the payloads were computed on; None: the version that is replaced."""
@@ -200,88 +202,10 @@ class SharedStore:
             return fetched
         return self.memory.snapshots[contribution.group] if self.memory.snapshots else self.fetched
 
-    # What a worker does by itself
-
-    def commit_own(self, task: Compute, group: int, pulled: int) -> None:
-        """An update of one payload."""
-        memory = self.memory
-        if memory.corrections and self.payload is not None:  # only this worker's updates change its group's state
-            current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
-            self._prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
-        with self.lock:
-            self._commit((task,), group, pulled, self._begin())
-
-    def refuse_own(self, task: Compute) -> None:
-        """A payload that is not finite is closed; the server hears of it."""
-        with self.lock:
-            self._refuse(task, self._begin())
-            self._publish()
-
-    def push_to_round(self, task: Compute, group: int, members: Sequence[int]) -> bool:
-        """A payload of the group's round under way; whether the round was committed with it."""
-        with self.lock:
-            self.memory.slots[task.worker * SLOT_WORDS + SlotField.PUSHED] = task.sequence
-            return self.commit_round(group, members)
-
-    def commit_round(self, group: int, members: Sequence[int]) -> bool:
-        """Commits the round under way if all its payloads are in; whether it did."""
-        with self.lock:
-            number = self.memory.header[HeaderField.ROUNDS + group]
-            tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
-            if not tasks or len(tasks) < tasks[0].parts:
-                return False
-            tasks.sort(key=lambda task: task.batches)
-            header = self._begin()
-            good: list[Compute] = []
-            for task in tasks:
-                if self._line(task, PayloadField.FINITE):
-                    good.append(task)
-                else:
-                    self._refuse(task, header)
-            if good:
-                pulled = min(self._line(task, PayloadField.PULLED) for task in good)
-                self._commit(tuple(good), group, pulled, header)
-            else:
-                header[HeaderField.ROUNDS + group] += 1
-                self._publish()
-            return True
-
     def withdraw(self, worker: int) -> None:
         """A dead worker's payload is no longer part of its group's round."""
         with self.lock:
             self.memory.slots[worker * SLOT_WORDS + SlotField.PUSHED] = 0
-
-    def _pushed(self, worker: int) -> Compute | None:
-        """The task whose payload a worker has pushed to its group's round."""
-        sequence = self.memory.slots[worker * SLOT_WORDS + SlotField.PUSHED]
-        found = mailbox.get(self.memory, worker, sequence) if sequence else None
-        return found[1] if found is not None else None
-
-    def _refuse(self, task: Compute, header: memoryview) -> None:
-        """Closes the batches of a payload that is not finite."""
-        self._log_task(task, header)
-        self._close(task, batch_status.REFUSED)
-        commit_log.add(self.memory, header, commit_log.REFUSED, task)
-
-    def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview) -> None:
-        """One update of these payloads is made and published."""
-        version, last = header[HeaderField.VERSION], tasks[-1]
-        closed = batch_status.closed_count(header, last.epoch)
-        for task in tasks:
-            self._log_task(task, header)
-        self._update(Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed), header)
-        commit_log.add(self.memory, header, commit_log.COMMITTED, last, pulled)
-        self._publish()
-        if batch_status.closed_count(header, last.epoch) == self.memory.sizes.batches:
-            self.keep_epoch(last.epoch)
-
-    def _log_task(self, task: Compute, header: memoryview) -> None:
-        if self.log is not None:
-            self.log.task(task, self.memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED], header)
-
-    def _line(self, task: Compute, field: int) -> int:
-        line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + self.memory.place(task.sequence) * LINE
-        return self.memory.slots[line + field]
 
     # The end of an epoch
 

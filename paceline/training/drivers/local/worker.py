@@ -27,8 +27,8 @@ from paceline.training.drivers.local.fields import LINE, HeaderField, PayloadFie
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
-from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.worker_score import WorkerScore
+from paceline.training.drivers.local.worker_store import WorkerStore
 from paceline.training.worker_parts import worker_parts
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Worker:
         self.commits = memory.sizes.workers_commit
         self.updater = Updater(settings.strategy, settings.layout, settings.workers)
         self.staging = self._staging()
-        self.store = SharedStore(memory, self.updater, self.spans, self.beat, self._newest())
+        self.store = WorkerStore(memory, self.updater, self.spans, self.beat, self._newest())
         if self.commits and settings.strategy.groups is None:
             self.store.payload = torch.zeros(self.learner.payload_size, dtype=self.learner.local.dtype)
             self.payloads = [self.store.payload]

@@ -27,6 +27,7 @@ from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.span_log import SpanLog
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.worker import Worker
+from paceline.training.drivers.local.worker_store import WorkerStore
 from paceline.training.drivers.local.writer_lock import WriterLock
 from tests.strategy.flat_vectors import layout, vector
 from tests.training.drivers.local.small import workload
@@ -63,8 +64,8 @@ class Stage:
     def _updater(self) -> Updater:
         return Updater(self.strategy, self.layout, self.workers)
 
-    def new_store(self, who: int) -> SharedStore:
-        store = SharedStore(self.memory, self._updater(), SpanLog(self.memory, who))
+    def new_store(self, who: int) -> WorkerStore:
+        store = WorkerStore(self.memory, self._updater(), SpanLog(self.memory, who))
         store.fetched = self.locals[who]
         return store
 

@@ -1,0 +1,91 @@
+"""What a worker commits by itself: an update of its own payload, or of its group's round when its payload completes it.
+
+The server hears of it from the commit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.strategy.instructions import Apply, Compute, Contribution
+from paceline.training.drivers.local import batch_status, commit_log, mailbox
+from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, HeaderField, PayloadField, SlotField
+from paceline.training.drivers.local.store import SharedStore
+
+
+class WorkerStore(SharedStore):
+    def commit_own(self, task: Compute, group: int, pulled: int) -> None:
+        """An update of one payload."""
+        memory = self.memory
+        if memory.corrections and self.payload is not None:  # only this worker's updates change its group's state
+            current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
+            self.prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
+        with self.lock:
+            self._commit((task,), group, pulled, self.begin())
+
+    def refuse_own(self, task: Compute) -> None:
+        """A payload that is not finite is closed; the server hears of it."""
+        with self.lock:
+            self._refuse(task, self.begin())
+            self.publish()
+
+    def push_to_round(self, task: Compute, group: int, members: Sequence[int]) -> bool:
+        """A payload of the group's round under way; whether the round was committed with it."""
+        with self.lock:
+            self.memory.slots[task.worker * SLOT_WORDS + SlotField.PUSHED] = task.sequence
+            return self.commit_round(group, members)
+
+    def commit_round(self, group: int, members: Sequence[int]) -> bool:
+        """Commits the round under way if all its payloads are in; whether it did."""
+        with self.lock:
+            number = self.memory.header[HeaderField.ROUNDS + group]
+            tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
+            if not tasks or len(tasks) < tasks[0].parts:
+                return False
+            tasks.sort(key=lambda task: task.batches)
+            header = self.begin()
+            good: list[Compute] = []
+            for task in tasks:
+                if self._line(task, PayloadField.FINITE):
+                    good.append(task)
+                else:
+                    self._refuse(task, header)
+            if good:
+                pulled = min(self._line(task, PayloadField.PULLED) for task in good)
+                self._commit(tuple(good), group, pulled, header)
+            else:
+                header[HeaderField.ROUNDS + group] += 1
+                self.publish()
+            return True
+
+    def _pushed(self, worker: int) -> Compute | None:
+        """The task whose payload a worker has pushed to its group's round."""
+        sequence = self.memory.slots[worker * SLOT_WORDS + SlotField.PUSHED]
+        found = mailbox.get(self.memory, worker, sequence) if sequence else None
+        return found[1] if found is not None else None
+
+    def _refuse(self, task: Compute, header: memoryview) -> None:
+        """Closes the batches of a payload that is not finite."""
+        self._log_task(task, header)
+        self.close(task, batch_status.REFUSED)
+        commit_log.add(self.memory, header, commit_log.REFUSED, task)
+
+    def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview) -> None:
+        """One update of these payloads is made and published."""
+        version, last = header[HeaderField.VERSION], tasks[-1]
+        closed = batch_status.closed_count(header, last.epoch)
+        for task in tasks:
+            self._log_task(task, header)
+        self.update(Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed), header)
+        commit_log.add(self.memory, header, commit_log.COMMITTED, last, pulled)
+        self.publish()
+        if batch_status.closed_count(header, last.epoch) == self.memory.sizes.batches:
+            self.keep_epoch(last.epoch)
+
+    def _log_task(self, task: Compute, header: memoryview) -> None:
+        if self.log is not None:
+            self.log.task(task, self.memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED], header)
+
+    def _line(self, task: Compute, field: int) -> int:
+        line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + self.memory.place(task.sequence) * LINE
+        return self.memory.slots[line + field]
