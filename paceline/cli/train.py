@@ -119,6 +119,11 @@ def train_run(
     **options: Any,
 ) -> None:
     """Trains with progress on the terminal and shows the result; without `out` the run is kept in runs/NAME-N."""
+    if distribution.get("workers", 1) > 1 and distribution.get("driver", "auto") in ("auto", "local"):
+        from paceline.training.drivers.local.process_server import process_server
+
+        process_server()  # it imports PyTorch while this process does
+
     from paceline.api.train import train
     from paceline.planning.plan import Plan
     from paceline.training.directory import next_directory, remove_if_empty

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from paceline.cost.families import FAMILIES, Sizes
 
@@ -56,6 +55,8 @@ class Roofline:
     """
 
     def __init__(self, work: Array, seconds: Array) -> None:
+        from scipy.optimize import nnls  # type: ignore[import-untyped]  # slow to import, and pages need no fit
+
         self._caches = CACHES if len(work) >= MIN_TRIALS else ()
         columns = self._columns(work)
         self.costs, _ = nnls(columns / seconds[:, None], np.ones(len(seconds)))
