@@ -76,6 +76,10 @@ ELSEWHERE = {
 """Names that other libraries have for a setting."""
 
 
+CLOSE = 0.15
+"""How much less alike than the closest name another may be to be suggested, too."""
+
+
 def nearest(word: str, known: Iterable[str], *, or_custom: bool = False) -> str:
     """The end of an error about an unknown name: the closest known ones, or all when none is close.
 
@@ -84,6 +88,8 @@ def nearest(word: str, known: Iterable[str], *, or_custom: bool = False) -> str:
     names = sorted(known)
     same = ELSEWHERE.get(word.replace("-", "_"))
     close = [same] if same in names else difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
+    close = [name for name in close if likeness[name] >= max(likeness.values()) - CLOSE]
     if close:
         return f"did you mean {' or '.join(close)}{' (or a custom module:name)' * or_custom}?"
     return f"known: {', '.join(names)}{', or a custom module:name' * or_custom}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from paceline import user_code
 from paceline.errors import WorkloadError, nearest
-from paceline.settings import check, read, read_any, read_toml, setting
+from paceline.settings import check, read, read_any, read_toml, setting, settings_of
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge", "model")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "adamw", "nadam")
@@ -136,8 +136,9 @@ class Workload:
         {}, "Other arguments of a built-in network, as options.hidden=128 or options.auxiliary=false.", group=MODEL
     )
     batch: int = setting(
-        64, "Samples per step.", group=DATA, least=1, most=MOST_BATCH, verbs=("train", "measure", "predict", "plan")
-    )
+        64, "Samples per step.", group=DATA, least=1, most=MOST_BATCH,
+        verbs=("train", "measure", "predict", "simulate", "plan"),
+    )  # fmt: skip
     epochs: int = setting(10, "Passes over the training data.", group=DATA, least=1, most=MOST_EPOCHS, verbs=("train",))
     seed: int = setting(0, "Random seed.", group=DATA, least=0, most=2**63 - 1, verbs=("train", "simulate"))
     device: str = setting(
@@ -250,7 +251,15 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
 
 def given_by(place: str) -> dict[str, Any]:
     """The settings that a workload's place itself gives: those of its file, if it is one."""
-    return read_toml(place, WorkloadError) if place.endswith(".toml") else {}
+    if not place.endswith(".toml"):
+        return {}
+    given = read_toml(place, WorkloadError)
+    try:
+        for name, value in _read_plain(given).items():
+            settings_of(Workload)[name].read(value, WorkloadError)
+    except WorkloadError as error:
+        raise WorkloadError(f"{place}: {error}") from None
+    return given
 
 
 def with_settings(workload: Workload, settings: Mapping[str, Any]) -> Workload:

@@ -108,7 +108,7 @@ def test_an_empty_file_is_the_default(toml):
         ("data = 3", "data=3 should be text"),
         ("options = 3", "options=3 should be a table"),
         ('network = "lenet"', "no network 'lenet': did you mean lenet5"),
-        ('network = ["mlp"]', "no network \"['mlp']\""),
+        ('network = ["mlp"]', "network=['mlp'] should be text"),
         ("lr = nan", "lr=nan is not a finite number"),
         ("lr = ", "not valid TOML: "),
         ("lr", "not valid TOML: "),
@@ -116,7 +116,7 @@ def test_an_empty_file_is_the_default(toml):
 )
 def test_a_file_with_a_mistake_is_refused(toml, text, expected):
     found = refused(lambda: resolve(toml(text)))
-    assert expected in found and "\n" not in found
+    assert expected in found and "\n" not in found and ("workload.toml: " in found or "no network" in expected)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
@@ -192,7 +192,8 @@ def test_options_add_up():
 
 
 def test_an_unknown_key_is_answered_with_the_nearest():
-    assert refused(lambda: resolve("mlp", {"learning_rate": "1"})).startswith("no key 'learning_rate'")
+    assert refused(lambda: resolve("mlp", {"learning_rate": "1"})).endswith(": did you mean lr?")
+    assert refused(lambda: resolve("mlp", {"epohcs": "1"})).endswith(": did you mean epochs?")
     assert "did you mean epochs" in refused(lambda: resolve("mlp", {"epoch": "1"}))
     assert refused(lambda: resolve("mlp", {"options.": "1"})).startswith("no key 'options.'")
 

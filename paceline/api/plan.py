@@ -90,7 +90,7 @@ def _objective(
     from paceline.planning.objective import Objective, read_accuracy, read_budget, read_deadline
 
     if epochs is not None and accuracy is not None:
-        raise InputError("`epochs` and `target_accuracy` exclude each other: give one of them")
+        raise InputError("`epochs` and `target_accuracy` cannot be combined: give one of them")
     if epochs is None and accuracy is None:
         epochs = workload.epochs
     return Objective(

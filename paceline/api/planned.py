@@ -19,7 +19,7 @@ def as_planned(
 ) -> tuple[Workload, Strategy | None, int | None, dict[str, Any]]:
     """Workload, strategy, number of workers, and the settings that are left."""
     if strategy is not None:
-        raise InputError("`strategy` and a plan exclude each other: the plan has one")
+        raise InputError("`strategy` and a plan cannot be combined: the plan has one")
     planned, chosen, count = running.planned_settings(
         plan, running.local_hardware(), device=settings.get("device"), workers=workers
     )

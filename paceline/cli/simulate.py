@@ -69,7 +69,7 @@ def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
     if cluster is None:
         raise StrategyError("--epochs needs a --cluster, as --cluster g2-standard-8")
     if steps is not None:
-        raise StrategyError("--epochs and --steps exclude each other")
+        raise StrategyError("--epochs and --steps cannot be combined")
     if not 1 <= epochs <= MOST_EPOCHS:
         raise InputError(f"--epochs {epochs} should be from 1 to {MOST_EPOCHS:,}")
 

@@ -84,7 +84,7 @@ def train(
         if step != "auto" or log_placement:
             raise WorkloadError("--step and --log-placement are for new runs: a resumed one continues as it was")
         if out is not None:
-            raise WorkloadError("--out and --resume exclude each other: a resumed run stays in its directory")
+            raise WorkloadError("--out and --resume cannot be combined: a resumed run stays in its directory")
         resume_run(resume, workload, own, distribution, measure=measure, live=live, json=json, **options)
         return
     if plan is None and workload is None:

@@ -28,7 +28,7 @@ def read_cluster(path: str | Path) -> Cluster:
     path = Path(path)
     if path.suffix == ".csv":
         raise InputError(
-            f"{path} is no cluster.toml; SkyPilot's files have no links, so write the machines you mean into one "
+            f"{path} is not a cluster.toml; SkyPilot's files have no links, so write the machines you mean into one "
             f"(paceline catalogue {path} shows them)"
         )
     table = read_toml(path)

@@ -122,5 +122,5 @@ def _local(name: str, cache: Path) -> Path:
     if bundled is not None:
         return bundled
     if not asked.argument or not Path(asked.argument).expanduser().exists():
-        raise DataError(f"data {name!r} is no file or folder and no published data set; nothing can be fetched")
+        raise DataError(f"data {name!r} is not a file, a folder or a published data set; nothing can be fetched")
     return Path(asked.argument).expanduser()

@@ -112,7 +112,7 @@ def _part(name: str, given: Any) -> Part:
         return _of_loader(name, given)
     if isinstance(given, IterableDataset):
         raise DataError(
-            f"data {name!r} is an IterableDataset, whose samples cannot be asked for by number; "
+            f"data {name!r} is an IterableDataset, whose samples cannot be read by index; "
             "give a Dataset with __len__ and __getitem__, or arrays"
         )
     if isinstance(given, TensorDataset):
@@ -139,8 +139,8 @@ def _of_loader(name: str, loader: DataLoader[Any]) -> Part:
     part = _part(name, loader.dataset)
     if type(loader.sampler) not in (RandomSampler, SequentialSampler) or loader.batch_size is None:
         raise DataError(
-            f"data {name!r}: a DataLoader with a sampler of its own cannot be used, since every worker must know every "
-            "batch by its number; select or repeat samples in the Dataset instead"
+            f"data {name!r}: a DataLoader with a custom sampler cannot be used, because every worker must be able to "
+            "read any batch by its index; select or repeat samples in the Dataset instead"
         )
     own_collate = loader.collate_fn if loader.collate_fn is not default_collate else None
     if isinstance(part, Arrays):

@@ -59,7 +59,7 @@ def find_images(root: Path, classes: Sequence[str]) -> tuple[FolderPart, FolderP
     training, testing = divided
     test_classes = [name for name in classes if (testing / name).is_dir()]
     if not test_classes:
-        raise DataError(f"{testing} has no folder of the classes in {training}; name the class folders alike")
+        raise DataError(f"{testing} has no folder of the classes in {training}; use the same names for both")
     return (
         _interleaved([_images(training / name) for name in classes]),
         _interleaved([_images(testing / name) if name in test_classes else [] for name in classes]),

@@ -28,7 +28,7 @@ def read_labels(path: Path) -> dict[str, str]:
         raise DataError(f"labels {path} cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
-            f"labels {path} must map folder names to class names, one pair a line or key: {error}"
+            f"labels {path} must map folder names to class names, one pair per line or key: {error}"
         ) from error
 
 

@@ -42,7 +42,7 @@ class Source:
     def no_argument(self) -> None:
         if self.argument is not None:
             raise DataError(
-                f"data {self.text!r}: {self.argument!r} is no number; write {self.name}:COUNT for the first samples"
+                f"data {self.text!r}: {self.argument!r} is not a number; write {self.name}:COUNT for the first samples"
             )
 
     def whole(self, key: str, default: int, *, least: int = 1) -> int:

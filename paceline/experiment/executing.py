@@ -63,7 +63,7 @@ def execute(
     if module:
         raise WorkloadError(f'importing {module} starts an experiment; put that under: if __name__ == "__main__":')
     if out is not None and resume is not None:
-        raise InputError("`out` and `resume` exclude each other: what is resumed stays in its directory")
+        raise InputError("`out` and `resume` cannot be combined: what is resumed stays in its directory")
     if not isinstance(jobs, int) or jobs < 1:
         raise InputError(f"jobs={jobs} should be at least 1")
     planned = experiment.runs()

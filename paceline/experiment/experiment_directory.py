@@ -48,7 +48,7 @@ def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"`out={str(out)!r}` cannot be made: {error.strerror}") from error
+        raise OutputError(f"`out={str(out)!r}` cannot be created: {error.strerror}") from error
     _check_new(out, experiment)  # nothing is left in a directory of something else
     with locked_experiment(out):
         _check_new(out, experiment)  # nobody else was first
@@ -112,7 +112,7 @@ def clear_working(directory: Path) -> Path:
         working.mkdir(exist_ok=True)
         (directory / RUNS).mkdir(exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{working} cannot be made: {error.strerror}") from error
+        raise OutputError(f"{working} cannot be created: {error.strerror}") from error
     return working
 
 

@@ -12,7 +12,7 @@ from paceline.errors import InputError
 from paceline.experiment.experiment import Experiment, check_keys
 from paceline.experiment.published import read_published
 from paceline.experiment.random_search import RandomSearch
-from paceline.workload import given_by
+from paceline.settings import read_toml
 
 KEYS = (
     "name", "title", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy", "run",
@@ -27,7 +27,7 @@ def read_experiment(path: str | Path) -> Experiment:
         raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
     if path.suffix != ".toml":
         raise InputError(f"{path} should be a TOML file, its name ending in .toml")
-    table = given_by(str(path))  # its errors name the file themselves
+    table = read_toml(str(path), InputError)  # its errors name the file themselves
     with naming(path):
         return experiment_of(table, path.stem, path.parent)
 

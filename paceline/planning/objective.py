@@ -34,7 +34,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.target_accuracy is None):
-            raise InputError("`epochs` and `target_accuracy` exclude each other: give one of them")
+            raise InputError("`epochs` and `target_accuracy` cannot be combined: give one of them")
         if self.epochs is not None and not LEAST_EPOCHS <= self.epochs <= MOST_EPOCHS:
             raise InputError(f"epochs={self.epochs:g} should be from {LEAST_EPOCHS:g} to {MOST_EPOCHS:,}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:

@@ -87,7 +87,7 @@ def reproduce(
 ) -> Reproduced:
     """Runs a study in a new directory, or the runs that `resume` does not have yet, and writes its page."""
     if out is not None and resume is not None:
-        raise InputError("`out` and `resume` exclude each other: what is resumed stays in its directory")
+        raise InputError("`out` and `resume` cannot be combined: what is resumed stays in its directory")
     before = None if resume is None else Path(resume)
     study, experiment = to_make(name, quick=quick, resume=before, cache=cache)
     found = execute(

@@ -85,7 +85,7 @@ class VirtualCluster:
         if any(not (math.isfinite(speed) and speed > 0) for speed in self.speeds):
             raise StrategyError(f"speeds={','.join(map(str, self.speeds))} should be above 0")
         if self.mean_life_s is not None and not self.mean_life_s > 0:
-            raise StrategyError(f"mean-life={self.mean_life_s:g} should be above 0 seconds")
+            raise StrategyError(f"mean_life={self.mean_life_s:g} should be above 0 seconds")
         if not (math.isfinite(self.restart_s) and self.restart_s >= 0):
             raise StrategyError(f"restart={self.restart_s:g} should be at least 0 seconds")
 

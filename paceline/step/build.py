@@ -56,12 +56,12 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
     if dataset.kind == "fields":
         raise NetworkError(
             f"{workload.network} takes one tensor per sample, {dataset.name} has several: "
-            "use a network of your own (module:function)"
+            "use a custom network (module:function)"
         )
     if not dataset.classes:
         raise NetworkError(
-            f"{workload.network} tells classes apart, the targets of {dataset.name} are numbers: "
-            "use a network of your own (module:function) and `loss='squared'`"
+            f"{workload.network} classifies, but the targets of {dataset.name} are numbers: "
+            "use a custom network (module:function) and `loss='squared'`"
         )
     return networks.build(
         workload.network,

@@ -114,13 +114,13 @@ def load_parameters(network: nn.Module, checkpoint: Checkpoint, path: Path) -> N
     saved = checkpoint.parameters
     for name, tensor in own.items():
         if name not in saved:
-            raise CheckpointError(f"{path} is of another network: it has no {name}")
+            raise CheckpointError(f"{path} belongs to another network: it has no {name}")
         if saved[name].shape != tensor.shape:
             shapes = f"{tuple(saved[name].shape)}, not {tuple(tensor.shape)}"
-            raise CheckpointError(f"{path} is of another network: {name} is {shapes}")
+            raise CheckpointError(f"{path} belongs to another network: {name} is {shapes}")
     extra = sorted(saved.keys() - own.keys())
     if extra:
-        raise CheckpointError(f"{path} is of another network: it has {extra[0]} too")
+        raise CheckpointError(f"{path} belongs to another network: it has {extra[0]} too")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(saved[name])

@@ -89,7 +89,7 @@ def next_directory(name: str, parent: Path = Path("runs")) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise OutputError(f"{path} cannot be made: {error.strerror}; name a place with `out`") from error
+            raise OutputError(f"{path} cannot be created: {error.strerror}; name a place with `out`") from error
 
 
 def remove_if_empty(path: Path) -> None:

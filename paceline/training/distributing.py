@@ -44,7 +44,7 @@ def _periods(base: str | Strategy, settings: StrategySettings, changes: Mapping[
             f"`period` is for workers with an optimizer of their own; with {strategy.name} use `push_every`"
         )
     if twice := sorted(changes.keys() & {"fetch_every", "push_every"}):
-        raise StrategyError(f"`period` and `{twice[0]}` exclude each other")
+        raise StrategyError(f"`period` and `{twice[0]}` cannot be combined")
     return {"push_every": settings.period, "fetch_every": settings.period if strategy.fetch_every else 0}
 
 

@@ -20,14 +20,16 @@ VIRTUAL = "virtual"
 def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Path) -> Workload:
     """The checkpoint's workload with `changes`, or an error when it could not be the same run."""
     if checkpoint.step_kind == VIRTUAL:
-        raise CheckpointError(f"{place} is of a virtual run, which is not resumed: its seed repeats it, start it again")
+        raise CheckpointError(
+            f"{place} belongs to a virtual run, which is not resumed: its seed repeats it, start it again"
+        )
     saved = checkpoint.workload
     asked = with_settings(saved, changes)
     for field in dataclasses.fields(Workload):
         before, after = getattr(saved, field.name), getattr(asked, field.name)
         if before != after and field.name not in CHANGEABLE:
-            other = "of another network: " if field.name == "network" else "of another run: "
-            raise CheckpointError(f"{place} is {other}its {field.name} is {before!r}, not {after!r}")
+            other = "network" if field.name == "network" else "run"
+            raise CheckpointError(f"{place} belongs to another {other}: its {field.name} is {before!r}, not {after!r}")
     begun = checkpoint.epoch + (checkpoint.next_step > 0)
     if asked.epochs < begun:
         raise CheckpointError(f"{place} is in epoch {begun} already: `epochs={asked.epochs}` is less")

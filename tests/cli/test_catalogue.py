@@ -74,7 +74,7 @@ def test_a_file_of_skypilot_is_shown_with_what_could_not_be_read(paceline, tmp_p
 
 
 def test_a_mistake_is_one_line(paceline, tmp_path):
-    assert paceline("catalogue", "device").refused().endswith("did you mean devices or prices?")
+    assert paceline("catalogue", "device").refused().endswith("did you mean devices?")
     assert paceline("catalogue", "none.toml").refused() == "none.toml: no such file"
     assert "no file none.csv" in paceline("catalogue", "none.csv").refused()
     (tmp_path / "cut.toml").write_text('[[machines]]\nname = "a')

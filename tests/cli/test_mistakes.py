@@ -77,7 +77,7 @@ def test_an_option_without_its_value(paceline):
         (["mlp", "--data", "text"], "network 'mlp' takes image or table data, not text"),
         (["vgg16", "--data", "digits"], "shape (1, 8, 8) is too small for 'vgg16'"),
         (["--resume", "none"], "none: no such directory"),
-        (["--resume", "a", "--out", "b"], "--out and --resume exclude each other"),
+        (["--resume", "a", "--out", "b"], "--out and --resume cannot be combined"),
     ],
 )
 def test_training_that_cannot_be_done_as_asked(paceline, tmp_path, arguments, expected):
@@ -95,11 +95,12 @@ def test_a_gpu_that_is_not_there(paceline, device):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('network = "mlp"\nbacth = 3\n', "no key 'bacth' in a workload: did you mean batch?"),
+        ('network = "mlp"\nbacth = 3\n', "workload.toml: no key 'bacth' in a workload: did you mean batch?"),
         ("batch = '3\n", "workload.toml: not valid TOML: "),
-        ('batch = "three"\n', "batch='three' should be a whole number"),
-        ("batch = 2.5\n", "batch=2.5 should be a whole number"),
-        ('network = ["mlp"]\n', "no network"),
+        ('batch = "three"\n', "workload.toml: batch='three' should be a whole number"),
+        ("batch = 2.5\n", "workload.toml: batch=2.5 should be a whole number"),
+        ("lr = -1\n", "workload.toml: lr=-1 should be a number above 0"),
+        ('network = ["mlp"]\n', "workload.toml: network=['mlp'] should be text"),
     ],
 )
 def test_a_workload_file_with_a_mistake(paceline, tmp_path, text, expected):
@@ -218,13 +219,14 @@ def test_a_file_where_the_directory_should_be(paceline, tmp_path):
 def test_a_checkpoint_of_another_network(paceline, trained_copy):
     before = (trained_copy / "record.json").read_bytes()
     line = paceline("train", "lenet5", "--resume", trained_copy).refused()
-    assert line == f"{trained_copy} is of another network: its network is 'mlp', not 'lenet5'"
+    assert line == f"{trained_copy} belongs to another network: its network is 'mlp', not 'lenet5'"
     assert (trained_copy / "record.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("change", [["--lr", "0.5"], ["--batch", "7"], ["--set", "l2=0.1"], ["--seed", "4"]])
 def test_a_run_that_goes_on_keeps_its_settings(paceline, trained_copy, change):
-    assert f"{trained_copy} is of another run: its " in paceline("train", "--resume", trained_copy, *change).refused()
+    line = paceline("train", "--resume", trained_copy, *change).refused()
+    assert line.startswith(f"{trained_copy} belongs to another run: its ")
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.95])
@@ -243,7 +245,7 @@ def test_a_run_without_a_checkpoint(paceline, trained_copy):
 
 def test_evaluating_on_data_of_another_shape(paceline, trained):
     line = paceline("evaluate", trained, "--data", "synthetic:1x9x9/10").refused()
-    assert "is of another network: fc1.weight is (50, 64), not (50, 81)" in line
+    assert "belongs to another network: fc1.weight is (50, 64), not (50, 81)" in line
 
 
 def test_json_that_cannot_be_written(paceline, tmp_path):

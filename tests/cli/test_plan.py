@@ -90,7 +90,7 @@ def test_only_the_strategies_asked_for(paceline, lab):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--epochs", "3", "--target-accuracy", "0.9"], "--epochs and --target-accuracy exclude each other"),
+        (["--epochs", "3", "--target-accuracy", "0.9"], "--epochs and --target-accuracy cannot be combined"),
         (["--deadline", "24"], "--deadline 24 should be a time with a unit, as 90min, 24h, 2d or 1d12h"),
         (["--deadline", "soon"], "--deadline soon should be a time"),
         (["--target-accuracy", "97"], "--target-accuracy 97 should be a share"),
@@ -101,7 +101,7 @@ def test_only_the_strategies_asked_for(paceline, lab):
         (["--cluster", "p4d.24xlage"], "--cluster: no machine 'p4d.24xlage': did you mean p4d.24xlarge"),
         (["--cluster", "nowhere.toml"], "nowhere.toml: no such file"),
         (["--cluster", ","], "--cluster , names no machine: give some, a cluster.toml, or catalogue for all"),
-        (["--cluster", "vms.csv"], "vms.csv is no cluster.toml; SkyPilot's files have no links"),
+        (["--cluster", "vms.csv"], "vms.csv is not a cluster.toml; SkyPilot's files have no links"),
         (["--cluster", "here"], "of this machine is not calibrated yet: run paceline calibrate --local-workers first"),
         (["--batch", "99999", "--cluster", "g5.xlarge"], "has no batch of 99,999: give a smaller --batch"),
         (["--strategies", "synch"], "no strategy 'synch': did you mean sync"),
@@ -206,7 +206,7 @@ def test_a_device_that_is_not_here(paceline, planned, monkeypatch, tmp_path):
     [
         (["mlp", "--plan", "PLAN"], "says what to train: leave 'mlp' out"),
         (["--plan", "PLAN", "--resume", "run"], "--plan is for new runs"),
-        (["--plan", "PLAN", "--strategy", "sync"], "--strategy and a plan exclude each other"),
+        (["--plan", "PLAN", "--strategy", "sync"], "--strategy and a plan cannot be combined"),
         (["--plan", "missing.json"], "no record at missing.json"),
     ],
 )

@@ -59,7 +59,7 @@ def test_studies_are_listed_with_a_line_each(paceline):
     ("arguments", "words"),
     [
         (["elgatto"], "no study 'elgatto': did you mean elgato?"),
-        (["downpour", "--out", "a", "--resume", "b"], "--out and --resume exclude each other"),
+        (["downpour", "--out", "a", "--resume", "b"], "--out and --resume cannot be combined"),
         (["--resume", "none"], "none: no such directory"),
         (["--quick"], "name a study"),
         (["transfer", "--jobs", "0"], "jobs=0 should be at least 1"),

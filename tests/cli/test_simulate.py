@@ -48,6 +48,12 @@ def test_the_trace_of_a_large_cluster_stays_small(paceline, tmp_path):
     assert len(text) < 2_000_000 and len(read_rows(text)) > 1_000
 
 
+def test_the_batch_is_an_option(paceline):
+    given = ("--data", "digits", "--workers", "2", "--steps", "2", "--batch", "7")
+    result = paceline("simulate", "dnn", *given, "--json", "-")
+    assert result.code == 0 and '"batch": 7' in result.out
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -73,7 +79,7 @@ def test_the_trace_of_a_large_cluster_stays_small(paceline, tmp_path):
         (["--strategy", "backup", "--correction", "staleness"], "correction=staleness is for late payloads"),
         (["--strategy", "local-sgd", "--period", "0"], "period=0 should be a whole number of at least 1"),
         (["--strategy", "easgd", "--period", "-3"], "period=-3 should be a whole number of at least 1"),
-        (["--strategy", "easgd", "--period", "5", "--push-every", "3"], "--period and --push-every exclude each other"),
+        (["--strategy", "easgd", "--period", "5", "--push-every", "3"], "--period and --push-every cannot be combined"),
         (
             ["--strategy", "downpour", "--correction", "adaptive"],
             "needs a number of at least 0, for example adaptive:2",

@@ -61,7 +61,7 @@ def test_a_machine_named_twice_is_there_once():
 
 
 def test_skypilot_s_file_is_no_cluster(tmp_path):
-    with pytest.raises(InputError, match=r"vms.csv is no cluster.toml; SkyPilot's files have no links"):
+    with pytest.raises(InputError, match=r"vms.csv is not a cluster.toml; SkyPilot's files have no links"):
         find_machine_options(str(tmp_path / "vms.csv"))
 
 

@@ -49,9 +49,9 @@ def test_a_budget_is_not_negative(text):
 
 
 def test_epochs_and_accuracy_exclude_each_other():
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="cannot be combined"):
         Objective(epochs=3, target_accuracy=0.9)
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="cannot be combined"):
         Objective()
 
 

@@ -200,7 +200,7 @@ def test_random_augmentations_follow_from_the_seed_and_leave_the_training_alone(
     [
         ("three", "is of type tuple of 3 .*; it should be a torch Dataset or DataLoader, a list"),
         ("endless", "IterableDataset"),
-        ("weighted_loader", "sampler of its own"),
+        ("weighted_loader", "custom sampler"),
         ("ragged", "'input_ids' differ in shape; pad them"),
         ("smooth", "failed: TypeError"),
     ],

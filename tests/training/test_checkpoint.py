@@ -210,7 +210,7 @@ def test_one_that_does_not_fit_this_version_is_refused(saved, change):
 def test_parameters_of_another_network_are_refused_and_change_nothing(saved, other, expected):
     network = other()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    with pytest.raises(CheckpointError, match=f"is of another network: .*({expected})"):
+    with pytest.raises(CheckpointError, match=f"belongs to another network: .*({expected})"):
         load_parameters(network, load_checkpoint(saved), saved)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 

@@ -52,7 +52,7 @@ def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **op
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
         if checkpoint.step_kind != KIND:
-            raise CheckpointError(f"{place} is of a run in one process: resume it without a strategy")
+            raise CheckpointError(f"{place} belongs to a run in one process: resume it without a strategy")
         workload = resumed_workload(checkpoint, changes or {}, place)
         strategy, workers, threads = _saved(checkpoint.optimizer, place)
         given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
@@ -74,7 +74,7 @@ def _saved(saved: dict[str, Any], place: Path) -> tuple[Strategy, int, int]:
         strategy: Strategy = from_json(Strategy, saved["strategy"], "strategy")
         return strategy, int(saved["workers"]), int(saved["server_threads"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{place} is not of a distributed run: {error}") from error
+        raise CheckpointError(f"{place} does not belong to a distributed run: {error}") from error
 
 
 def _check(options: DistributedOptions) -> None:

@@ -88,7 +88,7 @@ def test_refusals_are_still_counted(tmp_path):
 
 def test_a_run_in_one_process_is_not_for_this_driver(tmp_path):
     trainer.run(workload(epochs=1), out=tmp_path / "alone")
-    with pytest.raises(CheckpointError, match="is of a run in one process"):
+    with pytest.raises(CheckpointError, match="belongs to a run in one process"):
         launcher.resume(tmp_path / "alone")
     assert not launcher.is_distributed(tmp_path / "alone")
 
@@ -102,10 +102,10 @@ def test_a_checkpoint_of_an_unknown_schema_is_refused_on_one_line(saved, tmp_pat
 def test_a_checkpoint_of_another_network_is_refused_on_one_line(saved, tmp_path):
     content = torch.load(saved / "checkpoint.pt", weights_only=True)
     other = {name: torch.zeros(3, 3) for name in content["parameters"]}
-    with pytest.raises(CheckpointError, match=r"is of another network: .* is \(3, 3\), not") as caught:
+    with pytest.raises(CheckpointError, match=r"belongs to another network: .* is \(3, 3\), not") as caught:
         launcher.resume(copied(saved, tmp_path, parameters=other), changes={"epochs": 2})
     assert "\n" not in str(caught.value)
-    with pytest.raises(CheckpointError, match="is of another network: its network is"):
+    with pytest.raises(CheckpointError, match="belongs to another network: its network is"):
         launcher.resume(saved, changes={"network": "dnn", "epochs": 2})
     del caught
     assert_nothing_is_left()
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_another_network_is_refused_on_one_line(saved, tmp_path)
 def test_a_checkpoint_without_what_continuing_needs_is_refused_on_one_line(saved, tmp_path, what):
     content = torch.load(saved / "checkpoint.pt", weights_only=True)
     optimizer = {name: value for name, value in content["optimizer"].items() if name != what}
-    with pytest.raises(CheckpointError, match=r"does not fit this run|is not of a distributed run") as caught:
+    with pytest.raises(CheckpointError, match=r"does not fit this run|does not belong to a distributed run") as caught:
         launcher.resume(copied(saved, tmp_path, optimizer=optimizer), changes={"epochs": 2})
     assert "\n" not in str(caught.value)
 
