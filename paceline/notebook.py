@@ -68,7 +68,8 @@ def html_of(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, An
 
 def facts_and_rows(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> str:
     """The same as lines of text."""
-    lines = [f"{title}: " + ", ".join(f"{name} {_written(value)}" for name, value in facts.items())]
+    told = ", ".join(f"{name} {_written(value)}" for name, value in facts.items())
+    lines = [f"{title}{': ' if told else ''}{told}"]
     if rows:
         cells = [list(map(str, rows[0])), *([_written(value) for value in row.values()] for row in rows[:MOST_ROWS])]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -64,6 +64,9 @@ class Listing(Generic[Item]):
     def to_pandas(self) -> pandas.DataFrame:
         return notebook.to_pandas(self.rows)
 
+    def __str__(self) -> str:
+        return notebook.facts_and_rows(self._what, {}, self.rows)
+
     def _repr_html_(self) -> str:
         return notebook.html_of(self._what, {}, self.rows)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import InputError, RecordError
-from paceline.notebook import html_of, to_pandas
+from paceline.notebook import NotebookRecord, to_pandas
 from paceline.record import write_atomically
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
@@ -31,8 +31,8 @@ STATISTICS = ("mean", "std", "min", "max")
 SHOWN_METRICS = 6
 
 
-@dataclass(frozen=True)
-class ResultsTable:
+@dataclass(frozen=True, repr=False)
+class ResultsTable(NotebookRecord):
     name: str
     title: str
     rows: tuple[Row, ...]
@@ -61,12 +61,14 @@ class ResultsTable:
     def to_pandas(self) -> pandas.DataFrame:
         return to_pandas({column: row.get(column) for column in self.columns} for row in self.rows)
 
-    def _repr_html_(self) -> str:
-        """For notebooks: one line per setting, with the means of its repetitions."""
+    def facts(self) -> dict[str, Any]:
+        return {"title": self.title, "runs": len(self.rows)}
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per setting, with the means of its repetitions."""
         means = [m for m in METRICS if any(_is_number(row.get(f"{m}_mean")) for row in self.summary)][:SHOWN_METRICS]
         names = {**{key: key for key in self.varied}, "runs": "n", **{m: f"{m}_mean" for m in means}}
-        rows = [{name: row.get(key, math.nan) for name, key in names.items()} for row in self.summary]
-        return html_of(self.title, {"runs": len(self.rows)}, rows)
+        return [{name: row.get(key, math.nan) for name, key in names.items()} for row in self.summary]
 
     def write(self, directory: str | Path) -> list[Path]:
         """`results.csv` and `summary.csv`; `published.csv` if the experiment states published numbers."""

@@ -110,5 +110,7 @@ def test_a_listing_has_its_items_by_number_and_by_name(name):
     assert len(listing) == len(list(listing)) > 2
     assert listing[listing.names[1]] == listing[1] and listing.names[1] in listing and listing[1] in listing
     assert len(Cells(listing._repr_html_()).rows) == min(len(listing), MOST_ROWS) + 1
+    lines = str(listing).splitlines()
+    assert lines[0] == name and listing.names[1] in lines[3] and len(lines) >= min(len(listing), MOST_ROWS) + 2
     with pytest.raises(paceline.InputError, match=f"no 'nonsense' among the {name}"):
         listing["nonsense"]
