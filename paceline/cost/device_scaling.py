@@ -3,6 +3,7 @@
 Each trial is split into its time at the peak rates of its family and the rest, which comes from being too small or too
 irregular to keep the device busy. The first part scales with the rates in the data sheets. The rest scales with the
 square root of that: half-way between fixed costs, which are equal on all devices, and inefficiency, which scales fully.
+On a CPU the fixed cost of a call is known apart: it depends on the speed of a core, not on the number of threads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from paceline.cluster import Device, Peak, find_device
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.calibrations import bundled_calibrations, calibration_path, load_calibration, local_calibrations
-from paceline.cost.curve import Trial
+from paceline.cost.curve import Roofline, Trial
 from paceline.cost.families import FAMILIES, MATRIX_UNITS
 from paceline.errors import InputError
 
@@ -32,6 +33,9 @@ PEAK_QUANTILE = 0.9
 """Quantile of a family's trials taken as its peak rate."""
 COPY_EFFICIENCY = 0.85
 """Share of a data sheet's bandwidth that a large copy reaches."""
+
+CORE_BANDWIDTH = 25e9
+"""Bytes/s of memory that one core of a CPU reaches: 13 GB/s on servers of Intel, 40 GB/s on desktops and on Zen 4."""
 
 ResolvedDevice = tuple[Calibration, str, str, float]
 
@@ -203,6 +207,8 @@ class _Ratio:
     memory: float
     source_rate: float
     """The source's rate of products divided by its rate in float32."""
+    one_core: float = 0.0
+    """Slowdown of one core of a CPU, which makes the calls however many cores compute."""
 
     @staticmethod
     def of(source: Device, target: Device, precision: str, wanted: str = "") -> _Ratio | None:
@@ -229,11 +235,19 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
             each = (min if threads == 1 else max)(own, key=lambda trials: trials.threads)
             # With few threads the speed of their cores counts, also for memory.
             share = each.threads / (source.cores or 1) / (threads / cores)
-            slower = ratio if share == 1 else replace(
+            here, there = _reached(source, each.threads), _reached(target, threads)
+            slower = replace(
                 ratio, products=ratio.products * share, arithmetic=ratio.arithmetic * share,
-                memory=max(ratio.memory, ratio.arithmetic * share),
+                memory=here / there if here and there else ratio.arithmetic * share,
+                one_core=ratio.arithmetic * cores / (source.cores or 1),
             )  # fmt: skip
             yield replace(each, threads=threads, trials=tuple(_moved(each, calibration, slower)))
+
+
+def _reached(cpu: Device, threads: int) -> float:
+    """Memory bandwidth that so many threads of a CPU reach together; 0 if unknown."""
+    whole = cpu.memory_bandwidth or 0.0
+    return whole if threads >= (cpu.cores or 1) else min(whole, threads * CORE_BANDWIDTH)
 
 
 def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterator[Trial]:
@@ -252,5 +266,6 @@ def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterato
         ideal = np.maximum(np.maximum(by_flops, by_bytes), 1e-12)
         factor = np.maximum(by_flops * slower, by_bytes * ratio.memory) / ideal
         at_best = np.minimum(seconds, ideal / np.quantile(ideal / seconds, PEAK_QUANTILE))
-        moved = at_best * factor + (seconds - at_best) * np.sqrt(factor)
+        called = np.minimum(seconds - at_best, Roofline(work, seconds).costs[0]) if ratio.one_core else 0.0
+        moved = at_best * factor + (seconds - at_best - called) * np.sqrt(factor) + called * np.sqrt(ratio.one_core)
         yield from (replace(trial, seconds=float(s)) for trial, s in zip(own, moved, strict=True))

@@ -138,7 +138,7 @@ def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape)
     threads = 0
     if calibration.device == "cpu":
         forward = sum(o.flops for o in shape.operations if o.direction == "forward")
-        threads = workload.threads or threads_for(forward, calibration.cores)
+        threads = workload.threads or threads_for(forward, shape.parameter_bytes // 4, calibration.cores)
     return CostModel(calibration, workload.precision, threads)
 
 

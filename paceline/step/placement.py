@@ -54,6 +54,8 @@ def available_cores() -> int:
 # Below this much arithmetic per thread in a forward pass another thread is hardly faster, and where another program
 # wants the core it makes everything wait: the threads of an operation meet many times in a step.
 FLOPS_PER_THREAD = 30e6
+# Reading and updating a parameter, whatever the batch, takes about as long: a thread has a million of them.
+FLOPS_PER_PARAMETER = 30.0
 MOST_THREADS = 1024  # with millions the library ends the program
 
 
@@ -63,14 +65,14 @@ def choose_threads(asked: int, network: nn.Module, sample: Inputs, batch: int) -
         raise WorkloadError(f"threads={asked} is more than {MOST_THREADS}: use the {available_cores()} cores there are")
     if asked:
         return asked
-    return threads_for(flops_of(network, sample) * batch, available_cores())
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return threads_for(flops_of(network, sample) * batch, parameters, available_cores())
 
 
-def threads_for(flops: float, cores: int) -> int:
-    """Threads for a forward pass of so much arithmetic: a power of two, or all cores."""
-    if flops >= FLOPS_PER_THREAD * cores:
-        return cores
-    return min(cores, 1 << max(0, math.ceil(math.log2(max(flops, 1.0) / FLOPS_PER_THREAD))))
+def threads_for(flops: float, parameters: int, cores: int) -> int:
+    """Threads for a step of so much arithmetic in its forward pass: a power of two, or all cores."""
+    work = (flops + FLOPS_PER_PARAMETER * parameters) / FLOPS_PER_THREAD
+    return cores if work >= cores else min(cores, 1 << max(0, math.ceil(math.log2(max(work, 1.0)))))
 
 
 def device_free_bytes(device: torch.device) -> int:
