@@ -78,6 +78,11 @@ def calibrate(
         f"{percent(found.probe_spread, 1)}",
         markup=False,
     )
+    if found.compiled:
+        said = ", ".join(f"{kind} {each.ratio:.2f}" for kind, each in found.compiled.items() if kind != "any")
+        console.print(f"compiled steps take, relative to others: {said}", markup=False)
+    if "compiled" in found.conditions:
+        console.print(found.conditions["compiled"], markup=False)
     warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}", markup=False)
     output_json(dump(found), json)

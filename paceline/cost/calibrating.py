@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import platform
 import random
 from collections.abc import Callable, Sequence
@@ -13,7 +14,9 @@ import torch
 
 from paceline import busy_machine
 from paceline.cost.calibration import Calibration, TrialSet
+from paceline.cost.compiled_trials import REFERENCE_MODULE, compiled_ratios
 from paceline.cost.curve import Curve, Trial
+from paceline.cost.device_calibration import find_catalogue_device
 from paceline.cost.families import IMAGE_FAMILIES, MATRIX_UNITS
 from paceline.cost.model import fitted_shapes
 from paceline.cost.reference_fit import with_references
@@ -35,7 +38,6 @@ ONE_THREAD_SHARE = 0.6
 """One thread is used for small work only, which needs fewer trials."""
 REFERENCE_ITERATIONS = 40
 QUICK_ITERATIONS = 24
-REFERENCE_MODULE = "paceline.cost.reference_networks"
 
 Watch = Callable[[float], None]
 
@@ -69,19 +71,30 @@ def calibrate(
         cores=available_cores(),
         memory_bytes=device_free_bytes(place),
     )  # fmt: skip
-    made = with_references(made, _measured_references(made, place, quick, _share(watch, 0.85, 0.13)))
+    made = with_references(made, _measured_references(made, place, quick, _share(watch, 0.85, 0.1)))
+    compiled, not_compiled = ({}, "") if quick else compiled_ratios(place)
     links = measure_links(place).links
     if watch is not None:
         watch(1.0)
     busy = machine.said()
     return replace(
-        made, links=links,
+        made, links=links, compiled=compiled,
         conditions={
             **({"busy": busy} if busy else {}),
+            **({"compiled": not_compiled} if not_compiled else {}),
+            **_origin(made),
             "torch": torch.__version__, "python": platform.python_version(), "quick": str(quick).lower(),
             "trials": str(sum(len(each.trials) for each in made.sets)), "residual": f"{_residual(made):.4f}",
         },
     )  # fmt: skip
+
+
+def _origin(made: Calibration) -> dict[str, str]:
+    """The date, and the device's name in the catalogue; a few cores of a CPU are not that CPU."""
+    sheet = find_catalogue_device(made.device_name)
+    whole = sheet is not None and (made.device == "cuda" or sheet.cores == made.cores)
+    named = {"catalogue name": sheet.name} if sheet is not None and whole else {}
+    return {"date": datetime.date.today().isoformat(), **named}
 
 
 def _share(watch: Watch | None, start: float, width: float) -> Watch:

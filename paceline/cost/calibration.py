@@ -65,6 +65,19 @@ class StepOverheads:
     """The measured networks this was fitted to."""
 
 
+@dataclass(frozen=True)
+class CompiledRatio:
+    """Time of a compiled step divided by that of another step of the same network, for one kind of networks."""
+
+    step: str
+    """The other step."""
+    ratio: float
+    log_sd: float
+    """Spread between networks, as a standard deviation of the logarithm."""
+    networks: tuple[str, ...]
+    """The networks it was measured with."""
+
+
 @dataclass(frozen=True, repr=False)
 class Calibration(NotebookRecord):
     device: str
@@ -82,6 +95,8 @@ class Calibration(NotebookRecord):
     links: tuple[LinkSpeed, ...] = ()
     exchange: tuple[ExchangeCost, ...] = ()
     """Cost of exchanging parameters between local workers, where measured."""
+    compiled: dict[str, CompiledRatio] = field(default_factory=dict)
+    """By kind of network, where measured; `any` is for the other kinds."""
     cores: int = 0
     memory_bytes: int = 0
     conditions: dict[str, str] = field(default_factory=dict)

@@ -46,9 +46,9 @@ def local_calibration(device: str = "auto") -> Calibration:
 
 
 def local_calibrations() -> list[Calibration]:
-    """All calibrations made on this machine."""
-    folder = cache_folder() / "calibrations"
-    return [load_calibration(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
+    """All calibrations in the cache folder, made on this machine or copied there; the latest first."""
+    found = (cache_folder() / "calibrations").glob("*.json")
+    return [load_calibration(path) for path in sorted(found, key=lambda path: -path.stat().st_mtime_ns)]
 
 
 @functools.cache

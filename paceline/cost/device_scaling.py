@@ -8,27 +8,18 @@ On a CPU the fixed cost of a call is known apart: it depends on the speed of a c
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import log, log2
 
 import numpy as np
 
-from paceline.cluster import Device, Peak, find_device
+from paceline.cluster import Device
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.calibrations import bundled_calibrations, calibration_path, load_calibration, local_calibrations
 from paceline.cost.curve import Roofline, Trial
 from paceline.cost.families import FAMILIES, MATRIX_UNITS
 from paceline.errors import InputError
 
-SAME_FAMILY_LOG_SD = 0.15
-OTHER_FAMILY_LOG_SD = 0.3
-OTHER_PRECISION_LOG_SD = 0.2
-CORES_LOG_SD = 0.06
-"""Error of scaling by data sheets, as a standard deviation of the logarithm: within a device family, across families,
-for a precision that was not calibrated, and per doubling of a CPU's cores."""
 PEAK_QUANTILE = 0.9
 """Quantile of a family's trials taken as its peak rate."""
 COPY_EFFICIENCY = 0.85
@@ -37,112 +28,8 @@ COPY_EFFICIENCY = 0.85
 CORE_BANDWIDTH = 25e9
 """Bytes/s of memory that one core of a CPU reaches: 13 GB/s on servers of Intel, 40 GB/s on desktops and on Zen 4."""
 
-ResolvedDevice = tuple[Calibration, str, str, float]
 
-
-def calibration_of_device(device: Device, precision: str = "float32") -> ResolvedDevice:
-    """A calibration for the device, its name, the basis of the calibration, and the extra uncertainty."""
-    if (own := _local_calibration_of(device)) is not None:
-        return with_precision((own, device.name, "calibrated here", 0.0), device, precision)
-    known = bundled_calibrations()
-    if device.name in known:
-        return with_precision((known[device.name], device.name, "calibrated elsewhere", 0.0), device, precision)
-    found, source = _nearest(device)
-    made = _cached(found, source, device)
-    extra_log_sd = SAME_FAMILY_LOG_SD if source.relative and source.relative == device.relative else OTHER_FAMILY_LOG_SD
-    if device.kind == "cpu":
-        extra_log_sd += CORES_LOG_SD * abs(log2((device.cores or 1) / (source.cores or 1)))
-    basis = f"from its data sheet and {source.name}, the most similar calibrated device"
-    return with_precision((made, device.name, basis, extra_log_sd), device, precision)
-
-
-def with_precision(known: ResolvedDevice, sheet: Device | None, precision: str) -> ResolvedDevice:
-    """A calibration with trials in `precision`, scaled from float32 by the data sheet if there are none."""
-    calibration, name, basis, extra_log_sd = known
-    have = {trials.precision for trials in calibration.sets}
-    if precision in have or (precision == "float16" and "bfloat16" in have):  # both types have the same speed
-        return known
-    if precision == "tf32" and calibration.device == "cpu":
-        raise InputError("precision 'tf32' needs a GPU; predict float32 on the CPU")
-    if precision not in ("tf32", "bfloat16", "float16"):
-        raise InputError(
-            f"precision {precision!r} cannot be predicted: calibrations are of float32, tf32, bfloat16 or float16"
-        )
-    if sheet is None or not sheet.peak_of(precision) or not sheet.peak_of("float32"):
-        raise InputError(
-            f"{name} was not calibrated for {precision}, and no data sheet gives its peak: "
-            f"run `paceline.calibrate(precision={precision!r})` on it, or predict float32"
-        )
-    made = _cached(calibration, sheet, sheet, precision)
-    return made, name, f"{basis}; {precision} from float32 by its data sheet", extra_log_sd + OTHER_PRECISION_LOG_SD
-
-
-def data_sheet_of(calibration: Calibration) -> Device | None:
-    """The catalogue entry of the calibrated device, if its name is recognised."""
-    return find_catalogue_device(calibration.conditions.get("catalogue name", calibration.device_name))
-
-
-def find_catalogue_device(name: str) -> Device | None:
-    """Finds a device by its system name, such as `NVIDIA H200` or `AMD EPYC 7763 64-Core Processor`."""
-    words = re.sub(r"\((R|TM|C)\)|\b(NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*", " ", name)
-    try:
-        return find_device(" ".join(words.split()))
-    except InputError:
-        return None
-
-
-def _local_calibration_of(device: Device) -> Calibration | None:
-    """The calibration made on this machine for a device of the same name, possibly limited to some of its cores."""
-    path = calibration_path(device.name)
-    if not path.exists():
-        return None
-    found = load_calibration(path)
-    cores = device.cores or found.cores
-    if _kind(found) != device.kind or (device.kind == "cpu" and cores > found.cores):
-        return None
-    return found if device.kind == "gpu" or cores == found.cores else _limited_to_cores(found, cores)
-
-
-def _limited_to_cores(found: Calibration, cores: int) -> Calibration:
-    """For a worker that has some of the cores; exchange costs were measured on all of them."""
-    key = id(found), cores
-    if key not in _parts:
-        exchange = tuple(replace(cost, cores=cost.cores or found.cores) for cost in found.exchange)
-        _parts[key] = found, replace(found, cores=cores, exchange=exchange)
-    return _parts[key][1]
-
-
-def _nearest(device: Device) -> tuple[Calibration, Device]:
-    """The most similar calibrated device: one bundled with Paceline, else one calibrated on this machine."""
-    candidates = [(found, find_device(name)) for name, found in bundled_calibrations().items()]
-    candidates = [each for each in candidates if each[1].kind == device.kind]
-    if not candidates:
-        candidates = [(found, _as_measured(found)) for found in local_calibrations() if _kind(found) == device.kind]
-    if not candidates:
-        raise InputError(
-            f"no {device.kind.upper()} is calibrated that {device.name} can be predicted from: run paceline calibrate"
-        )
-    return min(candidates, key=lambda each: _distance(each[1], device))
-
-
-def _kind(calibration: Calibration) -> str:
-    return "gpu" if calibration.device == "cuda" else "cpu"
-
-
-def _as_measured(found: Calibration) -> Device:
-    """A data sheet from measured rates, because a virtual machine rarely has all cores of its CPU."""
-    kind = _kind(found)
-    peak = Peak(float32=found.peak_flops / _peak_efficiency(Device(found.device_name, kind), "float32"))
-    return Device(found.device_name, kind, peak, None, found.peak_bytes / COPY_EFFICIENCY, found.cores or None)
-
-
-def _distance(a: Device, b: Device) -> tuple[bool, float]:
-    flops, other = a.peak.float32, b.peak.float32
-    distance = abs(log(flops / other)) if flops and other else 9.0
-    return a.relative != b.relative, distance
-
-
-def _peak_efficiency(device: Device, precision: str) -> float:
+def peak_efficiency(device: Device, precision: str) -> float:
     """Share of a data sheet's peak that a large matrix product reaches."""
     if precision != "float32" or device.kind == "cpu":
         return 0.8
@@ -155,23 +42,10 @@ def _peak_efficiency(device: Device, precision: str) -> float:
 
 def _rate(device: Device, precision: str) -> float | None:
     peak = device.peak_of(precision)
-    return peak * _peak_efficiency(device, precision) if peak else None
+    return peak * peak_efficiency(device, precision) if peak else None
 
 
-_made: dict[tuple[int, Device, Device, str], tuple[Calibration, Calibration]] = {}
-_parts: dict[tuple[int, int], tuple[Calibration, Calibration]] = {}
-
-
-def _cached(calibration: Calibration, source: Device, target: Device, precision: str = "") -> Calibration:
-    """Cached with the curves fitted to it, because a plan uses the same devices many times."""
-    key = id(calibration), source, target, precision
-    if key not in _made:
-        make = _scaled(calibration, source, target) if not precision else _derived(calibration, source, precision)
-        _made[key] = calibration, make
-    return _made[key][1]
-
-
-def _scaled(calibration: Calibration, source: Device, target: Device) -> Calibration:
+def scaled(calibration: Calibration, source: Device, target: Device) -> Calibration:
     sets = tuple(_sets(calibration, source, target))
     if not sets:
         raise InputError(f"the data sheet of {target.name} gives no peak that {source.name} was calibrated for")
@@ -185,7 +59,7 @@ def _scaled(calibration: Calibration, source: Device, target: Device) -> Calibra
     )  # fmt: skip
 
 
-def _derived(calibration: Calibration, sheet: Device, precision: str) -> Calibration:
+def derived(calibration: Calibration, sheet: Device, precision: str) -> Calibration:
     ratio = _Ratio.of(sheet, sheet, "float32", precision)
     assert ratio is not None
     if precision == "bfloat16":

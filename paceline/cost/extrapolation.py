@@ -13,7 +13,7 @@ from math import exp, log
 from paceline.cluster import Device
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, load_calibration
-from paceline.cost.device_scaling import find_catalogue_device
+from paceline.cost.device_calibration import find_catalogue_device
 from paceline.cost.iteration import MIN_LOG_SD, Z_90
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import LayerPrediction, Prediction

@@ -13,21 +13,19 @@ from paceline.cost.model import Costed, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.prediction import LayerPrediction
 from paceline.cost.timing import ELEMENTWISE, probe_of
+from paceline.cost.update_tracing import update_passes
 from paceline.measurement.mark_log import SCORE
+from paceline.step.optimizers import Rule
+from paceline.workload import Workload
 
 Z_90 = 1.645
 """Standard deviations on each side of a 90 % interval."""
 FAMILY_CORRELATION = 0.5
 """Share of the error variance that operations of one family have in common; the rest averages out."""
+MEASURED_PARAMETERS = 1e6
+"""Parameters of a typical reference network."""
 MIN_LOG_SD = 0.05
 """Lower limit for a whole iteration: repeated runs vary at least this much."""
-
-# The update of each optimizer as passes over the parameters, each like an in-place addition.
-UPDATE_PASSES = {
-    "sgd": 1.0, "momentum": 1.7, "nesterov": 1.7, "adagrad": 5.0, "adadelta": 9.0, "rmsprop": 6.0, "adam": 8.0,
-    "adamw": 9.0, "nadam": 11.0,
-}  # fmt: skip
-
 
 Drift = Mapping[str, float]
 
@@ -41,11 +39,12 @@ class Iteration:
     layers: tuple[LayerPrediction, ...]
 
 
-def update_alone_s(model: CostModel, shape: NetworkShape, optimizer: str) -> float:
-    """The time of updating all parameters, as passes over memory alone; the user's own optimizer counts as AdamW."""
+def update_alone_s(model: CostModel, shape: NetworkShape, workload: Workload, step: str, on_gpu: bool) -> float:
+    """The time of updating all parameters, as passes over memory alone, each like an in-place addition."""
     elements = shape.parameter_bytes // 4
-    passes = UPDATE_PASSES.get(optimizer, UPDATE_PASSES["adamw"])
-    return passes * model.seconds("add_", (elements,)) if elements else 0.0
+    if not elements:
+        return 0.0
+    return update_passes(shape.parameter_shapes, Rule.of(workload), step, on_gpu) * model.seconds("add_", (elements,))
 
 
 def launches_s(
@@ -59,77 +58,123 @@ def launches_s(
 
 def compose_iteration(
     model: CostModel, step_overheads: StepOverheads, shape: NetworkShape, costed: Sequence[Costed], *,
-    step: str, optimizer: str, sample_elements: int, on_gpu: bool, drift: Drift | None = None,
+    step: str, update_s: float, sample_elements: int, on_gpu: bool, drift: Drift | None = None,
     extra_log_sd: float = 0.0,
 ) -> Iteration:  # fmt: skip
-    """`drift`: slowdown of the machine since it was calibrated, by probe; `extra_log_sd`: extra uncertainty of all
-    operations."""
+    """`update_s`: time of the update alone; `drift`: slowdown of the machine since it was calibrated, by probe;
+    `extra_log_sd`: extra uncertainty of all operations."""
     slower = drift or {}
     host_drift = slower.get(ELEMENTWISE, 1.0)
-    extra = {"forward": step_overheads.forward_s, "backward": step_overheads.backward_s}
-    if step == "chain":
-        extra = dict.fromkeys(extra, 0.0)
-    seconds = []
-    for each in costed:
-        family = each.operation.family
-        alone_s = each.seconds * step_overheads.factors.get(family, 1.0) * slower.get(probe_of(family), 1.0)
-        seconds.append(alone_s + extra[each.operation.direction] * host_drift)
-    by_row: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    row_variance: dict[str, float] = defaultdict(float)
-    family_sds: dict[str, list[float]] = defaultdict(list)
-    for each, took in zip(costed, seconds, strict=True):
-        operation = each.operation
-        by_row[operation.row][operation.direction] += took
-        deviation = sqrt(each.deviation**2 + step_overheads.spreads.get(operation.family, 0.0) ** 2 + extra_log_sd**2)
-        row_variance[operation.row] += (took * deviation) ** 2
-        family_sds[operation.family].append(took * deviation)
-    update_s = step_overheads.update_factor * update_alone_s(model, shape, optimizer)
+    seconds = _operations_s(step_overheads, costed, step, slower)
+    sds = [
+        took * hypot(each.deviation, step_overheads.spreads.get(each.operation.family, 0.0), extra_log_sd)
+        for each, took in zip(costed, seconds, strict=True)
+    ]
+    rows = _rows(costed, seconds, sds)
+    score_s = host_drift * step_overheads.score_s
     parts = {
-        "load": step_overheads.load_s if not on_gpu else 0.0,
+        "load": 0.0 if on_gpu else host_drift * _load_s(model, step_overheads, sample_elements),
         "copy": 0.0,
-        "forward": sum(row["forward"] for row in by_row.values()) + host_drift * step_overheads.score_s,
-        "backward": sum(row["backward"] for row in by_row.values()),
-        "update": update_s,
+        "forward": sum(row.forward_s for row in rows.values()) + score_s,
+        "backward": sum(row.backward_s for row in rows.values()),
+        "update": host_drift * _update_factor(step_overheads, shape, on_gpu) * update_s,
         "communicate": 0.0,
         "idle": 0.0,
-        "loop": step_overheads.loop_s,
+        "loop": host_drift * step_overheads.loop_s,
     }
     host_bound = False
-    if not on_gpu:
-        gathered_s = step_overheads.load_element_s * sample_elements
-        parts["load"] += gathered_s or model.seconds("copy", (max(1, sample_elements),))
-    else:
-        busy, host_s = sum(parts.values()), 0.0
-        parts["idle"] = step_overheads.gap_s * len(costed)
-        if step not in ("graph", "chain"):
-            launches = launches_s(model, step_overheads, shape, costed)
-            runs = [*(took + step_overheads.gap_s for took in seconds), busy - sum(seconds)]
-            parts["idle"] = host_queue.iteration_s(launches, runs) - busy
-            host_s = sum(launches)
-        host_bound = host_s > busy
-    parts = {name: took if name in ("forward", "backward") else host_drift * took for name, took in parts.items()}
+    if on_gpu:
+        launches = [] if step in ("graph", "chain") else launches_s(model, step_overheads, shape, costed)
+        busy_s = sum(parts.values())
+        parts["idle"] = host_drift * _idle_s(seconds, busy_s, launches, step_overheads.gap_s)
+        host_bound = sum(launches) > busy_s
     whole = sum(parts.values())
-    variance = sum(
-        FAMILY_CORRELATION * sum(d) ** 2 + (1 - FAMILY_CORRELATION) * sum(v * v for v in d) for d in family_sds.values()
-    )
-    own_sd = step_overheads.host_log_sd if host_bound else sqrt(variance) / whole
+    own_sd = step_overheads.host_log_sd if host_bound else _whole_sd(costed, sds) / whole
     least = max(MIN_LOG_SD, step_overheads.iteration_log_sd)
     # Close to the larger of the two, and never narrower for an operation that is known less.
     log_sd = sqrt(hypot(own_sd**2, least**2))
     width = Z_90 * hypot(log_sd, MIN_LOG_SD, 0.5 * extra_log_sd)
+    layers = _layers(shape, rows, parts["update"])
+    if score_s:
+        layers.append(LayerPrediction(SCORE, "outside", score_s, 0.0, 0.0, score_s / 2, score_s * 2, 0.0))
+    return Iteration(whole, whole * exp(-width), whole * exp(width), parts, tuple(layers))
+
+
+def _operations_s(overheads: StepOverheads, costed: Sequence[Costed], step: str, slower: Drift) -> list[float]:
+    """The time of each operation in a network."""
+    called = {"forward": overheads.forward_s, "backward": overheads.backward_s}
+    host_drift = 0.0 if step == "chain" else slower.get(ELEMENTWISE, 1.0)  # a chain calls no modules
+    found = []
+    for each in costed:
+        family = each.operation.family
+        alone_s = each.seconds * overheads.factors.get(family, 1.0) * slower.get(probe_of(family), 1.0)
+        found.append(alone_s + called[each.operation.direction] * host_drift)
+    return found
+
+
+def _load_s(model: CostModel, overheads: StepOverheads, elements: int) -> float:
+    """Requesting and gathering a batch; an older calibration does not have the second, which is like a copy."""
+    return overheads.load_s + (overheads.load_element_s * elements or model.seconds("copy", (max(1, elements),)))
+
+
+def _update_factor(overheads: StepOverheads, shape: NetworkShape, on_gpu: bool) -> float:
+    """On a GPU what the update takes beyond its traffic does not grow with networks larger than those measured: it is
+    launching kernels and joining gradients."""
+    larger = max(1.0, shape.parameter_bytes / 4 / MEASURED_PARAMETERS) if on_gpu else 1.0
+    return 1.0 + (overheads.update_factor - 1.0) / larger
+
+
+def _idle_s(seconds: Sequence[float], busy_s: float, launches: Sequence[float], gap_s: float) -> float:
+    """Time that a GPU does not compute: gaps between operations and, with `launches`, waiting for the host."""
+    if not launches:
+        return gap_s * len(seconds)
+    runs = [*(took + gap_s for took in seconds), busy_s - sum(seconds)]
+    return host_queue.iteration_s(launches, runs) - busy_s
+
+
+@dataclass
+class _Row:
+    """The operations of one layer."""
+
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    variance: float = 0.0
+    flops: float = 0.0
+
+
+def _rows(costed: Sequence[Costed], seconds: Sequence[float], sds: Sequence[float]) -> dict[str, _Row]:
+    rows: dict[str, _Row] = defaultdict(_Row)
+    for each, took, sd in zip(costed, seconds, sds, strict=True):
+        row = rows[each.operation.row]
+        if each.operation.direction == "forward":
+            row.forward_s += took
+        else:
+            row.backward_s += took
+        row.variance += sd**2
+        row.flops += each.operation.flops
+    return rows
+
+
+def _whole_sd(costed: Sequence[Costed], sds: Sequence[float]) -> float:
+    """The standard deviation of the sum of all operations."""
+    families: dict[str, list[float]] = defaultdict(list)
+    for each, sd in zip(costed, sds, strict=True):
+        families[each.operation.family].append(sd)
+    shared = sum(sum(own) ** 2 for own in families.values())
+    return sqrt(FAMILY_CORRELATION * shared + (1 - FAMILY_CORRELATION) * sum(sd**2 for sd in sds))
+
+
+def _layers(shape: NetworkShape, rows: Mapping[str, _Row], update_s: float) -> list[LayerPrediction]:
+    """Also rows that are recomputed or belong to no module; the update is shared by numbers of parameters."""
     layers = []
     trained = max(1, sum(row.parameters for row in shape.rows.values()))
-    for name in dict.fromkeys((*shape.rows, *by_row)):  # also rows that are recomputed or belong to no module
-        forward, backward = by_row[name]["forward"], by_row[name]["backward"]
-        row = shape.rows.get(name)
-        own = sqrt(row_variance[name]) / max(forward + backward, 1e-12)
-        span = exp(Z_90 * max(own, MIN_LOG_SD))
-        flops = sum(c.operation.flops for c in costed if c.operation.row == name)
-        update = parts["update"] * (row.parameters / trained if row else 0.0)
-        kind = row.kind if row else "outside"
-        both = forward + backward
-        layers.append(LayerPrediction(name, kind, forward, backward, update, both / span, both * span, flops))
-    if step_overheads.score_s:
-        score = host_drift * step_overheads.score_s
-        layers.append(LayerPrediction(SCORE, "outside", score, 0.0, 0.0, score / 2, score * 2, 0.0))
-    return Iteration(whole, whole * exp(-width), whole * exp(width), parts, tuple(layers))
+    for name in dict.fromkeys((*shape.rows, *rows)):
+        known, own = shape.rows.get(name), rows.get(name, _Row())
+        both = own.forward_s + own.backward_s
+        span = exp(Z_90 * max(sqrt(own.variance) / max(both, 1e-12), MIN_LOG_SD))
+        update = update_s * known.parameters / trained if known else 0.0
+        kind = known.kind if known else "outside"
+        layers.append(
+            LayerPrediction(name, kind, own.forward_s, own.backward_s, update, both / span, both * span, own.flops)
+        )
+    return layers

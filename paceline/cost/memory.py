@@ -58,6 +58,7 @@ def memory_bytes(
             has_own_code(workload), device_bytes or sys.maxsize,
         )  # fmt: skip
     copies = 2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2)  # an optimizer of the user's own counts as Adam
+    copies += 2 if workload.accumulate > 1 else 0  # the sum of the gradients so far, and the next sum
     return int(CPU_OVERHEAD * (shape.parameter_bytes * copies + shape.activation_bytes)) + PROCESS_BYTES
 
 

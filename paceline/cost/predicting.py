@@ -13,8 +13,9 @@ from paceline import record
 from paceline.cluster import Device, find_device
 from paceline.cost.calibration import Calibration, StepOverheads, overheads_key
 from paceline.cost.calibrations import load_calibration, local_calibration
-from paceline.cost.device_scaling import ResolvedDevice, calibration_of_device, data_sheet_of, with_precision
-from paceline.cost.iteration import Drift, compose_iteration
+from paceline.cost.compiled_ratio import as_compiled, network_kind, ratio_for
+from paceline.cost.device_calibration import ResolvedDevice, calibration_of_device, data_sheet_of, with_precision
+from paceline.cost.iteration import Drift, compose_iteration, update_alone_s
 from paceline.cost.memory import memory_bytes
 from paceline.cost.model import model_for
 from paceline.cost.op_tracing import NetworkShape
@@ -50,13 +51,21 @@ def predict(
     on_gpu = calibration.device == "cuda"
     shape = _read(workload, data, on_gpu, {} if traces is None else traces)
     kind = _step_kind(step, on_gpu)
+    if kind == "compiled":
+        if workload.accumulate > 1:
+            raise InputError(f"accumulate={workload.accumulate}: a step that accumulates gradients cannot be compiled")
+        networks = network_kind(shape.operations)
+        found = ratio_for(calibration, networks)
+        base = predict(workload, device, step=found.step, data=data, drift=drift, traces=traces)
+        return as_compiled(base, found, networks)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
     operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
     step_overheads = _step_overheads(calibration, kind, chain, workload.precision)
     made = compose_iteration(
         model, step_overheads, shape, model.cost(operations),
-        step="chain" if chain and not on_gpu else kind, optimizer=workload.optimizer,
+        step="chain" if chain and not on_gpu else kind,
+        update_s=update_alone_s(model, shape, workload, kind, on_gpu),
         sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, extra_log_sd=extra_log_sd,
     )  # fmt: skip
     return Prediction(
@@ -116,8 +125,6 @@ def _step_kind(step: str, on_gpu: bool) -> str:
         raise InputError(f"step {step!r} is unknown: {nearest(step, STEPS)}")
     if step == "auto":
         return "graph" if on_gpu else "flat"
-    if step == "compiled":
-        raise InputError("a compiled step cannot be predicted from its operations: measure it, or predict step flat")
     if step == "graph" and not on_gpu:
         raise InputError("step 'graph' needs a GPU: predict step flat on a CPU")
     return step

@@ -82,7 +82,7 @@ def composed(run: ReferenceRun, overheads: StepOverheads, on_gpu: bool) -> Itera
     """The iteration of a measured network as it would be predicted."""
     return compose_iteration(
         run.model, overheads, run.shape, run.costed, step="chain" if run.chain and not on_gpu else run.times.step,
-        optimizer=run.times.optimizer, sample_elements=run.times.batch * prod(run.data.shape), on_gpu=on_gpu,
+        update_s=run.update_s, sample_elements=run.times.batch * prod(run.data.shape), on_gpu=on_gpu,
         drift=run.times.drift,
     )  # fmt: skip
 
@@ -97,6 +97,7 @@ def reference_run(calibration: Calibration, times: NetworkTimes) -> tuple[str, R
     operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
     model = model_for(calibration, workload, shape)
     run = ReferenceRun(
-        times, model.cost(operations), update_alone_s(model, shape, workload.optimizer), model, shape, data, chain
-    )
+        times, model.cost(operations), update_alone_s(model, shape, workload, times.step, on_gpu), model, shape, data,
+        chain,
+    )  # fmt: skip
     return overheads_key(times.step, chain, times.precision), run

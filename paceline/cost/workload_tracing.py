@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from paceline import data, networks, user_code
+from paceline.cost.accumulation import accumulated
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
 from paceline.data import synthetic, tokens
@@ -83,7 +84,7 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
             f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
         )
     if workload.accumulate > 1:
-        raise WorkloadError(f"accumulate={workload.accumulate} cannot be predicted: measure the workload instead")
+        return accumulated(_micro_batches(workload, shape, on_gpu))
     for place in (workload.network, workload.loss):
         if ":" in place:
             user_code.find(place)  # imported here, what its module makes is real
@@ -135,9 +136,22 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
         raise NetworkError(f"{workload.network} cannot be traced: {first:.200}") from error
 
 
+def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool) -> list[NetworkShape]:
+    """Each micro-batch as it is traced; the last one may be smaller."""
+    size = -(-workload.batch // workload.accumulate)
+    sizes = [min(size, workload.batch - start) for start in range(0, workload.batch, size)]
+    traced = {
+        batch: trace_workload(replace(workload, batch=batch, accumulate=1), shape, on_gpu=on_gpu)
+        for batch in dict.fromkeys(sizes)
+    }
+    return [traced[batch] for batch in sizes]
+
+
 def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
     """Whether the flat step has a hand-written gradient: a sequence of linear layers, activations and dropout."""
-    if workload is not None and (workload.loss != "cross-entropy" or workload.precision in ("bfloat16", "float16")):
+    if workload is not None and (
+        workload.loss != "cross-entropy" or workload.precision in ("bfloat16", "float16") or workload.accumulate > 1
+    ):
         return False
     whole, *kinds = (row.kind for row in shape.rows.values())
     kinds = kinds[1:] if kinds[:1] == ["Flatten"] else kinds

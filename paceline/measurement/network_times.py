@@ -33,6 +33,7 @@ ROUNDS = 5
 ROUND_S = 0.05
 MIN_PER_ROUND = 4
 HOST_ROUNDS = 7
+COMPARED_ROUNDS = 9
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,23 @@ def time_network(workload: Workload, step: str) -> NetworkTimes:
     )  # fmt: skip
 
 
+def compare_steps(workload: Workload, one: str, other: str) -> float:
+    """The time of an iteration by one kind of step divided by that of the other, run in turns."""
+    device, _ = choose_device(workload.device)
+    taken = [make_step(assemble(workload, load_data(workload), device), kind)[0] for kind in (one, other)]
+    runs = [_runner(step) for step in taken]
+    for run in runs:
+        run(WARM_UP)
+    counts = [max(MIN_PER_ROUND, min(200, round(ROUND_S / _timed(run, MIN_PER_ROUND, device)))) for run in runs]
+    ratios = []
+    for _ in range(COMPARED_ROUNDS):
+        first_s, second_s = (_timed(run, count, device) for run, count in zip(runs, counts, strict=True))
+        ratios.append(first_s / second_s)
+    for step in taken:
+        step.close()
+    return median(ratios)
+
+
 def _runner(step: Step) -> Callable[[int], None]:
     """Runs a number of iterations, on through the epochs."""
     tally, whole = Tally(step.parts.workload.top), max(1, step.parts.feeder.order.full_batches)
@@ -126,11 +144,16 @@ def _iteration_s(run: Callable[[int], None], device: torch.device) -> float:
 
 
 def _timed(run: Callable[[int], None], count: int, device: torch.device) -> float:
-    torch.cuda.synchronize(device)
+    _wait_for(device)
     start = perf_counter()
     run(count)
-    torch.cuda.synchronize(device)
+    _wait_for(device)
     return (perf_counter() - start) / count
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _host_s(run: Callable[[int], None], device: torch.device) -> float:

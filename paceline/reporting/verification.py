@@ -134,7 +134,7 @@ def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:
 def predict_now(workload: Workload, device: str, step: str) -> Prediction:
     """Predicts with this machine's calibration of the device, or with the catalogue."""
     from paceline.cost.calibrations import calibration_path, load_calibration
-    from paceline.cost.device_scaling import find_catalogue_device
+    from paceline.cost.device_calibration import find_catalogue_device
     from paceline.cost.predicting import HERE, predict
 
     if HERE.fullmatch(device) or Path(device).is_file():

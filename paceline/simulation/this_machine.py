@@ -9,7 +9,7 @@ import torch
 from paceline.cluster import Device, DeviceCount, Link, Machine, find_link
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, local_calibration
-from paceline.cost.device_scaling import data_sheet_of
+from paceline.cost.device_calibration import data_sheet_of
 from paceline.errors import InputError
 from paceline.step.placement import choose_device, device_name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,14 @@ def test_without_a_place_it_is_kept_for_later_predictions(paceline, monkeypatch)
     assert result.code == 0 and f"calibration: {path}" in result.out and "median error 10.0 %" in result.out
     assert load_calibration(path) == made and (asked["quick"], asked["seed"]) == (True, 7)
     assert "(calibrated here)" in paceline("predict", "lenet5", "--set", "device=cpu").out
+
+
+def test_a_calibration_says_when_and_of_what_it_is():
+    made = replace(calibration("cuda"), device_name="NVIDIA A100-SXM4-40GB")
+    assert room._origin(made) == {"date": date.today().isoformat(), "catalogue name": "A100 40GB"}
+    whole = replace(calibration(), device_name="AMD EPYC 9R14", cores=96)
+    assert room._origin(whole)["catalogue name"] == "EPYC 9R14"
+    assert "catalogue name" not in room._origin(replace(whole, cores=8))
 
 
 def test_too_few_trials_to_tell_how_far_it_is_off(paceline, monkeypatch):

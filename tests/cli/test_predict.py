@@ -168,7 +168,10 @@ def test_local_workers_by_what_was_calibrated(paceline):
         ),
         (["mlp", "--device", "H200", "--workers", "4", "--strategy", "snyc", "--link", "NVLink 4"], "'snyc'"),
         (["mlp", "--device", "H200", "--workers", "4", "--strategy", "sync", "--link", "rope"], "no link 'rope'"),
-        (["mlp", "--device", "H200", "--step", "compiled"], "a compiled step cannot be predicted from its operations"),
+        (
+            ["mlp", "--device", "H200", "--step", "compiled"],
+            "a compiled step is predicted by ratios that the calibration of NVIDIA H200 has not",
+        ),
         (["mlp", "--device", "H200", "--step", "fast"], "step 'fast' is unknown: "),
         (["mlp", "--device", "H200", "--precision", "float64"], "precision 'float64' cannot be predicted"),
         (["mlp", "--device", "V100", "--precision", "tf32"], "no data sheet gives its peak"),

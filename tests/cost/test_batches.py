@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from paceline.cluster import Device, Peak, find_device, known_devices
-from paceline.cost.device_scaling import CORE_BANDWIDTH, _reached, _scaled
+from paceline.cost.device_scaling import CORE_BANDWIDTH, _reached, scaled
 from paceline.cost.predicting import predict
 from paceline.step.placement import FLOPS_PER_PARAMETER, FLOPS_PER_THREAD, threads_for
 from paceline.workload import resolve
@@ -60,7 +60,7 @@ def test_the_cost_of_a_call_does_not_fall_with_more_threads():
     target = replace(source, name="sixteen cores", peak=Peak(float32=8e11), memory_bandwidth=1.6e11, cores=16)
     two, sixteen = (
         {trial.sizes: trial.seconds for trial in found.trials if trial.family == "add"}
-        for found in _scaled(here, source, target).sets
+        for found in scaled(here, source, target).sets
         if found.threads in (2, 16)
     )
     assert sixteen[min(two)] == pytest.approx(two[min(two)], rel=0.02)

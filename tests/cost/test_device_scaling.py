@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from math import log
 
 import pytest
 
-import paceline.cost.device_scaling as room
+import paceline.cost.device_calibration as room
 from paceline import record
 from paceline.cluster import Device, Peak, find_device, known_devices
 from paceline.cost.calibration import Calibration, StepOverheads, TrialSet
 from paceline.cost.calibrations import bundled_calibrations, calibration_path
-from paceline.cost.device_scaling import (
+from paceline.cost.device_calibration import (
     OTHER_FAMILY_LOG_SD,
     OTHER_PRECISION_LOG_SD,
     SAME_FAMILY_LOG_SD,
@@ -186,6 +187,10 @@ def test_a_precision_that_no_data_sheet_gives():
         ("NVIDIA H200", "H200"), ("NVIDIA A100-SXM4-80GB", "A100 80GB"), ("Tesla T4", "T4"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"), ("AMD EPYC 7763 64-Core Processor", "EPYC 7763"),
         ("Intel(R) Xeon(R) Platinum 8480+", "Xeon Platinum 8480+"), ("AMD EPYC", None), ("something", None),
+        ("Tesla V100-SXM2-16GB", "V100 SXM2 16GB"), ("Tesla K80", "K80 half"), ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA GeForce RTX 3090", "RTX 3090"), ("NVIDIA L4", "L4"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"), ("12th Gen Intel(R) Core(TM) i7-12700K", "i7-12700K"),
+        ("Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz", "Xeon Platinum 8375C"),
     ],
 )  # fmt: skip
 def test_system_names_are_recognised(name, expected):
@@ -232,3 +237,51 @@ def test_a_cpu_is_scaled_from_the_one_calibrated_here(no_bundled_cpu):
     # Eight times the speed in all, on four times the cores: twice the speed of one.
     assert one == pytest.approx(LAW.seconds("matmul", product) / 2, rel=0.25)
     assert all_ == pytest.approx(LAW.seconds("matmul", product) / 8, rel=0.25)
+
+
+AN_A100 = "NVIDIA A100-SXM4-40GB"
+
+
+def own_gpu(name: str = AN_A100) -> Calibration:
+    """A calibration of a GPU, kept where calibrations of this machine are."""
+    made = replace(bundled_calibrations()["H200"], device_name=name, conditions={})
+    record.save(made, calibration_path(name))
+    return made
+
+
+def test_an_own_calibration_is_found_by_the_catalogue_name():
+    before = on("A100")
+    made = own_gpu()
+    found, name, basis, extra_log_sd = calibration_of_device(find_device("A100"))
+    assert (found, name, basis, extra_log_sd) == (made, "A100 40GB", "calibrated here", 0.0)
+    assert width(on("A100")) < width(before)
+
+
+def test_an_own_calibration_goes_before_a_bundled_one():
+    own_gpu("NVIDIA H200")
+    assert calibration_of_device(find_device("H200"))[2] == "calibrated here"
+
+
+def test_relatives_are_predicted_from_an_own_calibration():
+    own_gpu()
+    basis = {name: calibration_of_device(find_device(name))[2] for name in ("RTX 3090", "H100", "V100")}
+    assert "A100 40GB, the most similar" in basis["RTX 3090"]
+    assert all("H200, the most similar" in basis[name] for name in ("H100", "V100"))
+
+
+def test_the_latest_of_two_calibrations_of_a_device_counts():
+    own_gpu()
+    latest = own_gpu("NVIDIA A100-PCIE-40GB")
+    now = calibration_path(AN_A100).stat().st_mtime_ns
+    os.utime(calibration_path(latest.device_name), ns=(now + 10**9, now + 10**9))
+    assert calibration_of_device(find_device("A100"))[0] == latest
+
+
+def test_a_few_cores_are_the_base_for_the_whole_cpu():
+    here = replace(calibration("cpu", LAW, step_overheads={"flat": StepOverheads()}), device_name="AMD EPYC 9R14")
+    record.save(here, calibration_path(here.device_name))
+    found, _, basis, extra_log_sd = calibration_of_device(find_device("EPYC 9R14"))
+    assert "AMD EPYC 9R14, the most similar" in basis and found.cores == 96
+    assert SAME_FAMILY_LOG_SD < extra_log_sd < 2 * OTHER_FAMILY_LOG_SD
+    two = replace(find_device("EPYC 9R14"), cores=2)
+    assert calibration_of_device(two)[0] == here

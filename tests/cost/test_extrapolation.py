@@ -130,7 +130,11 @@ def test_a_measurement_of_another_machine_is_extrapolated_with_its_device():
         ([affine(16), affine(32, device_name="another")], 8, "of one network, one kind of step and one device"),
         ([affine(16)], 8, "the measurement is of an invented cpu, which has no calibration here: run paceline"),
         ([affine(16, conditions={})], 8, "taken in a custom loop, whose data are not known"),
-        ([affine(16, step="compiled", device_name="H200", device="cuda")], 8, "a compiled step cannot be predicted"),
+        (
+            [affine(16, step="compiled", device_name="H200", device="cuda")],
+            8,
+            "a compiled step is predicted by ratios that",
+        ),
     ],
 )
 def test_invalid_extrapolations_are_rejected(measurements, batch, message):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.iteration import UPDATE_PASSES, Iteration, compose_iteration
+from paceline.cost.iteration import Iteration, compose_iteration, update_alone_s
 from paceline.cost.model import DEFAULT_HOST_S, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.workload_tracing import DataShape, trace_workload
@@ -32,7 +32,7 @@ def put(
     shape: NetworkShape, step_overheads: StepOverheads = StepOverheads(), *, on_gpu: bool = False, **changes: object
 ) -> Iteration:
     model = GPU if on_gpu else CPU
-    given: Mapping[str, object] = {"step": "graph" if on_gpu else "flat", "optimizer": "sgd", "sample_elements": 512}
+    given: Mapping[str, object] = {"step": "graph" if on_gpu else "flat", "update_s": 2e-6, "sample_elements": 512}
     return compose_iteration(
         model, step_overheads, shape, model.cost(shape.operations), on_gpu=on_gpu, **{**given, **changes}
     )  # type: ignore[arg-type]
@@ -134,12 +134,31 @@ def test_loss_and_accuracy_are_a_row(shape):
     assert not [layer for layer in put(shape).layers if layer.name == SCORE]
 
 
-def test_updates_of_all_optimizers_grow_with_their_work(shape):
-    assert set(UPDATE_PASSES) == set(OPTIMIZERS)
-    took = {name: put(shape, optimizer=name, on_gpu=True).parts_s["update"] for name in OPTIMIZERS}
+@pytest.mark.parametrize("step", ["plain", "flat"])
+def test_updates_of_all_optimizers_grow_with_their_work(shape, step):
+    took = {name: update_alone_s(GPU, shape, resolve("lenet5", {"optimizer": name}), step, True) for name in OPTIMIZERS}
     assert 0 < took["sgd"] < took["momentum"] < took["adam"] < took["nadam"]
-    largest = max(put(shape).layers, key=lambda layer: layer.update_s)
+    assert took["sgd"] == pytest.approx(GPU.seconds("add_", (shape.parameter_bytes // 4,)))
+
+
+def test_the_update_belongs_to_the_layers_with_parameters(shape):
+    made = put(shape, StepOverheads(update_factor=3.0), update_s=1e-5)
+    assert made.parts_s["update"] == pytest.approx(3e-5)
+    largest = max(made.layers, key=lambda layer: layer.update_s)
     assert largest.name == max(shape.rows, key=lambda name: shape.rows[name].parameters)
+
+
+def test_on_a_gpu_a_large_update_takes_what_its_traffic_takes(shape):
+    overheads = StepOverheads(update_factor=3.0)
+    took = {
+        (on_gpu, parameters): put(
+            replace(shape, parameter_bytes=int(4 * parameters)), overheads, update_s=1e-3, on_gpu=on_gpu
+        ).parts_s["update"]
+        for on_gpu in (False, True)
+        for parameters in (1e5, 1e9)
+    }
+    assert took[True, 1e5] == took[False, 1e5] == took[False, 1e9] == pytest.approx(3e-3)
+    assert took[True, 1e9] == pytest.approx(1e-3, rel=0.01)
 
 
 def test_recomputation_has_its_own_layer(shape):

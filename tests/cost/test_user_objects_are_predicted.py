@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from paceline.cost.workload_tracing import data_shape_of, trace_workload
-from paceline.errors import WorkloadError
 from paceline.workload import Workload
 
 HERE = "tests.step.user_objects"
@@ -32,8 +31,3 @@ def test_the_operations_of_one_gradient_are_found(network: str, source: str, los
     linear = [o for o in found.operations if o.family == "matmul"]
     assert {o.direction for o in linear} == {"forward", "backward"}
     assert all(16 in o.sizes for o in linear), "the batch is one of every product's sizes"
-
-
-def test_accumulation_is_measured_instead():
-    with pytest.raises(WorkloadError, match="accumulate=2 cannot be predicted: measure"):
-        traced("classifier", "pair_of_datasets", accumulate=2)

@@ -1,0 +1,89 @@
+"""Compiled steps are predicted by measured ratios: a compiler fuses operations, so their own times say little.
+
+A calibration runs a few reference networks compiled and not compiled, in turns, and keeps the ratio by kind of network.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, hypot, log, sqrt
+from statistics import mean
+
+from paceline.cost.calibration import Calibration, CompiledRatio
+from paceline.cost.iteration import Z_90
+from paceline.cost.operation import Operation
+from paceline.cost.prediction import Prediction
+from paceline.errors import InputError
+
+ANY = "any"
+"""The ratio over all kinds of networks, for a kind that was not measured."""
+ONE_NETWORK_LOG_SD = 0.15
+"""Least spread of a kind, as a standard deviation of the logarithm: a single network says little about others."""
+OTHER_KIND_LOG_SD = 0.3
+
+
+@dataclass(frozen=True)
+class MeasuredRatio:
+    """One network, compiled and not."""
+
+    network: str
+    kind: str
+    ratio: float
+
+
+def network_kind(operations: Sequence[Operation]) -> str:
+    """`attention` or `recurrent` for a network with such layers, else where most of its arithmetic is."""
+    families = {operation.family for operation in operations}
+    for kind in ("attention", "recurrent"):
+        if kind in families:
+            return kind
+    flops: dict[str, float] = defaultdict(float)
+    for operation in operations:
+        flops[operation.family.partition("_")[0]] += operation.flops
+    return max(("convolution", "matmul"), key=lambda family: flops[family])
+
+
+def ratios_by_kind(measured: Sequence[MeasuredRatio], step: str) -> dict[str, CompiledRatio]:
+    """`step`: the kind of step that compiled ones were compared with."""
+    kinds = {kind: [one for one in measured if one.kind == kind] for kind in dict.fromkeys(o.kind for o in measured)}
+    found = {kind: _ratio(own, step, ONE_NETWORK_LOG_SD) for kind, own in kinds.items()}
+    return found | ({ANY: _ratio(measured, step, OTHER_KIND_LOG_SD)} if measured else {})
+
+
+def _ratio(measured: Sequence[MeasuredRatio], step: str, least: float) -> CompiledRatio:
+    logs = [log(one.ratio) for one in measured]
+    middle = mean(logs)
+    spread = sqrt(mean((value - middle) ** 2 for value in logs))
+    return CompiledRatio(step, exp(middle), max(least, spread), tuple(one.network for one in measured))
+
+
+def ratio_for(calibration: Calibration, kind: str) -> CompiledRatio:
+    known = calibration.compiled
+    if not known:
+        raise InputError(
+            f"a compiled step is predicted by ratios that the calibration of {calibration.device_name} has not: "
+            "run paceline calibrate there, or predict another step"
+        )
+    return known.get(kind) or known[ANY]
+
+
+def as_compiled(base: Prediction, found: CompiledRatio, kind: str) -> Prediction:
+    """The prediction of another step, scaled to a compiled one; its interval grows by the spread of the ratio."""
+    width = hypot(log(base.high_s / base.iteration_s), Z_90 * found.log_sd)
+    whole = base.iteration_s * found.ratio
+    spread = exp(Z_90 * found.log_sd)
+    layers = tuple(
+        replace(
+            layer, forward_s=layer.forward_s * found.ratio, backward_s=layer.backward_s * found.ratio,
+            update_s=layer.update_s * found.ratio, low_s=layer.low_s * found.ratio / spread,
+            high_s=layer.high_s * found.ratio * spread,
+        )
+        for layer in base.layers
+    )  # fmt: skip
+    return replace(
+        base, step="compiled", iteration_s=whole, low_s=whole * exp(-width), high_s=whole * exp(width), layers=layers,
+        parts_s={part: seconds * found.ratio for part, seconds in base.parts_s.items()},
+        basis=f"{base.basis}; compiled: {found.ratio:.2f} times the {found.step} step, as measured for {kind} networks",
+    )  # fmt: skip

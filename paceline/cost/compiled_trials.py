@@ -1,0 +1,52 @@
+"""Runs reference networks compiled and not compiled, for the ratios by which compiled steps are predicted."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import torch
+
+from paceline.cost.calibration import CompiledRatio
+from paceline.cost.compiled_ratio import MeasuredRatio, network_kind, ratios_by_kind
+from paceline.cost.reference_networks import REFERENCES
+from paceline.cost.workload_tracing import data_shape_of, trace_workload
+from paceline.errors import PacelineError
+from paceline.measurement.network_times import compare_steps
+from paceline.step.compiled import check_compiler
+from paceline.workload import Workload
+
+REFERENCE_MODULE = "paceline.cost.reference_networks"
+COMPARED_WITH = {"cpu": "flat", "cuda": "graph"}
+COMPILED = {
+    "cpu": ("perceptron", "convolutional", "attention"),
+    "cuda": ("perceptron", "convolutional", "attention", "bottleneck", "separable", "patches", "language"),
+}
+BUDGET_S = {"cpu": 45.0, "cuda": 240.0}
+"""No further network is begun that would take longer than this in all; compiling one takes 5 to 30 s."""
+
+
+def compiled_ratios(place: torch.device) -> tuple[dict[str, CompiledRatio], str]:
+    """The ratios by kind of network, and why there are none or fewer, if so."""
+    missing = check_compiler()
+    if missing:
+        return {}, f"compiled steps were not measured: {missing}"
+    measured: list[MeasuredRatio] = []
+    failed: list[str] = []
+    begun, longest = perf_counter(), 0.0
+    for name in COMPILED[place.type]:
+        before = perf_counter()
+        if before - begun + longest > BUDGET_S[place.type]:
+            failed.append(f"{name} (no time left)")
+            continue
+        data, batches = REFERENCES[place.type][name]
+        workload = Workload(f"{REFERENCE_MODULE}:{name}", data, batch=batches[-1], device=str(place))
+        try:
+            ratio = compare_steps(workload, "compiled", COMPARED_WITH[place.type])
+        except PacelineError as error:
+            failed.append(f"{name} ({error})")
+        else:
+            operations = trace_workload(workload, data_shape_of(workload), on_gpu=place.type == "cuda").operations
+            measured.append(MeasuredRatio(f"{name} at {workload.batch}", network_kind(operations), ratio))
+        longest = max(longest, perf_counter() - before)
+    said = f"not measured compiled: {', '.join(failed)}" if failed else ""
+    return ratios_by_kind(measured, COMPARED_WITH[place.type]), said
