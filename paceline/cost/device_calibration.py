@@ -9,7 +9,7 @@ from math import log, log2
 from paceline.cluster import Device, Peak, find_device
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import bundled_calibrations, local_calibrations
-from paceline.cost.device_scaling import COPY_EFFICIENCY, derived, peak_efficiency, scaled
+from paceline.cost.device_scaling import COPY_EFFICIENCY, in_precision, peak_efficiency, scaled
 from paceline.errors import InputError
 
 SAME_FAMILY_LOG_SD = 0.15
@@ -141,6 +141,6 @@ def _cached(calibration: Calibration, source: Device, target: Device, precision:
     """Cached with the curves fitted to it, because a plan uses the same devices many times."""
     key = id(calibration), source, target, precision
     if key not in _made:
-        make = scaled(calibration, source, target) if not precision else derived(calibration, source, precision)
+        make = scaled(calibration, source, target) if not precision else in_precision(calibration, source, precision)
         _made[key] = calibration, make
     return _made[key][1]

@@ -59,7 +59,7 @@ def scaled(calibration: Calibration, source: Device, target: Device) -> Calibrat
     )  # fmt: skip
 
 
-def derived(calibration: Calibration, sheet: Device, precision: str) -> Calibration:
+def in_precision(calibration: Calibration, sheet: Device, precision: str) -> Calibration:
     ratio = _Ratio.of(sheet, sheet, "float32", precision)
     assert ratio is not None
     if precision == "bfloat16":
