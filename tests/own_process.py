@@ -66,7 +66,7 @@ class OwnProcess:
         self.forked.poll()
         return self.returncode
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 150.0) -> int:
         until_s = time.monotonic() + timeout
         while (code := self.poll()) is None:
             left_s = until_s - time.monotonic()
@@ -75,7 +75,7 @@ class OwnProcess:
             self.server.wait(min(left_s, 0.05))
         return code
 
-    def communicate(self, timeout: float = 60.0) -> tuple[str, str]:
+    def communicate(self, timeout: float = 150.0) -> tuple[str, str]:
         """What it still says until it ends; for processes that say little on standard error."""
         out = self.stdout.read()
         err = self.stderr.read()

@@ -47,7 +47,7 @@ def test_the_directory_of_a_run_that_vanishes(tmp_path):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)  # it may have been written to meanwhile
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)  # a record written just then brings the directory back
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     (line,) = err.splitlines()
     assert "Traceback" not in line and line.startswith(("paceline: cannot write run/", "paceline: stopped in epoch "))
 
@@ -59,7 +59,7 @@ def test_an_impatient_user(tmp_path):
         for _ in range(20):
             process.send_signal(signal.SIGINT)
             time.sleep(0.005)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
         assert process.returncode == 130
     assert "Traceback" not in err and err.splitlines()[-1].startswith(("paceline: interrupted", "paceline: stopped in"))
 

@@ -26,7 +26,7 @@ def test_a_run_in_one_process_has_no_server(paceline, trained):
 
 
 def test_workers_without_a_strategy_are_synchronous_and_validated_as_often_as_asked(paceline):
-    how = ("--workers", "2", "--validate-every", "5updates", "--idle-timeout", "60")
+    how = ("--workers", "2", "--validate-every", "5updates", "--idle-timeout", "60", "--batch", "8")
     found = paceline("train", *SETTINGS, "--epochs", "2", *how, "--out", "b", "--json", "-")
     assert found.code == 0, found.err
     distribution = found.json["distribution"]

@@ -52,7 +52,7 @@ def test_workers_real_or_simulated_have_their_staleness(paceline, tmp_path, driv
     assert result.code == 0, result.err
     points = points_of(tmp_path / "board" / "run")
     between, last = (point.step for point in points)
-    assert last == 12 and 6 <= between <= 7, "a worker may have begun the next epoch when an epoch's accuracy is taken"
+    assert 6 <= between <= last == 12, "one worker may be in the second epoch while another ends the first"
     assert all("staleness/mean" in point.scalars for point in points)
     assert ("time/virtual_s" in points[-1].scalars) == (driver == "virtual")
 

@@ -40,7 +40,7 @@ def _gone(pid: int) -> bool:
 
 
 def _wait_until_gone(pids) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if all(_gone(pid) for pid in pids):
             return True

@@ -183,6 +183,6 @@ def test_processes_that_fetch_at_once_share_one_download(server, tmp_path: Path)
     )
     arguments = [hashlib.sha256(CONTENT).hexdigest(), str(len(CONTENT)), server.url, str(tmp_path)]
     running = [subprocess.Popen([sys.executable, "-c", script, *arguments]) for _ in range(4)]
-    assert [process.wait(30) for process in running] == [0] * 4
+    assert [process.wait(150) for process in running] == [0] * 4
     assert len(server.ranges) == 1
     assert (tmp_path / "numbers" / "numbers.bin").read_bytes() == CONTENT

@@ -15,6 +15,7 @@ from paceline import record
 from paceline.errors import InputError, OutputError
 from paceline.experiment import Experiment, collect, execute
 from paceline.experiment.experiment_directory import locked_experiment
+from paceline.training.drivers.local.process_server import process_server
 from tests.experiment.studies import SMALL, small, table, virtual, without_times
 
 OWN = """
@@ -149,19 +150,18 @@ def test_going_on_with_what_is_done_does_nothing_but_write_its_tables(done):
 
 @pytest.mark.slow
 def test_what_fails_is_recorded_and_the_others_go_on(here):
-    networks = ["own_parts:dies", "own_parts:breaks", "own_parts:sleeps", "own_parts:build"]
+    networks = ["own_parts:dies", "own_parts:breaks", "own_parts:build"]
     grid = ({"network": networks}, {"network": "dnn", "lr": 1e30, "optimizer": "sgd", "activation": "relu"})
     workload = {"data": "digits:100", "epochs": 1, "batch": 50}
-    experiment = Experiment("faults", workload=workload, grid=grid, timeout_s=8.0, checkpoints=False)
+    experiment = Experiment("faults", workload=workload, grid=grid, checkpoints=False)
     watcher = Kept()
     found = execute(experiment, out="study", watcher=watcher)
     rows = {row["network"].removeprefix("own_parts:"): row for row in found.rows}
     assert {name: row["status"] for name, row in rows.items()} == {
-        "dies": "failed", "breaks": "failed", "sleeps": "failed", "build": "finished", "dnn": "diverged",
+        "dies": "failed", "breaks": "failed", "build": "finished", "dnn": "diverged",
     }  # fmt: skip
     assert rows["dies"]["error"] == "its process was ended by SIGKILL, perhaps for want of memory"
     assert "no luck" in rows["breaks"]["error"]
-    assert rows["sleeps"]["error"] == "it took longer than timeout = 8 s" and rows["sleeps"]["process_s"] < 60
     assert "the loss became" in rows["dnn"]["error"] and "working" not in rows["dnn"]["error"]
     assert rows["build"]["error"] == "" and rows["build"]["test_accuracy"] > 0
     assert rows["dies"]["test_accuracy"] is None
@@ -176,9 +176,17 @@ def test_what_fails_is_recorded_and_the_others_go_on(here):
     assert again.finished_runs == []
     found = execute(experiment, resume="study", watcher=again, retry=True)
     assert sorted(again.finished_runs) == sorted(row["run"] for row in rows.values() if row["status"] == "failed")
-    assert [row["status"] for row in found.rows] == ["finished"] * 4 + ["diverged"], [
+    assert [row["status"] for row in found.rows] == ["finished"] * 3 + ["diverged"], [
         row["error"] for row in found.rows
     ]
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_too_long_is_ended(here):
+    workload = {"network": "own_parts:sleeps", "data": "digits:100", "epochs": 1}
+    (row,) = execute(Experiment("slow", workload=workload, timeout_s=1.0), out="study").rows
+    assert (row["status"], row["error"]) == ("failed", "it took longer than timeout = 1 s")
+    assert 1 <= row["process_s"] < 600
 
 
 @pytest.mark.slow
@@ -267,16 +275,17 @@ def test_the_process_that_starts_runs_may_be_lost_too(tmp_path):
 
     class Killer(Kept):
         def advanced(self, standing):
-            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-            nurseries = [int(child) for child, command in commands.items() if b"fork_server" in command]
-            if standing.running and not lost and nurseries:
-                lost.extend(nurseries)
-                os.kill(nurseries[0], 9)
+            server = process_server().process.pid
+            runs = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+            if standing.running and runs and not lost:
+                lost.extend([server, *map(int, runs)])
+                os.kill(server, 9)
 
     watcher = Killer()
     found = execute(small(workload={**SMALL, "epochs": 60}, repetitions=2), out=tmp_path / "study", watcher=watcher)
     assert lost and [row["status"] for row in found.rows] == ["finished"] * 4
     assert len(set(watcher.finished_runs)) == len(watcher.finished_runs) == 4
-    time.sleep(0.1)
-    assert not any(Path(f"/proc/{process}/cmdline").exists() for process in lost)
+    deadline_s = time.monotonic() + 60
+    while any(Path(f"/proc/{process}").exists() for process in lost):
+        assert time.monotonic() < deadline_s, "it is still there"
+        time.sleep(0.02)

@@ -24,7 +24,7 @@ def material(tmp_path_factory) -> Path:
     return make_material(tmp_path_factory.mktemp("fuzz") / "material")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server():
     server = ForkServer(PRELOAD)
     yield server

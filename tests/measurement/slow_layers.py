@@ -22,12 +22,12 @@ class Sleep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, layer: SlowLayer) -> Tensor:
         ctx.layer = layer
-        layer.slept["forward"] += slept_s(layer.forward_s)
+        layer.sleep("forward", layer.forward_s)
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        ctx.layer.slept["backward"] += slept_s(ctx.layer.backward_s)
+        ctx.layer.sleep("backward", ctx.layer.backward_s)
         return gradient, None
 
 
@@ -36,10 +36,16 @@ class SlowLayer(nn.Module):
         super().__init__()
         self.forward_s, self.backward_s = forward_s, backward_s
         self.slept: dict[str, float] = defaultdict(float)
+        self.longest_s = 0.0
         self.weight = nn.Parameter(torch.ones(4))
 
     def forward(self, x: Tensor) -> Tensor:
         return Sleep.apply(x * self.weight, self)
+
+    def sleep(self, part: str, seconds: float) -> None:
+        slept = slept_s(seconds)
+        self.slept[part] += slept
+        self.longest_s = max(self.longest_s, slept)
 
 
 def slept_s(seconds: float) -> float:
@@ -79,6 +85,12 @@ def check_sleeps(model: nn.Module, iteration: Callable[[], object]) -> MarkLog:
             excess[key] = min(excess.get(key, beyond), beyond)
     assert max(excess.values()) < NOISE_S, excess
     return log
+
+
+def assert_none_of_it_is_booked(clock: LayerClock, outside_s: float, elapsed_s: float) -> None:
+    """All iterations and what was outside them fit into the time that passed, however busy the machine was."""
+    assert outside_s > 0.05
+    assert sum(seconds for _, seconds, _ in clock.session.walls) + outside_s <= elapsed_s
 
 
 def rows(spans_s: dict[SpanKey, float], part: str) -> set[str]:

@@ -19,6 +19,7 @@ def test_the_costs_of_marks_are_positive_and_small():
     assert torch.autograd.backward is BACKWARD
 
 
+@pytest.mark.serial
 def test_the_cost_can_be_measured_with_gradients_disabled():
     with torch.no_grad():
         assert mark_cost_s()["node"] > 0.0

@@ -21,7 +21,11 @@ from tests.planning.invented import WORKLOAD, InventedPredictions, invented_clus
 
 EPOCHS = 10
 STRATEGIES = ("sync", "downpour", "delay-compensated", "mixed", "softsync", "local-sgd")
-SEEDS = range(10)
+
+
+def clusters(count: int, slow: int) -> list:
+    """Seeds of invented clusters: the second tier has the first of them, `make soak` the others."""
+    return [pytest.param(seed, marks=pytest.mark.slow if seed < slow else pytest.mark.soak) for seed in range(count)]
 
 
 @dataclass
@@ -94,8 +98,7 @@ def check(seed: int, simulate) -> list[tuple[str, float, float, int]]:
     return figures
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", clusters(10, slow=3))
 def test_the_pick_is_within_one_percent_of_the_best_simulation(seed, short_simulations):
     for name, worse, share, count in check(seed, default_simulate()):
         print(f"cluster {seed}, {name}: {worse:.3%} worse, {share:.1%} of {count} simulated")
@@ -126,8 +129,7 @@ class Shifted:
         return getattr(self.of, name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", clusters(3, slow=1))
 def test_the_pick_is_good_even_if_the_closed_form_is_wrong(seed, short_simulations):
     """The search learns by how much: a strategy is faster or slower by up to a third, others not."""
     real = default_simulate()

@@ -95,9 +95,10 @@ class Browser:
     def close(self) -> None:
         try:
             self.call("Browser.close")
-        except (BrowserError, OSError):
+            self.process.wait(timeout=PATIENCE_S)
+        except (BrowserError, OSError, subprocess.TimeoutExpired):
             self.process.kill()
-        self.process.wait(timeout=20)
+            self.process.wait()
         os.close(self._in)
         os.close(self._out)
 
@@ -146,7 +147,7 @@ class Tab:
             raise BrowserError(json.dumps(found["exceptionDetails"])[:2000])
         return found["result"].get("value")
 
-    def until(self, expression: str, patience_s: float = 10.0) -> None:
+    def until(self, expression: str, patience_s: float = 60.0) -> None:
         until_s = time.monotonic() + patience_s
         while not self.ask(f"Boolean({expression})"):
             assert time.monotonic() < until_s, f"never true: {expression}"

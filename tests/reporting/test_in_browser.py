@@ -150,7 +150,7 @@ def test_filtering_the_table_filters_the_curves(open_page, study):
 
 def saved(folder: Path, pattern: str) -> str:
     """The text of a download once it is whole: its name is there, empty, before its content is."""
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     while not (found := [p for p in folder.glob(pattern) if p.stat().st_size]) or list(folder.glob("*.crdownload")):
         assert time.monotonic() < until_s, f"{pattern} never came"
         time.sleep(0.05)

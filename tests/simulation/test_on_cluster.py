@@ -315,8 +315,9 @@ def test_ten_thousand_synchronous_workers_take_a_moment(name):
     assert found.workers == 10_000 and process_time() - began_s < 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["downpour", "stale-sync"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("downpour", marks=pytest.mark.slow), pytest.param("stale-sync", marks=pytest.mark.soak)]
+)
 def test_ten_thousand_asynchronous_workers_take_seconds(name):
     began_s = process_time()
     found = outcome(name, 10_000, of=prediction(10.0, spread=0.05, samples=10**9))

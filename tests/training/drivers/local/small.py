@@ -46,7 +46,7 @@ def parameters(directory: Path) -> Tensor:
     return torch.cat([tensor.flatten() for tensor in load_checkpoint(directory).parameters.values()])
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
@@ -99,8 +99,8 @@ def assert_nothing_is_left() -> None:
     assert not list(Path("/dev/shm").glob("*paceline*"))
 
 
-def assert_gone(processes: list[int], seconds: float = 5.0) -> None:
-    wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in processes), seconds)
+def assert_gone(processes: list[int]) -> None:
+    wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in processes), 30.0)
 
 
 # Networks

@@ -59,7 +59,7 @@ def test_an_interrupted_run_is_resumed_where_it_was(tmp_path, started, number):
     children = [*own_processes(process.pid), *fork_servers(process.pid)]
     assert len(children) == 4
     process.send_signal(number)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate()
     assert process.returncode == 130
     assert f"continue with: `paceline.resume('{place}')`" in said
     assert_gone(children)
@@ -79,7 +79,7 @@ def test_ctrl_c_while_processes_start(tmp_path, started):
     wait_for(lambda: own_processes(process.pid))
     children = [*own_processes(process.pid), *fork_servers(process.pid)]
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate()
     assert process.returncode == 130
     assert_gone(children)
 

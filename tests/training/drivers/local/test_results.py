@@ -114,7 +114,7 @@ def test_validations_after_epochs(every, epochs):
 
 @pytest.mark.parametrize(("every", "least"), [("20updates", 3), ("0.1s", 2)])
 def test_validations_between_the_ends_of_epochs(every, least):
-    slow = tuple(Fault("slow", worker=worker, seconds=0.01) for worker in range(2))
+    slow = tuple(Fault("slow", worker=worker, seconds=0.04) for worker in range(2))
     run = launcher.run(workload(epochs=4), "downpour", workers=2, validate_every=every, faults=slow)
     points = [point for point in run.points if point.train_loss != point.train_loss]
     assert len(points) >= least
