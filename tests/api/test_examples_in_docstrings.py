@@ -8,19 +8,42 @@ import inspect
 import pytest
 
 import paceline
+from paceline.cost import calibrating
+from paceline.cost.shape_sampling import Limits
+from paceline.reproduction.study import Study
+from tests.experiment.test_studies import tiny
 
 FUNCTIONS = sorted(name for name in paceline.__all__ if inspect.isfunction(getattr(paceline, name)))
-LONG = {"calibrate", "reproduce"}
+LONG = ("calibrate", "reproduce")
+"""The second tier makes their examples with little to do, `make soak` as they are."""
 
 
 def test_the_verbs_are_among_them():
     assert {"train", "resume", "evaluate", "measure", "predict", "simulate", "plan", "verify"} <= set(FUNCTIONS)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in FUNCTIONS]
-)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in LONG])
 def test_the_example_of_a_function_runs(name, tmp_path, monkeypatch, capsys):
+    run_example(name, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_example_runs_with_little_to_do(name, tmp_path, monkeypatch, capsys):
+    study = tiny("scaling")
+    monkeypatch.setattr(Study, "experiment", lambda self, *, quick, cache=None: study)
+    monkeypatch.setattr(calibrating, "TRIALS", dict.fromkeys(calibrating.TRIALS, 30))
+    monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
+    run_example(name, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_example_runs(name, tmp_path, monkeypatch, capsys):
+    run_example(name, tmp_path, monkeypatch, capsys)
+
+
+def run_example(name, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     function = getattr(paceline, name)
     example = doctest.DocTestParser().get_doctest(function.__doc__ or "", {"paceline": paceline}, name, None, 0)

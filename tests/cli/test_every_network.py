@@ -28,6 +28,8 @@ SMALL = {
 # Without velocities the checkpoints of the largest are half a gigabyte smaller.
 for large in ("alexnet", "vgg11", "vgg16"):
     SMALL[large] += ["--optimizer", "sgd"]
+SMALLER = {"transformer": ["--set", "options.depth=1", "--set", "options.width=32", "--set", "options.heads=2"]}
+"""Where a network was trained as it is, other tests need not."""
 ALWAYS = ["--epochs", "1", "--device", "cpu", "--threads", "1"]
 
 
@@ -52,7 +54,9 @@ LARGE = ("alexnet", "vgg11", "vgg16", "googlenet", "resnet50")  # of seconds, or
 
 
 @pytest.mark.parametrize("network", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in SMALL])
-def test_networks(paceline, tmp_path, network):
+def test_networks(paceline, tmp_path, network, monkeypatch):
+    if network in LARGE:  # half a gigabyte is not written twice; the tests of checkpoints have smaller ones
+        monkeypatch.setattr("paceline.training.training_run.save_checkpoint", lambda *_: None)
     run = trained(paceline, tmp_path, network)
     assert run.conditions.threads == 1 and run.step.kind == "flat"
 
@@ -70,14 +74,15 @@ def test_precisions(paceline, tmp_path, network, precision):
         result = paceline("train", network, "--data", "digits", "--epochs", "1", "--precision", precision)
         assert "PyTorch has no such kernel for lstm on this CPU" in result.refused()
         return
-    run = trained(paceline, tmp_path, network, "--precision", precision)
+    run = trained(paceline, tmp_path, network, *SMALLER.get(network, []), "--precision", precision)
     assert run.conditions.precision == precision
 
 
 @pytest.mark.parametrize("network", ["lenet5", pytest.param("transformer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "model"])  # built-in networks return no loss
 def test_losses(paceline, tmp_path, network, loss):
-    assert trained(paceline, tmp_path, network, "--set", f"loss={loss}").workload.loss == loss
+    run = trained(paceline, tmp_path, network, *SMALLER.get(network, []), "--set", f"loss={loss}")
+    assert run.workload.loss == loss
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reproduction.study import NAMES, Study
+from tests.own_process import OwnProcess
 
 # Stand-ins on a bus, a fraction of a second each.
 TINY = """
@@ -100,28 +98,22 @@ def test_only_studies_are_gone_on_with(paceline, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_that_is_interrupted_says_how_to_go_on(tmp_path):
-    program = [sys.executable, "-c", TINY.format(refresh=0.02, compute=0.04), "reproduce", "transfer", "--quick"]
-    process = subprocess.Popen(
-        [*program, "--out", "study"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    until_s = time.monotonic() + 120
-    while not list(tmp_path.glob("study/runs/*")):
-        assert time.monotonic() < until_s and process.poll() is None
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+def test_a_study_that_is_interrupted_says_how_to_go_on(paceline, tmp_path):
+    words = ["-c", TINY.format(refresh=0.02, compute=0.04), "reproduce", "transfer", "--quick", "--out", "study"]
+    with OwnProcess(words, cwd=tmp_path, session=True) as process:
+        until_s = time.monotonic() + 120
+        while not list(tmp_path.glob("study/runs/*")):
+            assert time.monotonic() < until_s and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+        assert process.returncode == 130, said
     assert said.strip().endswith("of 8 runs; continue with: paceline reproduce --resume study")
     finished = {path.name for path in Path(tmp_path / "study" / "runs").iterdir()}
     times = {name: (tmp_path / "study" / "runs" / name / "outcome.json").stat().st_mtime_ns for name in finished}
 
-    done = subprocess.run(
-        [sys.executable, "-m", "paceline", "reproduce", "--resume", "study"], cwd=tmp_path, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = paceline("reproduce", "--resume", "study")
+    assert done.code == 0, done.err
     assert (tmp_path / "study" / "report.html").exists()
     for name, changed in times.items():
         assert (tmp_path / "study" / "runs" / name / "outcome.json").stat().st_mtime_ns == changed, "made once"

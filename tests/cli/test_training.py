@@ -12,6 +12,7 @@ import torch
 
 import paceline as package
 from paceline import record
+from paceline.cli.demo import SETTINGS
 from paceline.cost.calibrations import bundled_calibrations
 
 
@@ -184,6 +185,7 @@ def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch):
     # Calibrating takes its time and has tests of its own; any calibration will do here.
     ready = replace(bundled_calibrations()["H200"], device="cpu", device_name="a CPU", cores=1)
     monkeypatch.setattr("paceline.cost.calibrating.calibrate", lambda *_, **__: ready)
+    monkeypatch.setattr("paceline.cli.demo.SETTINGS", {**SETTINGS, "epochs": 8})  # 20 take a minute
     result = paceline("demo")
     assert result.code == 0
     place = tmp_path / "runs" / "demo-1"

@@ -59,7 +59,10 @@ def run(task: str, descriptors: list[int]) -> None:
     os.environ.update(HOME=home, XDG_CACHE_HOME=home, COLUMNS="200")
     os.chdir(directory)
     from paceline.cli import main
+    from paceline.measurement import layer_clock, measured_step
 
+    for user in (layer_clock, measured_step):  # measuring the cost of marks takes a second
+        user.mark_cost_s = lambda: dict.fromkeys(("edge", "around", "module", "node"), 1e-6)
     code = CRASHED
     try:
         code = main(arguments)

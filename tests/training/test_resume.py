@@ -27,7 +27,10 @@ SMALL = {"data": "digits:640", "batch": 48, "epochs": 3}
     [
         resolve("dnn", SMALL | {"dropout": 0.4}),
         resolve("mlp", SMALL | {"optimizer": "adam", "schedule": "warm-up:0.5+cosine"}),
-        pytest.param(resolve("lenet5", SMALL | {"optimizer": "nadam", "lr": 0.001}), marks=pytest.mark.slow),
+        pytest.param(
+            resolve("lenet5", SMALL | {"data": "digits:320", "epochs": 2, "optimizer": "nadam", "lr": 0.001}),
+            marks=pytest.mark.slow,
+        ),
         resolve("resnet20", {"data": "synthetic:3x8x8/4:96", "batch": 20, "epochs": 2}),
     ],
     ids=lambda w: w.network,
@@ -63,7 +66,7 @@ def train(*words: str | Path) -> OwnProcess:
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments(tmp_path: Path) -> None:
-    words = ("dnn", "--data", "digits", "--epochs", "150", "--set", "dropout=0.3", "--threads", "1")
+    words = ("dnn", "--data", "digits", "--epochs", "80", "--set", "dropout=0.3", "--threads", "1")
     with train(*words, "--out", tmp_path / "undisturbed") as undisturbed:
         assert undisturbed.wait() == 0
     place, choose = tmp_path / "killed", random.Random(1)
@@ -73,7 +76,7 @@ def test_sigkill_at_random_moments(tmp_path: Path) -> None:
         while not (place / "checkpoint.pt").exists() and started.poll() is None:
             time.sleep(0.01)
         try:
-            started.wait(timeout=choose.uniform(0.0, 0.6) if kills < 6 else 120)
+            started.wait(timeout=choose.uniform(0.0, 0.4) if kills < 6 else 120)
         except subprocess.TimeoutExpired:
             os.kill(started.pid, signal.SIGKILL)
             kills += 1
