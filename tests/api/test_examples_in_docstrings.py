@@ -9,6 +9,7 @@ import pytest
 
 import paceline
 from paceline.cost import calibrating
+from paceline.cost.reference_networks import ROWS
 from paceline.cost.shape_sampling import Limits
 from paceline.reproduction.study import Study
 from tests.experiment.test_studies import tiny
@@ -32,8 +33,9 @@ def test_the_example_of_a_function_runs(name, tmp_path, monkeypatch, capsys):
 def test_a_long_example_runs_with_little_to_do(name, tmp_path, monkeypatch, capsys):
     study = tiny("scaling")
     monkeypatch.setattr(Study, "experiment", lambda self, *, quick, cache=None: study)
-    monkeypatch.setattr(calibrating, "TRIALS", dict.fromkeys(calibrating.TRIALS, 30))
-    monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
+    monkeypatch.setattr(calibrating, "TRIALS", dict.fromkeys(calibrating.TRIALS, 6))
+    monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(4e7, 2.0**20)})
+    monkeypatch.setattr(calibrating, "REFERENCES", {"cpu": {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}})
     run_example(name, tmp_path, monkeypatch, capsys)
 
 

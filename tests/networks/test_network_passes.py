@@ -63,7 +63,7 @@ def test_every_network_is_covered():
     assert set(SMALL) == {description.name for description in built_in_networks()}
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SMALL])
 def test_forward_and_backward_are_finite_and_reach_every_parameter(name):
     network = small(name).train()
     output = network(samples(name))

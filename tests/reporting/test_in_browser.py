@@ -248,7 +248,10 @@ def test_light_and_dark_are_those_of_the_system_until_one_is_chosen(open_page, s
     assert tab.complaints() == []
 
 
-@pytest.mark.parametrize(("width", "dark"), [(360, False), (768, True), (1280, False), (1600, True)])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(360, False), (1280, True), *(pytest.param(*how, marks=pytest.mark.slow) for how in ((768, True), (1600, False)))],
+)
 def test_nothing_is_wider_than_the_screen(open_page, study, width, dark):
     tab = open_page(study, width=width, height=780, dark=dark)
     tab.draw_everything()

@@ -74,7 +74,7 @@ def assert_each_batch_once(run: Run, epochs: int) -> None:
     assert ledger.updates == run.updates
 
 
-def survives(name: str, place: Path, epochs: int, of_workers: int, of_server: int, seed: int = 3) -> Run:
+def survives(name: str, place: Path, epochs: int, of_workers: int, of_server: int, seed: int) -> Run:
     """A run with so many kills at random moments, which is repeated from its events."""
     strategy, workers = PATHS[name]
     kills = random_kills(
@@ -93,18 +93,14 @@ def survives(name: str, place: Path, epochs: int, of_workers: int, of_server: in
     return run
 
 
-@pytest.mark.parametrize("name", [name for name in PATHS if name != "torch.optim"])  # which takes seconds to import
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "torch.optim" else []) for name in PATHS]
+)  # importing torch.optim takes seconds in each process
 def test_kills_of_workers_and_server_lose_nothing_and_count_nothing_twice(name, tmp_path):
-    run = survives(name, tmp_path / "run", 8, 2, 1)
+    run = survives(name, tmp_path / "run", 16, 5, 1, seed=1)
     assert run.distribution.commits.startswith("the workers") == (name in COMMITTED_BY_WORKERS)
     assert run.epochs[-1].test_loss < run.epochs[0].test_loss
     assert_nothing_is_left()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PATHS)
-def test_so_it_is_with_more_of_them(name, tmp_path):
-    survives(name, tmp_path / "run", 16, 5, 1, seed=1)
 
 
 @pytest.mark.soak
