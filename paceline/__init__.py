@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from paceline.measurement.layer_clock import LayerClock
     from paceline.measurement.measurement import Measurement
     from paceline.planning.plan import Plan
-    from paceline.results.loading import load
-    from paceline.results.table import ResultsTable, collect
+    from paceline.results.table import ResultsTable, collect, load
     from paceline.simulation.scaling import Scaling
     from paceline.step.optimizers import Rule
     from paceline.step.phase import LossPhase, Outcome, Phase
@@ -88,7 +87,7 @@ _HOMES = {
     "evaluate": "paceline.api.evaluate",
     "find_strategy": "paceline.strategy.presets",
     "links": "paceline.api.listing",
-    "load": "paceline.results.loading",
+    "load": "paceline.results.table",
     "load_dataset": "paceline.api.load_dataset",
     "machines": "paceline.api.listing",
     "measure": "paceline.api.measure",

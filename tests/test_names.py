@@ -16,7 +16,7 @@ ROOT = Path(paceline.__file__).parent
 SAME_CONCEPT = {
     **dict.fromkeys(
         (
-            *("calibrate", "evaluate", "measure", "measure_links", "predict", "replay", "report", "reproduce"),
+            *("calibrate", "evaluate", "measure", "measure_links", "predict", "replay", "report"),
             *("resume", "verify"),
         ),
         "the public function checks its arguments and calls the one that does the work",

@@ -20,7 +20,7 @@ LINE = (
 USES = """
 import sys
 from paceline.cli import main
-from paceline.experiment import Experiment
+from paceline.experiment.experiment import Experiment
 from paceline.record import from_json, to_json
 from paceline.results.run_row import WORKLOAD
 from paceline.workload import Workload, resolve

@@ -42,7 +42,7 @@ def compare(
     >>> [(row["lr"], row["status"]) for row in table.rows]
     [(0.05, 'finished'), (0.1, 'finished')]
     """
-    from paceline.experiment import execute
+    from paceline.experiment.executing import execute
     from paceline.reporting import report
 
     before = as_optional_path(resume, "resume")
@@ -52,8 +52,7 @@ def compare(
         cache=as_optional_path(data_dir, "data_dir"), progress=downloads,
         tensorboard=as_optional_path(tensorboard, "tensorboard"),
     )  # fmt: skip
-    place = directory_of(found)
-    report([place], place / "report.html")
+    report([found.home], found.home / "report.html")
     return found
 
 
@@ -61,8 +60,9 @@ def to_execute(
     experiment: str | Path | Mapping[str, Any] | Experiment | None, resume: Path | None, quick: bool
 ) -> tuple[Experiment, str]:
     """What is to be executed, and the text of its file; without one, what is to be resumed."""
-    from paceline.experiment import Experiment, experiment_of, read_experiment, saved_experiment
-    from paceline.experiment.reading import naming
+    from paceline.experiment.directory import saved_experiment
+    from paceline.experiment.experiment import Experiment
+    from paceline.experiment.reading import experiment_of, naming, read_experiment
 
     if experiment is None and resume is None:
         raise InputError("name the TOML file of an experiment, or `resume` one")
@@ -85,8 +85,3 @@ def to_execute(
     if not isinstance(experiment, Experiment):
         raise InputError(f"experiment={experiment!r:.60} should be a TOML file, a dictionary or an Experiment")
     return experiment.quickly() if small else experiment, ""
-
-
-def directory_of(found: ResultsTable) -> Path:
-    """The directory of the experiment whose results these are."""
-    return next(iter(found.directories.values())).parent.parent

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paceline.cluster import Device, Link, Machine
     from paceline.data.entries import Entry
     from paceline.networks import Description
-    from paceline.reproduction import Study
+    from paceline.reproduction.study import Study
     from paceline.strategy.strategy import Strategy
 
 Item = TypeVar("Item")
@@ -189,6 +189,6 @@ def studies() -> Listing[Study]:
     >>> "elgato" in paceline.studies()
     True
     """
-    from paceline.reproduction import known_studies
+    from paceline.reproduction.study import known_studies
 
     return Listing("studies", known_studies(), lambda study: {"study": study.name, "title": study.title})

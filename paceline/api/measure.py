@@ -56,8 +56,7 @@ def measure(
 
 def _write(found: Measurement, workload: Any, out: Path, cache: Path | None) -> None:
     from paceline.reporting import report
-    from paceline.reporting.experiment_table import context_of
-    from paceline.reporting.measurement_files import write_measurement
+    from paceline.reporting.record_files import context_of, write_measurement
     from paceline.training.evaluate import time_validation
 
     experiment = context_of(found, time_validation(workload, cache=cache))

@@ -104,7 +104,7 @@ def _objective(
 
 def _write(made: Plan, out: Path) -> None:
     from paceline.record import save
-    from paceline.reporting.writing import write_records
+    from paceline.reporting.page import write_records
     from paceline.results.records import Records
 
     save(made, out / FILE)

@@ -11,7 +11,7 @@ from paceline.errors import InputError
 if TYPE_CHECKING:
     from paceline import data
     from paceline.experiment.watcher import ExperimentWatcher
-    from paceline.reproduction.reproducing import Reproduced
+    from paceline.reproduction.study import Reproduced
 
 
 def reproduce(
@@ -35,11 +35,17 @@ def reproduce(
     >>> made.page.name, len(made.table.rows) > 0
     ('report.html', True)
     """
-    from paceline.reproduction.reproducing import reproduce as make
+    from paceline.experiment.executing import execute
+    from paceline.reproduction.study import reproduced, to_make
 
     if study is not None and not isinstance(study, str):
         raise InputError(f"study={study!r:.60} should be a name, see paceline.studies()")
-    return make(
-        study, quick=quick, out=as_optional_path(out, "out"), resume=as_optional_path(resume, "resume"), jobs=jobs,
-        retry=retry, cache=as_optional_path(data_dir, "data_dir"), progress=downloads, watcher=watcher,
+    before, cache = as_optional_path(resume, "resume"), as_optional_path(data_dir, "data_dir")
+    if out is not None and before is not None:
+        raise InputError("`out` and `resume` cannot be combined: what is resumed stays in its directory")
+    chosen, experiment = to_make(study, quick=quick, resume=before, cache=cache)
+    found = execute(
+        experiment, out=as_optional_path(out, "out"), resume=before, jobs=jobs, retry=retry, cache=cache,
+        progress=downloads, watcher=watcher, text="" if before else chosen.text, verb="reproduce",
     )  # fmt: skip
+    return reproduced(chosen, found)

@@ -224,7 +224,7 @@ def _tensorboard(folder: str | Path, directory: Path | None, *, new: bool) -> Te
 
 def _write(directory: Path, clock: TrainingClock | None, prediction: Prediction | None) -> None:
     from paceline.record import load, save
-    from paceline.reporting.run_files import write_measured, write_run_files
+    from paceline.reporting.record_files import write_measured, write_run_files
 
     run: Run = load(directory)
     if prediction is not None:

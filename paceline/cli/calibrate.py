@@ -7,14 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from paceline.cli.console import JsonOption, check_place, console_for, output_json, progress_bar, warn_if_busy
-from paceline.cli.options import OUTPUT, given_path
-from paceline.cli.tables import rows_table
+from paceline.api.calibrate import CALIBRATION
+from paceline.api.calibrate import calibrate as run
+from paceline.cli.console import (
+    JsonOption,
+    check_place,
+    console_for,
+    output_json,
+    progress_bar,
+    rows_table,
+    warn_if_busy,
+)
+from paceline.cli.options import OUTPUT, flag, option, path_option
+from paceline.cost.families import FAMILIES
+from paceline.formatting import percent
+from paceline.record import dump
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from paceline.cost.calibration import Calibration
 
 EXAMPLE = "Example: paceline calibrate && paceline predict alexnet --batch 64"
@@ -31,36 +42,27 @@ _SHOWN = (
 
 
 def calibrate(
-    device: Annotated[str, typer.Option(metavar="TEXT", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, option("auto, cpu, cuda or cuda:N.", "TEXT")] = "auto",
     precision: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="tf32 or bfloat16, in addition to float32; repeatable."),
+        list[str] | None, option("tf32 or bfloat16, in addition to float32; repeatable.", "TEXT")
     ] = None,
     local_workers: Annotated[
-        bool,
-        typer.Option("--local-workers", help="Also measure the exchange between local workers (two more minutes)."),
+        bool, flag("local-workers", "Also measure the exchange between local workers (two more minutes).")
     ] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A seventh of the trials: half a minute, less accurate.")
-    ] = False,
+    quick: Annotated[bool, flag("quick", "A seventh of the trials: half a minute, less accurate.")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR|FILE",
-            parser=given_path,
-            rich_help_panel=OUTPUT,
-            help="Directory for the calibration, or its file (.json); by default it is kept where predict finds it.",
+        path_option(
+            "Directory for the calibration, or its file (.json); by default it is kept where predict finds it.",
+            "DIR|FILE",
+            OUTPUT,
         ),
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Time the operations and links of this machine, so that predict, plan and simulate know it."""
-    from paceline.api.calibrate import CALIBRATION
-    from paceline.api.calibrate import calibrate as run
+    """Time the operations and links of this machine, for predict, plan and simulate."""
     from paceline.cost.calibrations import calibration_path
-    from paceline.formatting import percent
-    from paceline.record import dump
 
     if out is not None:
         out = out if out.suffix == ".json" else out / CALIBRATION
@@ -75,8 +77,7 @@ def calibrate(
     off = "" if isnan(found.residual) else f", median error {percent(found.residual, 1)} on held-out sizes"
     console.print(
         f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
-        f"{percent(found.probe_spread, 1)}",
-        markup=False,
+        f"{percent(found.probe_spread, 1)}"
     )
     if found.compiled:
         said = ", ".join(f"{kind} {each.ratio:.2f}" for kind, each in found.compiled.items() if kind != "any")
@@ -84,13 +85,11 @@ def calibrate(
     if "compiled" in found.conditions:
         console.print(found.conditions["compiled"], markup=False)
     warn_if_busy(found.conditions.get("busy", ""))
-    console.print(f"calibration: {path}", markup=False)
+    console.print(f"calibration: {path}")
     output_json(dump(found), json)
 
 
 def _table(found: Calibration) -> Table:
-    from paceline.cost.families import FAMILIES
-
     rows = []
     for each in found.sets:
         size_bytes = 2 if each.precision == "bfloat16" else 4

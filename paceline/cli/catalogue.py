@@ -8,8 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from paceline.cli.console import JsonOption, console_for, output_json, output_listing
-from paceline.cli.tables import rows_table
+from paceline.api.listing import machine_row
+from paceline.cli.console import JsonOption, console_for, output_json, output_listing, rows_table
+from paceline.cluster import machines_of, price_table, read_cluster, read_skypilot
+from paceline.errors import InputError, nearest
+from paceline.formatting import count
+from paceline.record import to_json
 
 EXAMPLE = "Example: paceline catalogue machines"
 ROWS = 40
@@ -30,7 +34,6 @@ def catalogue(
 ) -> None:
     """List known devices, links, machines and their dated prices, or check your own file."""
     from paceline.api import listing
-    from paceline.errors import InputError, nearest
 
     known: dict[str, Callable[[], listing.Listing[Any]]] = {
         "devices": listing.devices, "links": listing.links, "machines": listing.machines,
@@ -39,7 +42,7 @@ def catalogue(
     if what in known:
         output_listing(known[what](), json)
         if what in NOTES:
-            console.print(NOTES[what], markup=False)
+            console.print(NOTES[what])
     elif what == "prices":
         output_json(_prices(console), json)
     elif what.endswith(".toml"):
@@ -53,9 +56,6 @@ def catalogue(
 
 def _prices(console: Console) -> list[Any]:
     """The price table published in 2017, computed from the catalogue's prices."""
-    from paceline.cluster import price_table
-    from paceline.record import to_json
-
     rows = [
         {
             "machine": row.machine.name, "machines": row.instances, "vCPUs": row.vcpus,
@@ -65,10 +65,8 @@ def _prices(console: Console) -> list[Any]:
         }
         for row in price_table()
     ]  # fmt: skip
-    console.print(rows_table(rows, left=("machine",)), soft_wrap=False, markup=False)
-    console.print(
-        "August 2017, 8760 hours per year; prices of today's machines: paceline catalogue machines", markup=False
-    )
+    console.print(rows_table(rows, left=("machine",)), soft_wrap=False)
+    console.print("August 2017, 8760 hours per year; prices of today's machines: paceline catalogue machines")
     keys = ("instances", "vcpus", "memory_bytes", "gpus", "gpu_memory_bytes", "per_year", "printed_per_year")
     return [
         {"machine": to_json(row.machine), **{key: getattr(row, key) for key in (*keys, "gpu_per_hour")}}
@@ -77,38 +75,28 @@ def _prices(console: Console) -> list[Any]:
 
 
 def _cluster(path: str, console: Console) -> Any:
-    from paceline.api.listing import machine_row
-    from paceline.cluster import read_cluster
-    from paceline.formatting import count
-    from paceline.record import to_json
-
     cluster = read_cluster(path)
     rows = [{"number": each.count, **machine_row(each.machine)} for each in cluster.machines]
-    console.print(rows_table(rows), soft_wrap=False, markup=False)
+    console.print(rows_table(rows), soft_wrap=False)
     said = [count(cluster.machine_count, "machine"), count(cluster.count("gpu"), "GPU")]
     said += [f"{cluster.network.name} between them"] if cluster.network else []
     if cluster.price_per_hour is not None:
         said.append(f"{cluster.price_per_hour:,.4f} {cluster.machines[0].machine.currency} per hour in total")
-    console.print(f"{cluster.name}: {', '.join(said)}", markup=False)
+    console.print(f"{cluster.name}: {', '.join(said)}")
     return to_json(cluster)
 
 
 def _skypilot(path: str, console: Console) -> dict[str, Any]:
-    from paceline.api.listing import machine_row
-    from paceline.cluster import machines_of, read_skypilot
-    from paceline.formatting import count
-    from paceline.record import to_json
-
     found = read_skypilot(path)
     machines = machines_of(found.offers)
-    console.print(rows_table(map(machine_row, machines[:ROWS])), soft_wrap=False, markup=False)
+    console.print(rows_table(map(machine_row, machines[:ROWS])), soft_wrap=False)
     shown = f", {ROWS} of them shown" if len(machines) > ROWS else ""
     rows, known = count(len(found.offers), "row"), count(len(machines), "machine")
-    console.print(f"{rows}; {known} with devices of the catalogue{shown}", markup=False)
+    console.print(f"{rows}; {known} with devices of the catalogue{shown}")
     if found.refused_count:
-        console.print(f"{count(found.refused_count, 'row')} could not be read:", markup=False)
+        console.print(f"{count(found.refused_count, 'row')} could not be read:")
         for line in found.refused:
-            console.print(f"  {line}", markup=False)
+            console.print(f"  {line}")
     return {
         "machines": to_json(machines), "offers": to_json(found.offers), "refused": list(found.refused),
         "refused_count": found.refused_count,

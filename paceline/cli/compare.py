@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from paceline import busy_machine
-from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption, given_path
+from paceline.api.compare import compare as run
+from paceline.api.compare import to_execute
+from paceline.cli.console import JsonOption, complain, console_for, output_json, warn_if_busy
+from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option, path_option
 from paceline.errors import InputError
 from paceline.formatting import count
+from paceline.record import to_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from paceline.experiment import ResultsTable
+    from paceline.results.table import ResultsTable
 
 EXAMPLE = "Example: paceline compare examples/strategies.toml --jobs 2 --out runs/strategies"
 
@@ -27,19 +29,14 @@ def compare(
     ] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Runs at a time; they share the cores.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The small version that the file describes under \\[quick].")
-    ] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
-    list_runs: Annotated[bool, typer.Option("--list", help="List the runs without starting them.")] = False,
-    collect: Annotated[
-        bool, typer.Option("--collect", help="Collect the results of runs in directories; run nothing.")
-    ] = False,
+    jobs: Annotated[int, option("Runs at a time; they share the cores.", "N")] = 1,
+    quick: Annotated[bool, flag("quick", "Run the small version that the file describes under \\[quick].")] = False,
+    retry: Annotated[bool, flag("retry", "With --resume, repeat failed runs.")] = False,
+    list_runs: Annotated[bool, flag("list", "List the runs without starting them.")] = False,
+    collect: Annotated[bool, flag("collect", "Collect the results of runs in directories; run nothing.")] = False,
     data_dir: DataDirOption = None,
     tensorboard: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", parser=given_path, help="Write TensorBoard events, one folder in DIR per run."),
+        Path | None, path_option("Write TensorBoard events, one folder in DIR per run.", "DIR")
     ] = None,
     json: JsonOption = None,
 ) -> None:
@@ -63,27 +60,23 @@ def compare(
 
 
 def _execute(file: Path | None, console: Console, json: str | None, **options: Any) -> None:
-    from paceline.api.compare import compare as run
-    from paceline.api.compare import directory_of
-    from paceline.cli.experiment_progress import ExperimentProgress
-    from paceline.cli.experiment_tables import raise_if_failed, show_tables
+    from paceline.cli.experiment_output import ExperimentProgress, raise_if_failed, show_tables
 
     machine = busy_machine.MachineWatch()
     with ExperimentProgress(console) as watcher:
         found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
     show_tables(found, console)
     warn_if_busy(machine.said())
-    place = directory_of(found)
-    console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv", markup=False)
-    console.print(f"page: {place / 'report.html'}", markup=False)
+    place = found.home
+    console.print(f"experiment: {place}   tables: {place}/results.csv, {place}/summary.csv")
+    console.print(f"page: {place / 'report.html'}")
     output_json(_content(found), json)
     raise_if_failed(found, place, "compare")
 
 
 def _collect(places: list[Path], out: Path | None, json: str | None, console: Console) -> None:
-    from paceline.cli.console import complain
-    from paceline.cli.experiment_tables import show_tables
-    from paceline.experiment import collect
+    from paceline.cli.experiment_output import show_tables
+    from paceline.results.table import collect
 
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file: choose a directory")
@@ -94,27 +87,23 @@ def _collect(places: list[Path], out: Path | None, json: str | None, console: Co
     said = count(len(found.rows), "run")
     said += f", {len(found.skipped)} skipped" if found.skipped else ""
     if out is None:
-        console.print(f"{said}; write the tables with --out DIR", markup=False)
+        console.print(f"{said}; write the tables with --out DIR")
     else:
-        console.print(f"{said}   tables: {', '.join(str(path) for path in found.write(out))}", markup=False)
+        console.print(f"{said}   tables: {', '.join(str(path) for path in found.write(out))}")
     output_json(_content(found), json)
 
 
 def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None, console: Console) -> None:
-    from paceline.api.compare import to_execute
-    from paceline.cli.experiment_tables import plan_table
+    from paceline.cli.experiment_output import plan_table
     from paceline.experiment.planning import interleaved
-    from paceline.record import to_json
 
     study, _ = to_execute(file, resume, quick)
     runs = interleaved(study.runs(), study.seed)
     console.print(plan_table(runs))
     settings = count(len({run.setting for run in runs}), "setting")
-    console.print(f"{study.name}: {len(runs)} runs, {settings}, in this order", markup=False)
-    output_json([{"id": run.id, "seed": run.seed, **to_json(run)} for run in runs], json)
+    console.print(f"{study.name}: {len(runs)} runs, {settings}, in this order")
+    output_json([{"id": run.id, "seed": run.workload.seed, **to_json(run)} for run in runs], json)
 
 
 def _content(found: ResultsTable) -> Any:
-    from paceline.record import to_json
-
     return {key: to_json(getattr(found, key)) for key in ("name", "title", "rows", "summary", "published", "skipped")}

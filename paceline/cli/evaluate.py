@@ -7,32 +7,29 @@ from typing import Annotated
 
 import typer
 
+from paceline.api.evaluate import evaluate as score
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
-from paceline.cli.options import DataDirOption
+from paceline.cli.options import DataDirOption, option
+from paceline.record import dump
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
-    data: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Data to evaluate on; by default that of the run.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(metavar="TEXT", help="auto, cpu, cuda or cuda:N.")] = None,
+    data: Annotated[str | None, option("Data to evaluate on; by default that of the run.", "TEXT")] = None,
+    device: Annotated[str | None, option("auto, cpu, cuda or cuda:N.", "TEXT")] = None,
     data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
     """Show test accuracy and loss of the saved parameters of a run."""
-    from paceline.api.evaluate import evaluate as score
     from paceline.cli.progress import accuracies
-    from paceline.record import dump
 
     result = score(run, data, device, data_dir=data_dir, trust=trust)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
     console_for(json).print(
         f"{result.workload.network} on {result.data}: {reached}"
-        f"  loss {result.loss:.4f}  ({result.samples:,} test samples)",
-        markup=False,
+        f"  loss {result.loss:.4f}  ({result.samples:,} test samples)"
     )
     output_json(dump(result), json)

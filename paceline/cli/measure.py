@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from paceline.cli.console import JsonOption, console_for, output_json, progress_bar
-from paceline.cli.options import WORKLOAD, DataDirOption, OutOption, given_path, takes_settings
-from paceline.cli.tables import rows_table
+from paceline.api.measure import measure as run
+from paceline.api.measure import measure_links
+from paceline.cli.console import JsonOption, console_for, output_json, progress_bar, rows_table
+from paceline.cli.options import WORKLOAD, DataDirOption, OutOption, flag, path_option, takes_settings
 from paceline.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from paceline.measurement.measurement import Measurement
+from paceline.formatting import percent
+from paceline.measurement.advice import advice
+from paceline.measurement.measurement import Measurement
+from paceline.record import dump, load
+from paceline.trace import PARTS
 
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
 
@@ -23,10 +25,8 @@ EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out ru
 @takes_settings("measure")
 def measure(
     workload: Annotated[str | None, typer.Argument(help=WORKLOAD)] = None,
-    links: Annotated[bool, typer.Option("--links", help="Measure this machine's links instead of a workload.")] = False,
-    load: Annotated[
-        Path | None, typer.Option(metavar="DIR", parser=given_path, help="Show a saved measurement; run nothing.")
-    ] = None,
+    links: Annotated[bool, flag("links", "Measure this machine's links instead of a workload.")] = False,
+    load: Annotated[Path | None, path_option("Show a saved measurement; run nothing.", "DIR")] = None,
     out: OutOption = None,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
@@ -34,9 +34,6 @@ def measure(
     given: dict[str, Any],
 ) -> None:
     """Measure the forward, backward and update time of every layer."""
-    from paceline.api.measure import measure as run
-    from paceline.record import dump
-
     console = console_for(json)
     if [workload is not None, load is not None, links].count(True) != 1:
         raise InputError("name a workload to measure, or give --load FILE or --links: one of the three")
@@ -53,15 +50,13 @@ def measure(
             )  # fmt: skip
     show(found, console)
     if out is not None:
-        console.print(f"page, tables, trace and plots: {out}", markup=False)
+        console.print(f"page, tables, trace and plots: {out}")
     output_json(dump(found), json)
 
 
 def _load(place: Path, out: Path | None) -> Measurement:
     """A saved measurement; its tables and plots are written again."""
-    from paceline.measurement.measurement import Measurement
-    from paceline.record import load
-    from paceline.reporting.measurement_files import write_tables
+    from paceline.reporting.record_files import write_tables
 
     found = load(place / "measurement.json" if place.is_dir() else place)
     if not isinstance(found, Measurement):
@@ -72,9 +67,6 @@ def _load(place: Path, out: Path | None) -> Measurement:
 
 
 def _measure_links(device: str, console: Console, json: str | None) -> None:
-    from paceline.api.measure import measure_links
-    from paceline.record import dump
-
     found = measure_links(device)
     rows = [
         {
@@ -89,9 +81,6 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
 
 def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
     """One row per measurement with the parts of an iteration."""
-    from paceline.formatting import percent
-    from paceline.trace import PARTS
-
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) for _, m in measurements)]
     rows = []
     for name, m in measurements:
@@ -99,13 +88,11 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
         shares = {part: percent(m.parts_s.get(part, 0.0) / whole_s, 1) for part in parts}
         mean = f"{1e3 * m.iteration_s.mean_s:.3f}"
         rows.append({"": name, "iteration ms": mean, **shares, "accounted": f"{m.accounted:.3f}"})
-    console.print(rows_table(rows, left=("",)), markup=False)
+    console.print(rows_table(rows, left=("",)))
 
 
 def show(m: Measurement, console: Console) -> None:
     """Prints the measurement as a table, with advice."""
-    from paceline.measurement.advice import advice
-
-    console.print(str(m), markup=False, highlight=False, soft_wrap=True)
+    console.print(str(m), highlight=False, soft_wrap=True)
     for sentence in advice(m):
-        console.print(f"- {sentence}", markup=False)
+        console.print(f"- {sentence}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.api.listing import models as known_models
 from paceline.cli.console import JsonOption, output_listing
 
 EXAMPLE = "Example: paceline models --json -"
@@ -9,6 +10,4 @@ EXAMPLE = "Example: paceline models --json -"
 
 def models(json: JsonOption = None) -> None:
     """List the built-in networks, their parameters and layers."""
-    from paceline.api.listing import models as known_models
-
     output_listing(known_models(), json)

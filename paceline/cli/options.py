@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,20 +30,24 @@ def given_path(text: str | Path) -> Path:
     return Path(text)
 
 
-OutOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", parser=given_path, help="Directory for the results.", rich_help_panel=OUTPUT),
-]
-ResumeOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", parser=given_path, help="Resume the run or experiment in this directory.", rich_help_panel=OUTPUT
-    ),
-]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", parser=given_path, help="Directory of the data sets.", rich_help_panel=OUTPUT),
-]
+def option(help: str, metavar: str) -> Any:
+    """An option that takes a value."""
+    return typer.Option(metavar=metavar, help=help)
+
+
+def flag(name: str, help: str) -> Any:
+    """An option that is given or not."""
+    return typer.Option(f"--{name}", help=help)
+
+
+def path_option(help: str, metavar: str, panel: str | None = None) -> Any:
+    """An option that takes the path of a file or directory."""
+    return typer.Option(metavar=metavar, parser=given_path, help=help, rich_help_panel=panel)
+
+
+OutOption = Annotated[Path | None, path_option("Directory for the results.", "DIR", OUTPUT)]
+ResumeOption = Annotated[Path | None, path_option("Resume the run or experiment in this directory.", "DIR", OUTPUT)]
+DataDirOption = Annotated[Path | None, path_option("Directory of the data sets.", "DIR", OUTPUT)]
 WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
 NAMED = ("network", "kind")
 """Settings that the command line has as an argument and as its verbs."""
@@ -105,15 +109,12 @@ def _option(each: Setting, verb: str) -> Any:
     if each.default not in (None, "", False) and each.name not in settings_of(Workload):
         words.append(f"default {each.default}")
     kind: Any = bool if each.kinds == (bool,) else list[str] if each.kinds == (list[str],) else str
+    complete = (lambda incomplete: [c for c in each.choices if c.startswith(incomplete)]) if each.choices else None
     option = typer.Option(
         each.option, metavar=None if kind is bool else escape(metavar), help=escape("; ".join(words) + "."),
-        rich_help_panel=each.group, autocompletion=_completion(each.choices) if each.choices else None,
+        rich_help_panel=each.group, autocompletion=complete,
     )  # fmt: skip
     return Annotated[kind | None, option]
-
-
-def _completion(choices: Iterable[str]) -> Callable[[str], list[str]]:
-    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
 
 def _read(given: dict[str, Any], known: dict[str, Setting], verb: str) -> dict[str, Any]:

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from paceline.api.plan import FILE, PAGE
-from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import WORKLOAD, OutOption, takes_settings
-from paceline.cli.tables import rows_table
+from paceline.api.plan import plan as run
+from paceline.cli.console import JsonOption, console_for, output_json, rows_table
+from paceline.cli.options import WORKLOAD, OutOption, flag, option, takes_settings
+from paceline.errors import InputError, PacelineError
+from paceline.formatting import percent
+from paceline.record import dump, load
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from paceline.planning.plan import Alternative, Plan
 
 EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
@@ -26,25 +28,17 @@ ROWS = 16
 def plan(
     workload: Annotated[str, typer.Argument(help=WORKLOAD)],
     cluster: Annotated[
-        str,
-        typer.Option(metavar="FILE|NAMES", help="A cluster.toml, machine names, catalogue (all machines), or here."),
+        str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
     ] = "catalogue",
-    epochs: Annotated[
-        float | None, typer.Option(metavar="N", help="Epochs to plan for; by default the workload's.")
-    ] = None,
+    epochs: Annotated[float | None, option("Epochs to plan for; by default the workload's.", "N")] = None,
     target_accuracy: Annotated[
-        str | None, typer.Option(metavar="A", help="Train to this test accuracy instead, e.g. 0.97 or 97%.")
+        str | None, option("Train to this test accuracy instead, e.g. 0.97 or 97%.", "A")
     ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Find the cheapest plan within this time: 90min, 24h, 2d.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(metavar="MONEY", help="Find the fastest plan within this budget, e.g. 500.")
-    ] = None,
-    spot: Annotated[bool, typer.Option("--spot", help="Use spot prices.")] = False,
+    deadline: Annotated[str | None, option("Find the cheapest plan within this time: 90min, 24h, 2d.", "TIME")] = None,
+    budget: Annotated[str | None, option("Find the fastest plan within this budget, e.g. 500.", "MONEY")] = None,
+    spot: Annotated[bool, flag("spot", "Use spot prices.")] = False,
     strategies: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Consider only these: names or module:name, e.g. sync,downpour,local-sgd."),
+        str | None, option("Consider only these: names or module:name, e.g. sync,downpour,local-sgd.", "NAMES")
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
@@ -52,10 +46,6 @@ def plan(
     given: dict[str, Any],
 ) -> None:
     """Choose machines, a strategy and a batch size for a deadline, a budget or an accuracy."""
-    from paceline.api.plan import plan as run
-    from paceline.errors import PacelineError
-    from paceline.record import dump
-
     console = console_for(json)
     with console.status("planning") if console.is_terminal else nullcontext():
         made = run(
@@ -64,8 +54,8 @@ def plan(
         )  # fmt: skip
     _show(made, console)
     if out is not None:
-        console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}", markup=False)
-        console.print(f"page: {out / PAGE}", markup=False)
+        console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}")
+        console.print(f"page: {out / PAGE}")
     output_json(dump(made), json)
     if not made.met:
         raise PacelineError(made.reasons[0])
@@ -77,20 +67,19 @@ def _show(made: Plan, console: Console) -> None:
     samples = made.prediction.samples
     console.print(
         f"{made.workload.network} on {made.workload.data}, {samples:,} samples per epoch; "
-        f"{made.candidates:,} candidates of {made.cluster}, {made.conditions['simulated']} of them simulated",
-        markup=False,
+        f"{made.candidates:,} candidates of {made.cluster}, {made.conditions['simulated']} of them simulated"
     )
     rows = [_row(one, made) for one in _rows(made)]
     console.print(rows_table(rows, left=("", "machines", "strategy", "precision"), wrap=True), soft_wrap=False)
     if len(made.front) > ROWS:
-        console.print(f"… and {len(made.front) - ROWS} more, in the JSON", markup=False)
-    console.print(f"\npick: {made.pick}", markup=False)
+        console.print(f"… and {len(made.front) - ROWS} more, in the JSON")
+    console.print(f"\npick: {made.pick}")
     for reason in made.reasons:
-        console.print(f"  - {reason}", markup=False)
+        console.print(f"  - {reason}")
     for reason, number in made.excluded.items():
-        console.print(f"  left out: {number:,} {reason}", markup=False)
+        console.print(f"  left out: {number:,} {reason}")
     prices = "" if made.currency == MACHINE_HOURS else f"prices of {made.conditions['prices of']}; "
-    console.print(f"  {prices}predictions: {made.prediction.basis}", markup=False)
+    console.print(f"  {prices}predictions: {made.prediction.basis}")
 
 
 def _rows(made: Plan) -> list[Alternative]:
@@ -105,7 +94,6 @@ def _rows(made: Plan) -> list[Alternative]:
 
 
 def _row(one: Alternative, made: Plan) -> dict[str, str]:
-    from paceline.formatting import percent
     from paceline.planning.reasons import amount_words, batches_words, time_words
 
     candidate = one.candidate
@@ -127,9 +115,7 @@ def _row(one: Alternative, made: Plan) -> dict[str, str]:
 
 def load_plan(path: Path) -> Plan:
     """What `--plan` names: a file, or the directory of a plan."""
-    from paceline.errors import InputError
     from paceline.planning.plan import Plan
-    from paceline.record import load
 
     found = load(path / FILE if path.is_dir() else path)
     if not isinstance(found, Plan):

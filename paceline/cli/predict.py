@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import WORKLOAD, OutOption, takes_settings
-from paceline.cli.tables import rows_table
+from paceline.api.predict import PREDICTION, predict_workers, workers_calibration
+from paceline.api.predict import predict as run
+from paceline.cli.console import JsonOption, console_for, output_json, rows_table
+from paceline.cli.options import WORKLOAD, OutOption, option, takes_settings
+from paceline.cost.exchange import protocol_of
+from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
+from paceline.formatting import count, duration, percent
+from paceline.record import dump
+from paceline.strategy.presets import find_strategy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from paceline.cost.calibration import Calibration
-    from paceline.cost.prediction import Prediction
     from paceline.simulation.on_cluster import ClusterOutcome
 
 EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
@@ -29,25 +33,17 @@ def predict(
     workload: Annotated[str, typer.Argument(help=f"{WORKLOAD[:-1]}; or a saved measurement, to extrapolate it.")],
     device: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            show_default="this machine",
-            help="Device to predict for: a catalogue name, a calibration file, cpu or cuda.",
+        option(
+            "Device to predict for: a catalogue name, a calibration file, cpu or cuda; default: this machine.", "TEXT"
         ),
     ] = None,
-    link: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Link between the workers: a catalogue name.")
-    ] = None,
+    link: Annotated[str | None, option("Link between the workers: a catalogue name.", "NAME")] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,
     given: dict[str, Any],
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
-    from paceline.api.predict import PREDICTION, workers_calibration
-    from paceline.api.predict import predict as run
-    from paceline.record import dump
-
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
     if workers == 1 and (link is not None or strategy != "sync"):
         raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, as --workers 4")
@@ -61,15 +57,13 @@ def predict(
     together = _of_workers(made, workers, strategy, link, local) if workers > 1 else ""
     show(made, console)
     if together:
-        console.print(together, markup=False, highlight=False)
+        console.print(together, highlight=False)
     if out is not None:
-        console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}", markup=False)
+        console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}")
     output_json(dump(made), json)
 
 
 def show(made: Prediction, console: Console) -> None:
-    from paceline.formatting import count, percent
-
     ranked = sorted((layer for layer in made.layers if layer.total_s > 0), key=lambda layer: -layer.total_s)
     largest, others = {layer.name for layer in ranked[:SHOWN_LAYERS]}, ranked[SHOWN_LAYERS:]
     rows = [
@@ -111,14 +105,10 @@ def show(made: Prediction, console: Console) -> None:
             f"not calibrated: {', '.join(made.unknown)}; treated as a pass over their elements, interval widened"
         )
     for line in lines:
-        console.print(line, markup=False, highlight=False)
+        console.print(line, highlight=False)
 
 
 def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:
-    from paceline.api.predict import predict_workers
-    from paceline.cost.exchange import protocol_of
-    from paceline.strategy.presets import find_strategy
-
     chosen = find_strategy(strategy)
     found = predict_workers(made, workers, chosen, link, local)
     where = f"workers, {strategy}, over {link}" if link is not None else f"local workers, {strategy}"
@@ -138,6 +128,4 @@ def _how_known(found: ClusterOutcome, strategy: str, protocol: str, local: Calib
 
 
 def _time(seconds: float) -> str:
-    from paceline.formatting import duration
-
     return duration(seconds) if seconds >= 5e-8 else ""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from types import TracebackType
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Table
 
-from paceline.cli.download_bar import DownloadBar
-from paceline.cli.tables import facts_table
+from paceline.cli.console import BarAfterDownloads, facts_table
 from paceline.formatting import count, percent
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
@@ -37,51 +36,34 @@ class _MeasuredProgress(Progress):
             yield self.clock.live
 
 
-class TerminalWatcher:
+class TerminalWatcher(BarAfterDownloads):
     """A watcher of runs. Without a terminal it prints one line per epoch and draws no bar."""
 
     def __init__(self, console: Console, clock: TrainingClock | None = None) -> None:
-        self.console = console
-        self.bar = _MeasuredProgress(
-            clock,
+        columns = (
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),
             TextColumn("{task.fields[rate]} samples/s  {task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
         )
-        self.downloads = DownloadBar(console)
+        super().__init__(console, *columns, progress=partial(_MeasuredProgress, clock))
         self.run: Run | None = None
         self.task = self.bar.add_task("", total=None, visible=False, epoch="", loss="", accuracy="", rate="", left="")
 
-    def __enter__(self) -> TerminalWatcher:
-        self.downloads.__enter__()  # a terminal has room for one bar at a time; training comes after fetching
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.downloads.__exit__(kind, error, traceback)
-        self.bar.stop()
-
     def begun(self, run: Run, notes: list[str]) -> None:
-        self.downloads.__exit__(None, None, None)
-        self.bar.start()
+        self.start_bar()
         self.run = run
         w, c = run.workload, run.conditions
         for note in notes:
-            self.console.print(note, markup=False)
+            self.console.print(note)
         threads = f", {c.threads} thread{'s' * (c.threads > 1)}" if c.device == "cpu" else ""
         self.console.print(
             f"{w.network} ({run.parameters:,} parameters) on {w.data}, batch {w.batch}, {w.optimizer} at {w.lr:g}, "
-            f"{c.device_name}{threads}",
-            markup=False,
+            f"{c.device_name}{threads}"
         )
-        self.console.print(f"step: {run.step.kind} ({run.step.reason}); data: {run.data}", markup=False)
+        self.console.print(f"step: {run.step.kind} ({run.step.reason}); data: {run.data}")
         for device, operations in sorted(run.placement.items()):
-            self.console.print(f"placement: {operations:,} operations of a step on {device}", markup=False)
+            self.console.print(f"placement: {operations:,} operations of a step on {device}")
         if run.resumed:
             self.console.print(f"resuming after {count(len(run.epochs), 'epoch')} and {run.updates:,} updates")
 
@@ -109,8 +91,7 @@ class TerminalWatcher:
             f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}  "
             f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}  "
             f"{'' if math.isnan(epoch.test_metric) else f'metric {epoch.test_metric:.4g}  '}"
-            f"{epoch.samples_per_s:,.0f} samples/s  {epoch.wall_s:.2f} s",
-            markup=False,
+            f"{epoch.samples_per_s:,.0f} samples/s  {epoch.wall_s:.2f} s"
         )
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from paceline.cli.console import JsonOption, console_for, output_json
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption
+from paceline.api.listing import studies
+from paceline.api.reproduce import reproduce as make
+from paceline.cli.console import JsonOption, console_for, output_json, rows_table
+from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option
 from paceline.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from paceline.reproduction.reproducing import Reproduced
+from paceline.record import to_json
 
 EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 
@@ -22,57 +20,39 @@ def reproduce(
     study: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The study; without a name, all are listed.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes on two cores.")] = False,
+    quick: Annotated[bool, flag("quick", "Run a small version: minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Runs at a time; they share the cores.")] = 1,
-    retry: Annotated[bool, typer.Option("--retry", help="With --resume, repeat failed runs.")] = False,
+    jobs: Annotated[int, option("Runs at a time; they share the cores.", "N")] = 1,
+    retry: Annotated[bool, flag("retry", "With --resume, repeat failed runs.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Repeat a published study and report on it. It can be interrupted and resumed at any time."""
+    """Reproduce a published study and report on it. It can be interrupted and resumed at any time."""
     console = console_for(json)
     if study is None and resume is None:
         if quick or retry or out is not None:
             raise InputError("name a study: paceline reproduce lists them")
-        from paceline.api.listing import studies
-        from paceline.cli.tables import rows_table
-
         console.print(rows_table(studies().rows))
         output_json([{"name": each.name, "title": each.title} for each in studies()], json)
         return
-    from paceline.api.reproduce import reproduce as make
-    from paceline.cli.experiment_progress import ExperimentProgress
-    from paceline.cli.experiment_tables import raise_if_failed
+    from paceline.cli.experiment_output import ExperimentProgress, raise_if_failed, show_tables
 
     with ExperimentProgress(console) as watcher:
         made = make(
             study, quick=quick, out=out, resume=resume, jobs=jobs, retry=retry, data_dir=data_dir,
             downloads=watcher.downloads, watcher=watcher,
         )  # fmt: skip
-    _show(made, console)
-    output_json(_content(made), json)
-    raise_if_failed(made.found, made.directory, "reproduce")
-
-
-def _show(made: Reproduced, console: Console) -> None:
-    from paceline.cli.experiment_tables import summary_table
-
-    if not console.is_terminal:
-        console.width = 240  # a file has room for all columns
-    console.print(summary_table(made.found))
+    show_tables(made.table, console)
     console.print()
     for finding in made.findings:
-        console.print(finding, markup=False)
-    console.print(f"report: {made.written.path} ({made.written.size_bytes / 1e6:.1f} MB)", markup=False)
-
-
-def _content(made: Reproduced) -> Any:
-    from paceline.record import to_json
-
-    return {
-        "study": made.study.name, "title": made.found.title, "directory": str(made.directory),
+        console.print(finding)
+    console.print(f"report: {made.written.path} ({made.written.size_bytes / 1e6:.1f} MB)")
+    content = {
+        "study": made.study.name, "title": made.table.title, "directory": str(made.table.home),
         "report": str(made.written.path), "findings": made.findings,
-        "published": to_json(made.conclusions.published), "rows": to_json(made.found.rows),
-        "summary": to_json(made.found.summary),
+        "published": to_json(made.conclusions.published), "rows": to_json(made.table.rows),
+        "summary": to_json(made.table.summary),
     }  # fmt: skip
+    output_json(content, json)
+    raise_if_failed(made.table, made.table.home, "reproduce")

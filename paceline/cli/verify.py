@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
-from paceline.cli.options import given_path
-from paceline.cli.tables import rows_table
+from paceline.api.verify import verify as compare
+from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
+from paceline.cli.options import option, path_option
+from paceline.formatting import duration, signed_percent
+from paceline.record import dump
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from paceline.cost.verification import Comparison, Verification
 
 EXAMPLE = "Example: paceline verify runs/lenet"
@@ -26,26 +27,15 @@ LEAST_SHARE = 0.005
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a measurement.")],
     device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="If no prediction was saved: predict for this calibration file or catalogue name."
-        ),
+        str | None, option("If no prediction was saved: predict for this calibration file or catalogue name.", "TEXT")
     ] = None,
     prediction: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=given_path,
-            help="Verify this prediction or plan instead of the one saved with the run.",
-        ),
+        Path | None, path_option("Verify this prediction or plan instead of the one saved with the run.", "FILE")
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
     """Compare predicted with measured times, part by part."""
-    from paceline.api.verify import verify as compare
-    from paceline.record import dump
-
     what = (run,) if prediction is None else (prediction, run)
     made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))
@@ -53,8 +43,6 @@ def verify(
 
 
 def show(made: Verification, console: Console) -> None:
-    from paceline.formatting import signed_percent
-
     p = made.prediction
     threads = f", {p.threads} thread{'s' * (p.threads != 1)}" if p.threads else ""
     lines = [
@@ -64,15 +52,13 @@ def show(made: Verification, console: Console) -> None:
         lines.append("no prediction was saved: predicted now from the run's workload, device and step")
     lines += [f"note: {note}" for note in made.notes]
     for line in lines:
-        console.print(line, markup=False)
-    console.print(_table(_shown(made)), markup=False, soft_wrap=False)
+        console.print(line)
+    console.print(_table(_shown(made)), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
         console.print(
-            f"{row.name}: {signed_percent(row.error)}, {inside}; "
-            f"{covered} of {total} intervals cover the measured time",
-            markup=False,
+            f"{row.name}: {signed_percent(row.error)}, {inside}; {covered} of {total} intervals cover the measured time"
         )
 
 
@@ -87,8 +73,6 @@ def _shown(made: Verification) -> list[Comparison]:
 
 
 def _table(rows: list[Comparison]) -> Table:
-    from paceline.formatting import duration, signed_percent
-
     shown = [
         {
             "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),

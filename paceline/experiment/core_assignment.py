@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from paceline.experiment.keys import is_alone
-from paceline.experiment.planning import PlannedRun
+from paceline.results.outcome import PlannedRun
 from paceline.step.placement import available_cores
 
 

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
 from paceline import data, user_code
 from paceline.errors import InputError, Interrupted, PacelineError, WorkloadError
-from paceline.experiment.attempt import Attempt
 from paceline.experiment.core_assignment import cores_of_jobs, crowding
+from paceline.experiment.directory import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.experiment_directory import (
-    DAMAGED,
-    RUNS,
-    WORKING,
-    clear_working,
-    new_place,
-    old_place,
-    put_aside,
-)
-from paceline.experiment.planning import PlannedRun, interleaved
-from paceline.experiment.processes import EndedRun, Lost, Processes
-from paceline.experiment.remaining_time import Estimate
-from paceline.experiment.tensorboard_folders import check_folders
-from paceline.experiment.watcher import ExperimentWatcher, Standing
+from paceline.experiment.planning import interleaved
+from paceline.experiment.processes import Attempt, EndedRun, Lost, Processes, check_folders
+from paceline.experiment.watcher import Estimate, ExperimentWatcher, Standing
+from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.directory import next_directory
@@ -56,8 +44,7 @@ def execute(
     """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
 
     With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
-    `verb` is the function that resumes it. Into `tensorboard` every training writes
-    events, in a folder of its own.
+    `verb` is the function that resumes it. Into `tensorboard` every training writes events, in a folder of its own.
     """
     module = user_code.importing()
     if module:
@@ -69,23 +56,16 @@ def execute(
     planned = experiment.runs()
     if tensorboard is not None:
         check_folders(planned, tensorboard, new=resume is None)
-    with _place(experiment, out, resume, text) as directory:
+    if resume is not None:
+        place = old_place(Path(resume), experiment, text)
+    else:
+        place = new_place(Path(out) if out is not None else next_directory(experiment.name), experiment, text)
+    with place as directory:
         execution = Execution(directory, experiment, planned, jobs, cache, watcher or ExperimentWatcher(), tensorboard)
         execution.look_at_what_is_there(retry)
         execution.fetch_data(progress)
         execution.run(verb)
         return execution.write()
-
-
-@contextmanager
-def _place(experiment: Experiment, out: str | Path | None, resume: str | Path | None, text: str) -> Iterator[Path]:
-    if resume is not None:
-        with old_place(Path(resume), experiment, text) as directory:
-            yield directory
-    else:
-        new = Path(out) if out is not None else next_directory(experiment.name)
-        with new_place(new, experiment, text) as directory:
-            yield directory
 
 
 class Execution:

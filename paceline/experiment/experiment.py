@@ -14,11 +14,13 @@ from paceline.results.comparison_rows import PublishedNumber
 from paceline.settings import Setting, check, setting
 
 if TYPE_CHECKING:
-    from paceline.experiment.planning import PlannedRun
+    from paceline.results.outcome import PlannedRun
 
 NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
 MAY_CHANGE = ("name", "title", "notes", "published")
 """Fields without effect on the runs; they may change before an experiment is resumed."""
+NOT_SETTINGS = ("repetitions", "trials", "notes", "grid")
+"""Keys of `quick` that are not settings of runs."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +46,17 @@ class Experiment:
     checkpoints: bool = setting(True)
     """Whether the trained parameters of each run are kept."""
     quick: dict[str, Any] = field(default_factory=dict)
-    """Settings, repetitions and trials of the quick version."""
+    """Settings, repetitions, trials and grid of the quick version, and notes on it."""
     is_quick: bool = False
     published: tuple[PublishedNumber, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_own()
-        grid = (self.grid,) if isinstance(self.grid, Mapping) else self.grid
-        made: dict[str, Any] = {
-            "workload": flattened(self.workload, "[workload]", "workload"),
-            "strategy": flattened(self.strategy, "[strategy]", "strategy"),
-            "run": flattened(self.run, "[run]", "run"),
-            "grid": tuple(_block(block) for block in grid),
-        }
-        for name, value in made.items():
-            object.__setattr__(self, name, value)
         for section in ("workload", "strategy", "run"):
-            _check_values(f"[{section}]", made[section])
+            given = flattened(getattr(self, section), f"[{section}]", section)
+            _check_values(f"[{section}]", given)
+            object.__setattr__(self, section, given)
+        object.__setattr__(self, "grid", _grid(self.grid))
         if self.random is not None:
             draws = flattened(self.random.draws, "[random]")
             object.__setattr__(self, "random", replace(self.random, draws=draws))
@@ -74,9 +70,7 @@ class Experiment:
         check(self, InputError)
         if not isinstance(self.name, str):
             raise InputError(f"name={self.name!r:.60} should be text")
-        if not isinstance(self.notes, list | tuple) or not all(isinstance(note, str) for note in self.notes):
-            raise InputError(f"notes={self.notes!r:.60} should be a list of sentences")
-        object.__setattr__(self, "notes", tuple(self.notes))
+        object.__setattr__(self, "notes", _sentences("notes", self.notes))
         if not re.search(r"\w", self.name):
             raise InputError(f"name={self.name!r} should have a letter or a digit")
         limit_s = self.timeout_s
@@ -84,8 +78,9 @@ class Experiment:
             raise InputError(f"timeout={limit_s!r:.60} should be a number of seconds above 0")
 
     def _check_quick(self) -> None:
-        settings = {key: value for key, value in self.quick.items() if key not in ("repetitions", "trials")}
-        for key, value in flattened(settings, "[quick]").items():
+        _sentences("[quick] notes", self.quick.get("notes", ()))
+        _grid(self.quick.get("grid", ()))
+        for key, value in self._quick_settings.items():
             several = isinstance(value, list) and any(key in block for block in self.grid)
             for item in value if several else [value]:
                 _check_values("[quick]", {key: item})
@@ -96,20 +91,24 @@ class Experiment:
         for key in ("repetitions", "trials"):
             Setting(f"[quick] {key}", int, 1, least=1).read(self.quick.get(key, 1))
 
+    @property
+    def _quick_settings(self) -> dict[str, Any]:
+        return flattened({key: each for key, each in self.quick.items() if key not in NOT_SETTINGS}, "[quick]")
+
     def quickly(self) -> Experiment:
-        """The same with what `quick` says in place of what is said elsewhere."""
+        """The same with what `quick` says in place of what is said elsewhere, and its notes at the end."""
         if self.is_quick:
             return self
         if not self.quick:
             raise InputError(f"{self.name} has no [quick]: say there what is less, as epochs = 1")
-        settings = {key: value for key, value in self.quick.items() if key not in ("repetitions", "trials")}
         changes: dict[str, Any] = {"is_quick": True, "repetitions": self.quick.get("repetitions", self.repetitions)}
+        changes["notes"] = (*self.notes, *self.quick.get("notes", ()))
         search = self.random
         if search is not None:
             search = replace(search, trials=self.quick.get("trials", search.trials))
-        grid = [dict(block) for block in self.grid]
+        grid = [dict(block) for block in _grid(self.quick.get("grid", ())) or self.grid]
         base: dict[str, Any] = {"workload": dict(self.workload), "strategy": dict(self.strategy), "run": dict(self.run)}
-        for key, value in flattened(settings, "[quick]").items():
+        for key, value in self._quick_settings.items():
             varied = [block for block in grid if key in block]
             for block in varied:
                 block[key] = value if isinstance(value, list) else [value]
@@ -124,6 +123,18 @@ class Experiment:
         from paceline.experiment.planning import plan_runs
 
         return plan_runs(self)
+
+
+def _sentences(name: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(note, str) for note in given):
+        raise InputError(f"{name}={given!r:.60} should be a list of sentences")
+    return tuple(given)
+
+
+def _grid(given: Any) -> tuple[dict[str, list[Any]], ...]:
+    if not isinstance(given, Mapping | list | tuple):
+        raise InputError(f"grid={given!r:.60} should be a table, [grid], or several, [[grid]]")
+    return tuple(_block(block) for block in ((given,) if isinstance(given, Mapping) else given))
 
 
 def _block(block: Any) -> dict[str, list[Any]]:
@@ -167,14 +178,9 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") 
             for number, (a, b) in enumerate(zip(old, new, strict=True), 1):
                 found += changed(a, b, "grid." if len(old) == 1 else f"grid {number}.")
         elif old != new:
-            was, becomes = ("nothing" if value is None else _said(value) for value in (old, new))
+            was, becomes = ("nothing" if value is None else f"{value!r:.60}" for value in (old, new))
             found.append(f"{name} was {was} and is {becomes}")
     return found
-
-
-def _said(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def check_keys(table: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -9,14 +9,7 @@ from paceline.errors import InputError, nearest
 from paceline.settings import pick
 from paceline.strategy.presets import find_strategy
 from paceline.training.distributing import build_cluster
-from paceline.training.settings import (
-    DISTRIBUTION_RECORDS,
-    RUNS,
-    SCHEMA,
-    ClusterSettings,
-    RunSettings,
-    keys_of,
-)
+from paceline.training.settings import DISTRIBUTION_RECORDS, RUNS, SCHEMA, ClusterSettings, RunSettings, keys_of
 from paceline.training.starting import Setup
 from paceline.workload import Workload, is_option
 

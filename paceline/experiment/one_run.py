@@ -15,6 +15,16 @@ from typing import Any
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
 from paceline.experiment.keys import run_settings, setup_of
+from paceline.measurement.feeding import feed_stand_ins
+from paceline.measurement.feeding_images import feed_images
+from paceline.measurement.measuring import measure
+from paceline.reporting.record_files import context_of, write_measured, write_measurement
+from paceline.simulation.timing import time_workload
+from paceline.training.distributing import build_cluster, cluster_words
+from paceline.training.driver import CHECKPOINT_EVERY_S
+from paceline.training.evaluate import time_validation
+from paceline.training.failures import explained
+from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher
 from paceline.workload import Workload
@@ -121,10 +131,6 @@ def _followed(watcher: Watcher, task: RunTask) -> Iterator[Watcher]:
 
 
 def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> None:
-    from paceline.reporting.run_files import write_measured
-    from paceline.training.driver import CHECKPOINT_EVERY_S
-    from paceline.training.measured_training import TrainingClock
-
     words, setup = run_settings(task.settings), setup_of(task.settings)
     alone = setup.strategy is None
     clock = TrainingClock() if words.measure and alone else None
@@ -138,12 +144,6 @@ def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> No
 
 
 def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told) -> None:
-    from paceline.measurement.measuring import measure
-    from paceline.reporting.experiment_table import context_of
-    from paceline.reporting.measurement_files import write_measurement
-    from paceline.training.evaluate import time_validation
-    from paceline.training.failures import explained
-
     words = run_settings(task.settings)
     with explained(task.workload):
         found = measure(
@@ -155,9 +155,6 @@ def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told)
 
 
 def _simulate(task: RunTask, directory: Path, cache: Path | None) -> None:
-    from paceline.simulation.timing import time_workload
-    from paceline.training.distributing import build_cluster, cluster_words
-
     setup, steps = setup_of(task.settings), run_settings(task.settings).steps
     assert setup.strategy is not None
     found = time_workload(
@@ -168,9 +165,6 @@ def _simulate(task: RunTask, directory: Path, cache: Path | None) -> None:
 
 
 def _feed(task: RunTask, directory: Path, watcher: _Told) -> None:
-    from paceline.measurement.feeding import feed_stand_ins
-    from paceline.measurement.feeding_images import feed_images
-
     words = run_settings(task.settings)
 
     def watch(done: int, all_: int) -> None:

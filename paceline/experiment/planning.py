@@ -7,9 +7,7 @@ import importlib
 import inspect
 import math
 import random
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -19,47 +17,12 @@ from paceline.errors import DataError, InputError, NetworkError, StrategyError, 
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.keys import applicable, is_alone, section_of, setup_of, why_without_effect
 from paceline.networks.known import KNOWN
-from paceline.results.labels import label_by, setting_id, setting_text, telling_keys
+from paceline.results.labels import grouped, label_by, setting_id, setting_text, telling_keys
+from paceline.results.outcome import PlannedRun
 from paceline.training.settings import RunSettings
 from paceline.workload import Workload, resolve, with_settings
 
 MOST_RUNS = 100_000
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    number: int
-    """Its place in the tables."""
-    setting: str
-    """A hash of the settings, which its repetitions share."""
-    repetition: int
-    """Counted from 1."""
-    trial: int | None
-    """Of a random search, counted from 1."""
-    settings: dict[str, Any]
-    """What the experiment says of it, as far as it applies to a run of its kind."""
-    workload: Workload
-    workers: int
-    label: str
-    """What distinguishes it from the others, for people."""
-
-    @property
-    def id(self) -> str:
-        return f"{self.setting}-{self.repetition}"
-
-    @property
-    def kind(self) -> str:
-        return str(self.settings["kind"])
-
-    @property
-    def seed(self) -> int:
-        return self.workload.seed
-
-    @property
-    def name(self) -> str:
-        """Of its directory: readable, and unlike any other's."""
-        word = re.sub(r"[^A-Za-z0-9.]+", "-", self.label).strip("-.")[:60].strip("-.")
-        return f"{word}-{self.id}" if word else self.id
 
 
 def plan_runs(experiment: Experiment) -> list[PlannedRun]:
@@ -68,7 +31,10 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}
     for trial, settings in combinations:  # settings that differ only in what does not apply to them are one
         unlike.setdefault(setting_id(settings), (trial, settings))
-    texts = {setting: _texts(settings) for setting, (_, settings) in unlike.items()}
+    texts = {
+        setting: {key: setting_text(value) for key, value in settings.items()}
+        for setting, (_, settings) in unlike.items()
+    }
     telling = telling_keys(list(texts.values()))
     bases: dict[str, Workload] = {}
     planned: list[PlannedRun] = []
@@ -88,15 +54,9 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     return planned
 
 
-def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {key: setting_text(value) for key, value in settings.items()}
-
-
 def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
     """Every setting once, then every setting again: a machine that becomes slower does so for all of them."""
-    rounds: dict[int, list[PlannedRun]] = {}
-    for run in runs:
-        rounds.setdefault(run.repetition, []).append(run)
+    rounds = grouped(runs, lambda run: run.repetition)
     for repetition, members in rounds.items():
         random.Random(f"{seed}/{repetition}").shuffle(members)
     return [run for _, members in sorted(rounds.items()) for run in members]

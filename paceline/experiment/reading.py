@@ -1,22 +1,26 @@
-"""Reads an experiment from a TOML file."""
+"""Reads an experiment from a TOML file, with the published numbers that it states there or in a CSV file beside it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import InputError
 from paceline.experiment.experiment import Experiment, check_keys
-from paceline.experiment.published import read_published
+from paceline.experiment.keys import flattened
 from paceline.experiment.random_search import RandomSearch
-from paceline.settings import read_toml
+from paceline.results.comparison_rows import PublishedNumber
+from paceline.results.csv_text import read_cells
+from paceline.settings import read, read_toml, settings_of
 
 KEYS = (
-    "name", "title", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy", "run",
-    "grid", "random", "quick", "published",
+    "name", "title", "source", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy",
+    "run", "grid", "random", "quick", "published",
 )  # fmt: skip
 
 
@@ -49,25 +53,21 @@ def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Pa
     for section in ("workload", "strategy", "run", "random", "quick"):
         if not isinstance(given.get(section, {}), dict):
             raise InputError(f"{section}={given[section]!r:.60} should be a table, [{section}]")
-    grid = given.pop("grid", ())
-    if not isinstance(grid, dict | list | tuple):
-        raise InputError(f"grid={grid!r:.60} should be a table, [grid], or several, [[grid]]")
-    if isinstance(grid, list) and not grid:
+    if given.get("grid") == []:
         raise InputError("[grid] is empty: give lists of values, as batch = [32, 64]")
     if "kind" in given:
         if "kind" in given.get("run", {}):
             raise InputError("kind is given twice, once in [run]")
         given["run"] = {"kind": given.pop("kind"), **given.get("run", {})}
     search = given.pop("random", None)
-    published = read_published(given.pop("published", []), folder)
+    source = given.pop("source", "")
+    published = read_published(given.pop("published", []), folder, source)
     timeout_s = given.pop("timeout", None)
-    return Experiment(
-        **{"name": name, **given},
-        grid=(grid,) if isinstance(grid, dict) else tuple(grid),
-        random=_search(search) if search is not None else None,
-        timeout_s=timeout_s,
+    made = Experiment(
+        **{"name": name, **given}, random=_search(search) if search is not None else None, timeout_s=timeout_s,
         published=published,
-    )
+    )  # fmt: skip
+    return replace(made, notes=(f"Source: {source}.", *made.notes)) if source else made
 
 
 def _search(table: Mapping[str, Any]) -> RandomSearch:
@@ -92,3 +92,49 @@ def _check_plain(value: Any, where: str) -> None:
             _check_plain(item, where)
     elif isinstance(value, datetime | date | time):
         raise InputError(f"{where}={value} is a date: write it as text")
+
+
+def read_published(given: Any, folder: Path, source: Any = "") -> tuple[PublishedNumber, ...]:
+    """From a list of tables, or from a CSV file beside the experiment; all from `source` that name no other."""
+    if not isinstance(source, str):
+        raise InputError(f"source={source!r:.60} should be text")
+    if isinstance(given, dict):
+        given = given["file"] if set(given) == {"file"} else [given]
+    if isinstance(given, str):
+        found = [(row, f"published: {given} line {line}") for line, row in _rows(folder / given)]
+    elif isinstance(given, list):
+        found = [(entry, f"[[published]] {number}") for number, entry in enumerate(given, 1)]
+    else:
+        raise InputError(f"published={given!r:.60} should be a list of tables, or the name of a CSV file")
+    return tuple(_published(entry, place, source) for entry, place in found)
+
+
+def _published(entry: Any, place: str, source: str) -> PublishedNumber:
+    if not isinstance(entry, dict):
+        raise InputError(f"{place} is {entry!r:.60}; it should be a table with label, value, unit and source")
+    try:
+        given = read(PublishedNumber, entry, InputError, "a published number")
+        if missing := [key for key in ("label", "value") if key not in given]:
+            raise InputError(f"{missing[0]} is missing")
+        found = PublishedNumber(**{"source": source, **given})
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+    return replace(found, where=flattened(found.where, f"{place}: where"))
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Lines by their number. A column is a key; any other column is a setting that the number is for."""
+    header, rows = read_cells(path)
+    known, found = settings_of(PublishedNumber), []
+    for line, row in enumerate(rows, 2):
+        cells = {key: text for key, text in zip(header, row, strict=True) if text}
+        where = {key: _value(text) for key, text in cells.items() if key not in known}
+        found.append((line, {**{key: text for key, text in cells.items() if key in known}, "where": where}))
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

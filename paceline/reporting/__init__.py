@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from paceline.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from paceline.reporting.writing import Written
-    from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+    from paceline.reporting.page import Written
 
 
 def report(
@@ -19,17 +18,13 @@ def report(
     *,
     title: str | None = None,
     figures: str | Path | None = None,
-    predictions: Iterable[PredictionRow] = (),
-    published: Iterable[PublishedRow] = (),
-    costs: Iterable[CostRow] = (),
     price: float | None = None,
 ) -> Written:
     """Writes one self-contained page about everything that is saved under `paths`, directories or files.
 
-    `figures` is a directory for the figures as PNG and SVG. Rows to be shown beside the records are given here, or lie
-    beside them as predictions.csv, published.csv and costs.csv. `price` is that of a machine per hour.
+    `figures` is a directory for the figures as PNG and SVG. `price` is that of a machine per hour.
     """
-    from paceline.reporting.writing import write_records
+    from paceline.reporting.page import write_records
     from paceline.results.records import find_records
 
     if price is not None and not price >= 0:
@@ -38,7 +33,6 @@ def report(
     if path.is_dir():
         raise OutputError(f"`out={str(path)!r}` is a directory: name a file")
     records = find_records(paths)
-    records.add_rows([*predictions, *published, *costs])
     records.title = title or records.title
     records.price = price
     return write_records(records, path, figures=None if figures is None else Path(figures))

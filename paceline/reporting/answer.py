@@ -6,17 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.formatting import (
-    count,
-    duration,
-    largest,
-    listed,
-    median_of,
-    number,
-    percent,
-    rate,
-    signed_percent,
-)
+from paceline.formatting import count, duration, largest, listed, median_of, number, percent, rate, signed_percent
 from paceline.planning.plan import Plan
 from paceline.planning.reasons import amount_words, time_words
 from paceline.reporting.sections.clusters import cluster_sentence
@@ -25,8 +15,7 @@ from paceline.reporting.sections.layers import iteration_sentence
 from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.setting import busy_sentence, unranked_sentence
-from paceline.reporting.series import Series, series_by_workers
-from paceline.reporting.time_to_target import all_seconds_to_accuracy, target_accuracy
+from paceline.reporting.series import all_seconds_to_accuracy, series_by_workers, target_accuracy
 from paceline.results.noise import LEAST_GAIN, differs
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
@@ -74,7 +63,14 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
     trained = [run for run in runs if run.run is not None or run.row["kind"] == "train"]
     series = series_by_workers(runs)
     if series:
-        yield first_to_target_sentence(_by_workers(series)), ("time-to-accuracy", "accuracy-time", "throughput")
+        points = [(one.name, point) for one in series for point in one.points]
+        found: dict[str, Sequence[RunResult]] = {
+            f"{name} with {count(point.workers, 'worker')}": point.runs for name, point in points
+        }
+        inside = {run for some in found.values() for run in some}
+        others = groups_of(run for run in trained if run not in inside)
+        pictures = ("accuracy-time", "throughput") if others else ("time-to-accuracy", "accuracy-time", "throughput")
+        yield first_to_target_sentence(found | others), pictures
         yield scaling_sentence(series), ("throughput", "accuracy-time")
     elif len(trained) == 1 and len(runs) == 1 and trained[0].run is not None:
         curves = ("accuracy", "loss") if len(trained[0].curve) > 1 else ()  # a single point is no curve
@@ -125,10 +121,6 @@ def device_sentence(run: RunResult) -> str:
     return f"Training on {where} ran at {rate(run.samples_per_s)}." if math.isfinite(run.samples_per_s) else ""
 
 
-def _by_workers(found: Sequence[Series]) -> dict[str, Sequence[RunResult]]:
-    return {f"{one.name} with {count(point.workers, 'worker')}": point.runs for one in found for point in one.points}
-
-
 def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     """The fastest to an accuracy, among measured runs, or simulated ones if none was measured; empty if unclear."""
     virtual = all(run.virtual for runs in found.values() for run in runs)
@@ -157,11 +149,8 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     known = groups_of(run for run in ranked if run.labelled)
     if not known:
         best = min(ranked, key=lambda run: run.loss if math.isfinite(run.loss) else math.inf, default=None)
-        return (
-            f"The lowest test loss of {count(len(runs), 'run')} is that of {best.label}: {best.loss:.4f}."
-            if best
-            else ""
-        )
+        many = count(len(runs), "run")
+        return f"The lowest test loss of {many} is that of {best.label}: {best.loss:.4f}." if best else ""
     accuracies = {name: [run.accuracy for run in some] for name, some in known.items()}
     order = sorted(accuracies, key=lambda name: -median_of(accuracies[name]))
     best_name, top = order[0], accuracies[order[0]]
@@ -197,7 +186,8 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
         return _tiles_of_one(runs[0])
     if not runs:
         return _tiles_of_plan(records.plans[0][1]) if records.plans else _tiles_of_measurements(records)
-    best = largest([run.accuracy for run in runs if run.ranked])
+    told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # whose labels mean nothing
+    best = largest([run.accuracy for run in told if run.ranked])
     workers = sorted({run.workers for run in runs})
     found = [(f"{len(runs):,}", "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations")]
     if len(groups_of(runs)) < len(runs):
@@ -211,22 +201,18 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
 
 
 def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
-    found = []
-    if run.labelled:
-        found.append((percent(run.accuracy), "test accuracy"))
-    if run.labelled and run.run is not None:
-        found.append((percent(run.run.test_top_accuracy), f"test top-{run.run.workload.top} accuracy"))
+    record, clock = run.run, ", simulated" if run.virtual else ""
+    found = {"test accuracy": percent(run.accuracy) if run.labelled else ""}
+    if run.labelled and record is not None:
+        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy)
     elif math.isfinite(run.loss):
-        found.append((number(run.loss), "test loss"))
-    clock = ", simulated" if run.virtual else ""
-    if math.isfinite(run.samples_per_s):
-        found.append((rate(run.samples_per_s), f"throughput{clock}"))
-    found.append((duration(run.seconds if run.virtual else run.wall_s), f"total time{clock}"))
+        found["test loss"] = number(run.loss)
+    found[f"throughput{clock}"] = rate(run.samples_per_s) if math.isfinite(run.samples_per_s) else ""
+    found[f"total time{clock}"] = duration(run.seconds if run.virtual else run.wall_s)
     if run.driver == LOCAL or run.virtual:
-        found.append((f"{run.workers:,}", "workers" if run.workers != 1 else "worker"))
-    parameters = f" of {run.run.parameters:,} parameters" if run.run is not None else ""
-    found.append((f"{run.updates:,}", f"updates{parameters}"))
-    return tuple(found)
+        found["workers" if run.workers != 1 else "worker"] = f"{run.workers:,}"
+    found["updates" + (f" of {record.parameters:,} parameters" if record is not None else "")] = f"{run.updates:,}"
+    return tuple((value, what) for what, value in found.items() if value)
 
 
 def _tiles_of_plan(plan: Plan) -> tuple[Tile, ...]:

@@ -6,12 +6,11 @@ Events of one row may lie inside each other, but must not overlap in part; what 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.reporting.sections.timeline import row_order
+from paceline.reporting.sections.timeline import drawn_spans, row_order
 from paceline.trace import Trace
 
 TRACE = "trace.json"
@@ -67,8 +66,8 @@ def _rows(trace: Trace) -> Iterable[tuple[str, list[_Bar]]]:
 
 
 def _bars(trace: Trace) -> list[_Bar]:
-    """Whatever has a beginning and an end; none begins before zero."""
-    spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.start_s <= s.end_s]
+    """None begins before zero."""
+    spans = drawn_spans(trace)
     begin_s = min((0.0, *(span.start_s for span in spans)))
     return [
         _Bar(s.who, s.part, s.layer, s.note, round(1e9 * (s.start_s - begin_s)), round(1e9 * (s.end_s - begin_s)))

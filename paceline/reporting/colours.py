@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from paceline.results.run_result import RunResult
 
@@ -52,6 +52,13 @@ def style_of_colours() -> str:
 def colour_of(name: str, place: int) -> str:
     """On white paper."""
     return LIGHT[PARTS.get(name, f"c{place % LINES}")]
+
+
+def line_styles(names: Iterable[str], dashed: str) -> dict[str, list[int]]:
+    """Colour and dash by name: `x, measured` and `x, model` share a colour; names that end in `dashed` are dashed."""
+    about = {name: name.rpartition(", ")[0] or name for name in names}
+    hues = list(dict.fromkeys(about.values()))
+    return {name: [hues.index(what), int(name.endswith(dashed))] for name, what in about.items()}
 
 
 def group_styles(runs: Sequence[RunResult]) -> dict[str, dict[str, list[int]]]:

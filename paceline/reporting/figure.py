@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 from paceline.formatting import listed, number
@@ -17,7 +18,9 @@ Cell = str | int | float | None
 
 SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Up to how many seconds, by what they are multiplied, and their unit then."""
-KINDS = ("lines", "stack", "bars", "intervals", "timeline")
+
+FEW_ROWS = 12
+"""A longer table is folded."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Table:
     def scales(self) -> list[tuple[float, str]]:
         """By what each column is multiplied for reading, and its title then: seconds below one are ms or µs."""
         found = []
-        for place, column in enumerate(self.columns):
-            numbers = [abs(cell) for row in self.rows if isinstance(cell := row[place], int | float)]
+        for column, cells in zip(self.columns, self._known, strict=True):
+            numbers = [abs(cell) for cell in cells if isinstance(cell, int | float)]
             largest = max(numbers, default=1.0)
             factor, unit = next(((f, u) for least, f, u in SMALL if largest < least), (1.0, column.unit))
             scaled = column.unit == "s" and largest > 0
@@ -55,31 +58,32 @@ class Table:
         return found
 
     @property
+    def _known(self) -> list[list[Cell]]:
+        """Of each column, the cells that have a value."""
+        return [[row[place] for row in self.rows if row[place] is not None] for place in range(len(self.columns))]
+
+    @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers, also as text with the digits that they were given, and nothing else."""
-        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        told = [[cell for cell in cells if cell is not None] for cells in columns]
-        return [bool(cells) and all(value_of(cell) is not None for cell in cells) for cells in told]
+        return [bool(cells) and all(value_of(cell) is not None for cell in cells) for cells in self._known]
 
     @property
     def whole(self) -> list[bool]:
         """Which of them hold whole numbers only."""
-        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        return [all(isinstance(cell, str | None) or cell == int(cell) for cell in cells) for cells in columns]
+        return [all(isinstance(cell, str | None) or cell == int(cell) for cell in cells) for cells in self._known]
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> Table:
     """Rows as they are given; what is no finite number becomes nothing."""
     named = tuple(Column(c) if isinstance(c, str) else c for c in columns)
-    return Table(named, tuple(tuple(_finite(cell) for cell in row) for row in rows))
+    cells = ((None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row) for row in rows)
+    return Table(named, tuple(map(tuple, cells)))
 
 
 def filled(given: Table) -> Table:
     """Without the columns that have no value."""
-    kept = [place for place in range(len(given.columns)) if any(row[place] not in (None, "") for row in given.rows)]
-    return Table(
-        tuple(given.columns[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in given.rows)
-    )
+    kept = [any(cell != "" for cell in cells) for cells in given._known]
+    return Table(tuple(compress(given.columns, kept)), tuple(tuple(compress(row, kept)) for row in given.rows))
 
 
 def value_of(cell: Cell) -> float | None:
@@ -93,16 +97,13 @@ def value_of(cell: Cell) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _finite(cell: Cell) -> Cell:
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
-
-
 @dataclass(frozen=True, eq=False)
 class View:
     """One way to look at a table. Which columns are drawn, and how, is said in `options`, by the figure's kind:
 
-    lines      line, group: names; x, y: numbers; low, high: the ends of a whisker; ideal: a column for a dashed line;
-               styles: [colour, dash] by group; points: each stands for itself, on logarithmic axes where they reach far
+    lines      line, group (without one, the line): names; x, y: numbers; low, high: the ends of a whisker; ideal: a
+               column for a dashed line; styles: [colour, dash] by group; points: each stands for itself, on
+               logarithmic axes where they reach far
     stack      category: names; parts: a list of columns, one beside the other in a bar
     bars       category: names; values: a list of columns, side by side
     intervals  category; value, low, high: what was expected; other: what came
@@ -165,6 +166,10 @@ class TableBlock:
     of_runs: bool = False
     """Its rows are the runs: filtering them filters the lines of the figures, which have the same names."""
 
+    @property
+    def is_folded(self) -> bool:
+        return self.folded or len(self.table.rows) > FEW_ROWS
+
 
 @dataclass(frozen=True, eq=False)
 class Section:
@@ -185,6 +190,25 @@ class Section:
             else:
                 found.append([block])
         return found
+
+
+def section(
+    id: str,
+    title: str,
+    sentences: Iterable[str] = (),
+    points: Iterable[str] = (),
+    blocks: Iterable[Figure | TableBlock | None] = (),
+) -> Section | None:
+    """A section without what is empty or None; None if it has nothing to show but sentences."""
+    shown = tuple(block for block in blocks if block is not None)
+    found = Section(id, title, tuple(filter(None, sentences)), tuple(points), shown)
+    return found if found.blocks or found.points else None
+
+
+def listing(id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> TableBlock | None:
+    """A table to be read as it is; None without rows."""
+    data = table(columns, rows)
+    return TableBlock(id, title, data) if data.rows else None
 
 
 def _is_narrow(block: Figure | TableBlock) -> bool:

@@ -16,9 +16,11 @@ from markupsafe import Markup
 
 from paceline.errors import InputError
 from paceline.formatting import UNKNOWN, count, glued, number
+from paceline.record import write_atomically
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
 from paceline.reporting.figure import Cell, Figure, Section, Table, TableBlock, value_of
+from paceline.reporting.paper_figures import write_figures
 from paceline.reporting.sections import sections_of
 from paceline.results.records import Records, Skipped, find_records
 from paceline.results.run_result import run_results
@@ -45,10 +47,28 @@ class Page:
         return [*([self.hero] if self.hero else []), *rest]
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a report was made of, and where it is."""
+
+    path: Path
+    size_bytes: int
+    counts: dict[str, int]
+    """How many of what are in it."""
+    skipped: tuple[Skipped, ...]
+    figures: tuple[Path, ...] = ()
+
+
+def write_records(records: Records, path: Path, *, figures: Path | None = None) -> Written:
+    """The page of records that are at hand already, and its figures for a paper."""
+    page = page_of(records)
+    write_atomically(path, render(page))
+    drawn = write_figures(page.figures, figures) if figures is not None else []
+    return Written(path, path.stat().st_size, records.counts, tuple(records.skipped), tuple(drawn))
+
+
 def write_summary(run: Run, directory: Path) -> Path:
     """Writes `summary.html` into the run's directory, with what was measured there, and returns its path."""
-    from paceline.reporting.writing import write_records
-
     records = Records()
     with suppress(InputError):  # nothing was measured, or nothing that can be read
         records.measurements = find_records(sorted(directory.glob("measure*"))).measurements
@@ -83,6 +103,8 @@ def render(page: Page) -> str:
         "library": assets.joinpath("echarts", "echarts.min.js").read_text(encoding="utf-8"),
         "own": "\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
+    # By these a browser knows the scripts of ours: any other is not run.
+    digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["glued"] = glued
     template = environment.from_string(assets.joinpath("page.html").read_text(encoding="utf-8"))
@@ -91,7 +113,7 @@ def render(page: Page) -> str:
         page=page,
         style=Markup(style),
         scripts={name: Markup(f"<script>{text}</script>") for name, text in scripts.items()},
-        hashes=" ".join(f"'sha256-{_hash(text)}'" for text in scripts.values()),
+        hashes=" ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests),
         data=Markup(_embedded(_data(page))),
         is_figure=lambda block: isinstance(block, Figure),
         cell=cell_text,
@@ -100,11 +122,6 @@ def render(page: Page) -> str:
         rows_at_once=ROWS_AT_ONCE,
         version=own_version(),
     ).lstrip()
-
-
-def _hash(text: str) -> str:
-    """By which a browser knows a script of ours: any other is not run."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def cell_text(cell: Cell, whole: bool = False, factor: float = 1.0) -> str:
@@ -154,13 +171,9 @@ def _columns(given: Table) -> dict[str, Any]:
             words = {word: at for at, word in enumerate(dict.fromkeys(said))}
             found |= {"words": list(words), "at": [words[word] for word in said]}
         else:
-            found["values"] = [_short(value) for value in values]
+            found["values"] = [float(f"{value:.9g}") if isinstance(value, float) else value for value in values]
         columns.append(found)
     return {"columns": columns, "rows": len(given.rows)}
-
-
-def _short(value: Cell) -> Cell:
-    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def _embedded(value: Any) -> str:

@@ -38,22 +38,22 @@ def _write_figure(figure: Figure, directory: Path) -> list[Path]:
     seen: set[str] = set()
     views = figure.views[:1] if figure.id in ONE_IS_ENOUGH else figure.views
     for view in views:
-        name = figure.id if len(views) == 1 else f"{figure.id}-{_word(view.name)}"
+        word = re.sub(r"[^A-Za-z0-9.]+", "-", view.name).strip("-")[:60].lower() or "view"
+        name = figure.id if len(views) == 1 else f"{figure.id}-{word}"
         name = name if name not in seen else f"{name}-{len(seen)}"
         seen.add(name)
         paths += _draw(figure, view, directory / name)
     return paths
 
 
-def _word(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:60].lower() or "view"
-
-
 def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
     from matplotlib import pyplot
 
     upright = figure.kind == "lines" or view.options.get("upright", False)
-    height = 3.6 if upright else 1.2 + 0.22 * min(_rows(view), 48)
+    height = 3.6
+    if not upright:
+        names = view.table.values(view.options["row" if "row" in view.options else "category"])
+        height = 1.2 + 0.22 * min(len(set(names)), int(view.options.get("most", len(names))), 48)
     # Names come from outside: a dollar sign in one is no formula.
     settings: dict[Any, Any] = {
         "font.size": 9, "svg.fonttype": "none", "axes.edgecolor": LIGHT["rule"], "text.parse_math": False,
@@ -73,12 +73,6 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
             drawn.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
         pyplot.close(drawn)
     return paths
-
-
-def _rows(view: View) -> int:
-    """How many rows of bars there are to draw."""
-    names = view.table.values(view.options["row" if "row" in view.options else "category"])
-    return min(len(set(names)), int(view.options.get("most", len(names))))
 
 
 def _column(table: Table, name: str) -> Column:
@@ -127,54 +121,40 @@ def _draw_lines(view: View, axes: Any) -> None:
     _legend(axes, len(labelled))
 
 
-def _bars(view: View, parts: list[str]) -> tuple[list[str], list[list[float]]]:
-    names = [str(name) for name in view.table.values(view.options["category"])]
+def _draw_bars(view: View, axes: Any) -> None:
+    """Parts side by side, or those of a stack one after the other; of too many bars, the longest."""
+    o, stacked = view.options, "parts" in view.options
+    parts = o["parts"] if stacked else o["values"]
+    names = [str(name) for name in view.table.values(o["category"])]
     values = [[float(value or 0.0) for value in view.table.values(part)] for part in parts]
-    most = view.options.get("most", len(names))
-    sizes = [sum(column[i] for column in values) for i in range(len(names))]
-    kept = sorted(sorted(range(len(names)), key=lambda i: -sizes[i])[:most])
-    return [names[i] for i in kept], [[column[i] for i in kept] for column in values]
-
-
-def _draw_stack(view: View, axes: Any) -> None:
-    parts = view.options["parts"]
-    names, values = _bars(view, parts)
-    left = [0.0] * len(names)
-    told = 0
+    sizes = [sum(column) for column in zip(*values, strict=True)]
+    kept = sorted(sorted(range(len(names)), key=lambda i: -sizes[i])[: o.get("most", len(names))])
+    names, left, labelled = [names[i] for i in kept], [0.0] * len(kept), 0
+    width = 0.7 if stacked else 0.8 / len(parts)
     for place, (part, column) in enumerate(zip(parts, values, strict=True)):
-        if not any(column):
-            continue
-        told += 1
-        axes.barh(range(len(names)), column, 0.7, left=left, color=colour_of(part, place), label=part)
-        left = [a + b for a, b in zip(left, column, strict=True)]
-    _name_rows(axes, names)
-    axes.set_xlabel(_column(view.table, parts[0]).unit)
-    _legend(axes, told)
+        shown = [column[i] for i in kept]
+        labelled += not stacked or any(shown)
+        look = {"color": colour_of(part, place), "label": part if not stacked or any(shown) else None}
+        where = [i if stacked else i - 0.4 + width * (place + 0.5) for i in range(len(names))]
+        if o.get("upright"):
+            axes.bar(where, shown, width, **look)
+        else:
+            axes.barh(where, shown, width, left=left, **look)
+        left = [a + b for a, b in zip(left, shown, strict=True)] if stacked else left
+    if o.get("upright"):
+        every = max(1, len(names) // 16)
+        axes.set_xticks(range(0, len(names), every), names[::every])
+        axes.set(xlabel=o["category"], ylabel=_column(view.table, parts[0]).title)
+    else:
+        _name_rows(axes, names)
+        axes.set_xlabel(_column(view.table, parts[0]).unit)
+    _legend(axes, labelled)
 
 
 def _name_rows(axes: Any, names: list[str]) -> None:
     short = [name if len(name) <= 40 else f"{name[:38]}…" for name in names]
     axes.set_yticks(range(len(names)), short, fontsize=7 if len(names) > 16 else 8)
     axes.invert_yaxis()
-
-
-def _draw_bars(view: View, axes: Any) -> None:
-    parts = view.options["values"]
-    names, values = _bars(view, parts)
-    width = 0.8 / len(parts)
-    for place, (part, column) in enumerate(zip(parts, values, strict=True)):
-        where = [i - 0.4 + width * (place + 0.5) for i in range(len(names))]
-        (axes.bar if view.options.get("upright") else axes.barh)(
-            where, column, width, color=colour_of(part, place), label=part
-        )
-    if view.options.get("upright"):
-        every = max(1, len(names) // 16)
-        axes.set_xticks(range(0, len(names), every), names[::every])
-        axes.set(xlabel=view.options["category"], ylabel=_column(view.table, parts[0]).title)
-    else:
-        _name_rows(axes, names)
-        axes.set_xlabel(_column(view.table, parts[0]).unit)
-    _legend(axes, len(parts))
 
 
 def _draw_intervals(view: View, axes: Any) -> None:
@@ -212,6 +192,6 @@ def _draw_timeline(view: View, axes: Any) -> None:
 
 
 DRAWINGS: dict[str, Drawing] = {
-    "lines": _draw_lines, "stack": _draw_stack, "bars": _draw_bars, "intervals": _draw_intervals,
+    "lines": _draw_lines, "stack": _draw_bars, "bars": _draw_bars, "intervals": _draw_intervals,
     "timeline": _draw_timeline,
 }  # fmt: skip

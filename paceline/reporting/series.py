@@ -1,4 +1,7 @@
-"""Series: runs that differ in one number alone, such as workers or batch size. Curves and scaling come from them."""
+"""Series: runs that differ in one number alone, such as workers or batch size; when runs reach an accuracy or a loss.
+
+Throughput alone says little where accuracy is lost.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.formatting import as_number, median_of
-from paceline.results.labels import REPETITION, differing, telling_keys, values
+from paceline.results.labels import REPETITION, differing, grouped, telling_keys, values
 from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
 
 CHOSEN = ("threads", "step", "processor", REPETITION)
@@ -41,10 +44,6 @@ class SeriesPoint:
     @property
     def samples_per_s(self) -> float:
         return self.median(lambda run: run.samples_per_s)
-
-    @property
-    def seconds(self) -> float:
-        return self.median(lambda run: run.seconds)
 
     @property
     def accuracy(self) -> float:
@@ -106,11 +105,9 @@ def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
     """Finished runs that differ in `key` alone."""
     usable = [run for run in runs if run.settings.get(key) not in (None, "default") and run.status == "finished"]
     others = [k for k in differing([run.settings for run in usable]) if k not in (key, *CHOSEN)]
-    members: dict[tuple[str | None, ...], dict[float, list[RunResult]]] = {}
-    for run in usable:
-        points = members.setdefault(values(run.settings, others), {})
-        points.setdefault(float(run.settings[key]), []).append(run)
-    found = [points for points in members.values() if len(points) >= FEWEST_VALUES]
+    members = grouped(usable, lambda run: values(run.settings, others)).values()
+    all_points = [grouped(some, lambda run: float(run.settings[key])) for some in members]
+    found = [points for points in all_points if len(points) >= FEWEST_VALUES]
     firsts = [next(iter(points.values()))[0] for points in found]
     telling = telling_keys([run.settings for run in firsts], (key, *CHOSEN))
     return [
@@ -126,17 +123,13 @@ def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
     """Finished runs that differ in their workers alone, and in what must change with them."""
     usable = [run for run in runs if run.samples_per_s > 0 and run.status == "finished"]
     keys = _telling(usable)
-    members: dict[tuple[str | None, ...], list[RunResult]] = {}
-    for run in usable:
-        members.setdefault(values(run.settings, keys), []).append(run)
+    members = grouped(usable, lambda run: values(run.settings, keys))
     alone = [run for run in usable if run.driver == ONE_PROCESS]
     made = []
     for found in members.values():
         if found[0].driver == LOCAL and not any(run.workers == 1 for run in found):
             found = [*(run for run in alone if _same_work(run, found[0])), *found]
-        by_workers: dict[int, list[RunResult]] = {}
-        for run in found:
-            by_workers.setdefault(run.workers, []).append(run)
+        by_workers = grouped(found, lambda run: run.workers)
         if len(by_workers) > 1:
             made.append(Series("", tuple(SeriesPoint(n, tuple(by_workers[n])) for n in sorted(by_workers))))
     ends = [series.points[-1].runs[-1] for series in made]
@@ -153,10 +146,8 @@ def _telling(runs: Sequence[RunResult]) -> list[str]:
     keys = [key for key in differing([run.settings for run in runs]) if key not in OF_WORKERS]
     for key in [key for key in keys if key in TIED]:
         others = [other for other in keys if other != key]
-        found: dict[tuple[str | None, ...], set[str | None]] = {}
-        for run in runs:
-            found.setdefault((str(run.workers), *values(run.settings, others)), set()).add(run.settings.get(key))
-        if all(len(one) == 1 for one in found.values()) and len(found) > 1:
+        same = grouped(runs, lambda run: (str(run.workers), *values(run.settings, others)))  # noqa: B023
+        if len(same) > 1 and all(len({run.settings.get(key) for run in some}) == 1 for some in same.values()):
             keys = others
     return keys
 
@@ -164,3 +155,48 @@ def _telling(runs: Sequence[RunResult]) -> list[str]:
 def _same_work(alone: RunResult, other: RunResult) -> bool:
     keys = [key for key in alone.settings if key not in (*OF_WORKERS, "driver")]
     return all(alone.settings[key] == other.settings.get(key) for key in keys)
+
+
+def target_accuracy(runs: Sequence[RunResult]) -> float:
+    """A whole percentage that half of the runs end at or above, so that their times to it can be compared."""
+    known = median_of(run.accuracy for run in runs if run.ranked)
+    return math.floor(100 * known) / 100 if math.isfinite(known) else math.nan
+
+
+def seconds_to_accuracy(run: RunResult, accuracy: float) -> float:
+    """When a validation first showed the accuracy."""
+    return next((p.seconds for p in run.curve if p.test_accuracy >= accuracy), math.nan)
+
+
+def all_seconds_to_accuracy(runs: Sequence[RunResult], accuracy: float) -> list[float]:
+    """When each repetition reached it; empty if fewer than half of them did."""
+    reached = [s for run in runs if math.isfinite(s := seconds_to_accuracy(run, accuracy))]
+    return reached if 2 * len(reached) >= len(runs) else []
+
+
+def target_loss(runs: Sequence[RunResult]) -> float:
+    """A test loss, to two digits, that most of the runs reach: all that end below twice the median."""
+    losses = [run.loss for run in runs if run.status == "finished" and math.isfinite(run.loss)]
+    if not losses or not median_of(losses) > 0:
+        return math.nan
+    highest = max(loss for loss in losses if loss <= 2 * median_of(losses))
+    step = 10.0 ** (math.floor(math.log10(highest)) - 1)
+    return math.ceil(highest / step) * step
+
+
+def seconds_to_loss(run: RunResult, loss: float) -> float:
+    """When the test loss fell to this value, interpolated linearly between two validations."""
+    before = None
+    for point in run.curve:
+        if point.test_loss <= loss:
+            if before is None or not before.test_loss > loss:
+                return point.seconds
+            share = (before.test_loss - loss) / (before.test_loss - point.test_loss)
+            return before.seconds + share * (point.seconds - before.seconds)
+        before = point
+    return math.nan
+
+
+def all_seconds_to_loss(runs: Sequence[RunResult], loss: float) -> list[float]:
+    reached = [s for run in runs if math.isfinite(s := seconds_to_loss(run, loss))]
+    return reached if 2 * len(reached) >= len(runs) else []

@@ -81,7 +81,8 @@ class TensorBoard:
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         assert self.file is not None
         updates, seconds = updates_at_end(epoch, run), trained_s(run)
-        took_s = epoch.wall_s if _is_local(run) else seconds - self.seconds
+        local = run.distribution is not None and run.distribution.driver == "local"
+        took_s = epoch.wall_s if local else seconds - self.seconds
         figures = {
             "loss/train": epoch.loss,
             "loss/test": epoch.test_loss,
@@ -98,10 +99,6 @@ class TensorBoard:
                 figures["time/virtual_s"] = seconds
         self.file.scalars(updates, figures)
         self.updates, self.seconds = updates, seconds
-
-
-def _is_local(run: Run) -> bool:
-    return run.distribution is not None and run.distribution.driver == "local"
 
 
 def updates_at_end(epoch: Epoch, run: Run) -> int:

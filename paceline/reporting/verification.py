@@ -1,36 +1,37 @@
-"""Compares a run or a measurement with its prediction, which is loaded or made now."""
+"""Compares a run or a measurement with its prediction, which is loaded or made now.
+
+Of a distributed run, a worker's step is predicted and the exchange simulated.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mean, median
 from typing import TypeVar
 
 from paceline import record
+from paceline.cluster import Device, DeviceCount, Machine, find_link
+from paceline.cost.calibrations import calibration_path, load_calibration, local_calibrations
+from paceline.cost.device_calibration import find_catalogue_device
+from paceline.cost.exchange import protocol_of
+from paceline.cost.predicting import HERE, predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.verification import (
-    Comparison,
-    Verification,
-    compare_measurement,
-    compared,
-    without_counterpart,
-)
+from paceline.cost.verification import Comparison, Verification, compare_measurement, compared, without_counterpart
 from paceline.errors import InputError, RecordError
 from paceline.formatting import listed
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.distributed_verification import compare_distribution
+from paceline.simulation.on_cluster import ClusterOutcome, simulate_on
 from paceline.training.run import Run
 from paceline.trust import check_code
 from paceline.workload import Workload, resolve
 
 PREDICTION, RUN, MEASUREMENT = "prediction.json", "record.json", "measurement.json"
 
-Predict = Callable[[Workload, str, str], Prediction]
-"""From a workload, a device (as named in the record, or a given file or name) and a step."""
-
 Kind = TypeVar("Kind", Run, Measurement, Prediction)
+USUAL_BUS = "PCIe 4.0 x16"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ def verify(
     *,
     prediction: Prediction | None = None,
     device: str | None = None,
-    predict: Predict | None = None,
 ) -> Verification:
     """`place` is a run or a measurement, or its directory, where a saved prediction.json is preferred to a new one."""
     found = _measured(place)
@@ -60,27 +60,27 @@ def verify(
     if prediction is None:
         if found.run is not None and isinstance(place, str | Path):
             check_code(vars(found.run.workload), place, found.run.conditions.made_in)
-        prediction = (predict or predict_now)(*_asked(found, device))
+        prediction = predict_now(*_asked(found, device))
     elif device is not None:
         raise InputError(f"`device` does not apply: {place} has a saved prediction, {PREDICTION}")
     rows = tuple(_rows(found, prediction))
     if not any(math.isfinite(row.error) for row in rows):
-        named = place if isinstance(place, str | Path) else "this run"
-        raise InputError(f"{named} was too short: it has no measured time to compare")
-    p = prediction
-    return Verification(
-        p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, tuple(_notes(found, prediction))
-    )
+        raise InputError(f"{_named(place)} was too short: it has no measured time to compare")
+    p, notes = prediction, tuple(_notes(found, prediction))
+    return Verification(p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, notes)
 
 
 def _measured(given: str | Path | Run | Measurement) -> Measured:
     if isinstance(given, Measurement):
         return Measured(measurement=given)
-    if not isinstance(given, Run):
-        return read_measured(Path(given))
-    if given.distribution is not None and given.distribution.driver == "virtual":
-        raise InputError("this is a simulated run: nothing of it was measured")
-    return Measured(given)
+    found = Measured(given) if isinstance(given, Run) else read_measured(Path(given))
+    if found.run is not None and found.run.distribution is not None and found.run.distribution.driver == "virtual":
+        raise InputError(f"{_named(given)} is a simulated run: nothing of it was measured")
+    return found
+
+
+def _named(given: str | Path | Run | Measurement) -> str:
+    return str(given) if isinstance(given, str | Path) else "this"
 
 
 def read_measured(place: Path) -> Measured:
@@ -94,8 +94,6 @@ def read_measured(place: Path) -> Measured:
         raise RecordError(f"{place} holds neither a run ({RUN}) nor a measurement ({MEASUREMENT})")
     folders = [home]
     if run is not None:
-        if run.distribution is not None and run.distribution.driver == "virtual":
-            raise InputError(f"{place} is a simulated run: nothing of it was measured")
         folders += sorted(home.glob("measure")) + sorted(home.glob("measure-*"))
         measurement = next((m for folder in folders[1:] if (m := _load(folder / MEASUREMENT, Measurement))), None)
     elif home.name.startswith("measure"):  # of a run, one folder above
@@ -133,10 +131,6 @@ def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:
 
 def predict_now(workload: Workload, device: str, step: str) -> Prediction:
     """Predicts with this machine's calibration of the device, or with the catalogue."""
-    from paceline.cost.calibrations import calibration_path, load_calibration
-    from paceline.cost.device_calibration import find_catalogue_device
-    from paceline.cost.predicting import HERE, predict
-
     if HERE.fullmatch(device) or Path(device).is_file():
         return predict(workload, device, step=step)
     if calibration_path(device).exists():
@@ -171,22 +165,89 @@ def _rows(found: Measured, prediction: Prediction) -> Iterator[Comparison]:
 def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
     """Differences that make the comparison unreliable."""
     yield from found.notes
+    run, p = found.run, prediction
     measured = found.measurement or next(iter(found.workers), None)
-    batch = found.run.workload.batch if found.run is not None else measured.batch if measured is not None else 0
-    step = found.run.step.kind if found.run is not None else measured.step if measured is not None else ""
-    busy = found.run.conditions.busy if found.run is not None else ""
-    busy = busy or (measured.conditions.get("busy", "") if measured is not None else "")
-    if busy:
+    busy = run.conditions.busy if run is not None else ""
+    if busy := busy or (measured.conditions.get("busy", "") if measured is not None else ""):
         yield f"when it was measured, {busy}"
-    if batch != prediction.batch:
-        yield f"predicted for batch {prediction.batch}, but the run used {batch}"
-    if step != prediction.step:
-        yield f"predicted for the step {prediction.step}, but the run used {step}"
-    if found.run is not None and found.run.workload.precision != prediction.precision:
-        yield f"predicted for {prediction.precision}, but the run used {found.run.workload.precision}"
+    pairs = {}
+    if run is not None:
+        pairs = {"batch ": (p.batch, run.workload.batch), "the step ": (p.step, run.step.kind)}
+        pairs[""] = (p.precision, run.workload.precision)
+    elif measured is not None:
+        pairs = {"batch ": (p.batch, measured.batch), "the step ": (p.step, measured.step)}
+    for what, (predicted, used) in pairs.items():
+        if predicted != used:
+            yield f"predicted for {what}{predicted}, but the run used {used}"
     if found.measurement is not None:
-        predicted, only_measured = without_counterpart(prediction, found.measurement)
-        if predicted:
-            yield f"predicted but not measured: {listed(predicted)}"
+        only_predicted, only_measured = without_counterpart(p, found.measurement)
+        if only_predicted:
+            yield f"predicted but not measured: {listed(only_predicted)}"
         if only_measured:
             yield f"measured but not predicted: {listed(only_measured)}"
+
+
+def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:
+    """A worker's step and its parts, then the epoch; with layer clocks also mean forward and backward times."""
+    p, expected = prediction, expected_outcome(run, prediction)
+    low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
+    parts_s = _parts(run, p, expected)
+    step_s = sum(parts_s.values())
+    epoch_s = expected.epoch_s * step_s / expected.step_s
+    measured_epoch_s = median(epoch.wall_s for epoch in run.epochs[1:] or run.epochs) if run.epochs else math.nan
+    if epoch_s and run.epochs:
+        measured_s = measured_epoch_s * step_s / epoch_s
+        yield compared("a worker's step", "iteration", step_s, measured_s, low * step_s, high * step_s)
+    found_s = _measured_parts(run, workers)
+    for name, seconds in parts_s.items() if found_s else ():
+        interval = (low * seconds, high * seconds) if name == "computing" else ()
+        yield compared(name, "distribution", seconds, sum(found_s[one] for one in name.split(" and ")), *interval)
+    for part in ("forward", "backward") if workers else ():
+        yield compared(part, "part", p.parts_s.get(part, 0.0), mean(w.parts_s.get(part, 0.0) for w in workers))
+    if epoch_s and run.epochs:
+        yield compared("epoch", "epoch", epoch_s, measured_epoch_s, low * epoch_s, high * epoch_s)
+
+
+def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float]:
+    """Parts of a worker's step: from the layer clocks, else from the workers' own totals, including the first steps."""
+    if workers:
+        communicating_s = mean(w.parts_s.get("communicate", 0.0) for w in workers)
+        waiting_s = mean(w.parts_s.get("idle", 0.0) for w in workers)
+        computing_s = mean(sum(w.parts_s.values()) for w in workers) - communicating_s - waiting_s
+        return {"computing": computing_s, "communicating": communicating_s, "waiting": waiting_s}
+    accounts = run.distribution.by_worker if run.distribution is not None else ()
+    batches = sum(worker.batches for worker in accounts)
+    names = ("computing", "communicating", "waiting") if batches else ()
+    return {name: sum(getattr(worker, f"{name}_s") for worker in accounts) / batches for name in names}
+
+
+def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[str, float]:
+    """Parts of a worker's step: from this machine's calibration of such workers, else simulated."""
+    found, cores = run.distribution, run.conditions.cores
+    assert found is not None
+    protocol = protocol_of(found.strategy)
+    for calibration in local_calibrations():
+        if calibration.device_name == prediction.conditions.get("calibrated on") == run.conditions.device_name:
+            for cost in calibration.exchange:
+                if (cost.strategy, cost.workers) == (protocol, found.workers):
+                    step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cores)
+                    computing_s = min(step_s, prediction.iteration_s * max(1.0, found.workers / cores))
+                    return {"computing": computing_s, "communicating and waiting": step_s - computing_s}
+    shares = {"communicating": expected.communication_share, "waiting": expected.waiting_share}
+    shares = {"computing": 1.0 - sum(shares.values()), **shares}
+    return {name: share * expected.step_s for name, share in shares.items()}
+
+
+def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:
+    """All workers on the machine of the record, which does not say how many GPUs it had: one is assumed."""
+    found, conditions = run.distribution, run.conditions
+    assert found is not None
+    on_cpu = conditions.device == "cpu"
+    device = Device(prediction.device, "cpu" if on_cpu else "gpu", cores=conditions.cores if on_cpu else None)
+    machine = Machine(
+        "this machine", (DeviceCount(device),), vcpus=conditions.cores,
+        host_device=None if on_cpu else find_link(USUAL_BUS),
+    )  # fmt: skip
+    return simulate_on(
+        prediction, machine, found.workers, found.strategy, network=None, workers_per_machine=found.workers
+    )  # fmt: skip

@@ -10,10 +10,6 @@ from paceline.results.comparison_rows import Finding
 from paceline.results.noise import differs
 from paceline.results.table import ResultsTable
 
-QUICK = (
-    "This is the quick version: 3 epochs of 6,000 images instead of 10 of 50,000, two repetitions and three values. "
-    "In so few epochs the networks do not overfit yet, so dropout has nothing to prevent."
-)
 HALF = 0.5
 Values = dict[float, list[float]]
 """Of the repetitions, by dropout."""

@@ -13,7 +13,6 @@ from paceline.cost.two_parameter import PUBLISHED, SampleCounts, TwoParameters, 
 from paceline.experiment.experiment import Experiment
 from paceline.formatting import listed, median_of, percent
 from paceline.reporting.sections.batch_model import FittedSeries, fit_batch_models
-from paceline.reproduction.sources import LIANG
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.noise import differs
@@ -24,7 +23,6 @@ from paceline.step.build import assemble, load_data
 from paceline.training.placement_log import count_operations
 from paceline.workload import Workload
 
-QUICK = "This is the quick version: 3 epochs of 6,000 images instead of 20 of 50,000, and one thread per process."
 WHOLE = SampleCounts(50_000, 10_000, 2)
 """SampleCounts of a pass in the publication, with two devices."""
 TOWERS = 2
@@ -45,13 +43,10 @@ OPERATIONS = {"CPU:0": 1855, "each GPU": 2373}
 def adapted(experiment: Experiment) -> Experiment:
     """Without a GPU no device is named; with one, it is also run by itself, without towers."""
     if not torch.cuda.is_available():
-        return replace(experiment, grid=tuple(_without_device(block) for block in experiment.grid))
+        grid = ({key: each for key, each in block.items() if key != "device"} for block in experiment.grid)
+        return replace(experiment, grid=tuple(grid))
     alone = tuple({**block, "device": ["auto"]} for block in experiment.grid if block["strategy"] == ["none"])
     return replace(experiment, grid=(*experiment.grid, *alone))
-
-
-def _without_device(block: dict[str, list[object]]) -> dict[str, list[object]]:
-    return {key: values for key, values in block.items() if key != "device"}
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
@@ -74,27 +69,18 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     )
 
 
-def _exact() -> TwoParameters:
-    """From the two times that the study observed."""
-    (first, second) = PUBLISHED["mlp"].observed_s.items()
-    return solve(first, second, WHOLE)
-
-
 def _published(network: str, model: TwoParameters | None) -> list[PublishedRow]:
     """Every figure that was printed, those that follow exactly from what was observed, and ours beside each."""
     rows = []
     for what, batch, theirs, how in [*_printed(network), *(_solved() if network == "mlp" else [])]:
         ours = math.nan if model is None else _value(model, what, batch)
-        row = PublishedRow(f"{network}, {_name(what, batch)}, {how}", theirs, ours, WHAT[what][1], LIANG)
+        name, unit = WHAT[what][0] + (f" at batch size {batch}" if batch else ""), WHAT[what][1]
+        row = PublishedRow(f"{network}, {name}, {how}", theirs, ours, unit)
         if what == "time":
             line, our_line = f"{network}, two GPUs, {how}", f"{network}, two towers here"
             row = replace(row, along="batch size", at=batch, line=line, our_line=our_line)
         rows.append(row)
     return rows
-
-
-def _name(what: str, batch: int) -> str:
-    return WHAT[what][0] + (f" at batch size {batch}" if batch else "")
 
 
 Quantity = tuple[str, int, float, str]
@@ -115,7 +101,10 @@ def _printed(network: str) -> list[Quantity]:
 
 
 def _solved() -> list[Quantity]:
-    exact, printed = _exact(), PUBLISHED["mlp"]
+    """From the two times that the study observed."""
+    printed = PUBLISHED["mlp"]
+    first, second = printed.observed_s.items()
+    exact = solve(first, second, WHOLE)
     asked = [*(("time", batch) for batch in printed.predicted_s), ("t_g", 0), ("t_s", 0)]
     asked += [(what, batch) for what in ("communication_s", "communication") for batch in printed.communication_share]
     return [(what, batch, _value(exact, what, batch), "solved exactly") for what, batch in asked]

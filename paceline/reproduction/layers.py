@@ -12,42 +12,22 @@ from paceline.experiment.experiment import Experiment
 from paceline.formatting import listed, median_of
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.sections.overhead import overhead_sentence, unattributed_sentence
-from paceline.reproduction.sources import IMRAN
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.run_result import measurement_names, run_results
 from paceline.results.table import ResultsTable
 
-QUICK = (
-    "This is the quick version: images of 64 x 64 (AlexNet) and 32 x 32 pixels, batch sizes of 8, 16 and 4 instead of "
-    "64, 128, 12 and 32, and 24 to 72 iterations. Small images make convolutions cheap but leave the fully connected "
-    "layers as large as they are, so the shares of the layers differ from those of the full study."
-)
 LONGER = {"alexnet": 245.0, "vgg11": 235.0}
 MISSED = {"alexnet, the smaller batch": (44.0, 54.0), "alexnet, the larger batch": (38.0, 44.0), "vgg11": (45.0, 49.0)}
 GPU_EPOCHS = 10
 """On a GPU, more iterations are needed for steady times, and they are faster."""
-SMALL = (
-    ("alexnet", 8, "synthetic:3x64x64/10:384"),
-    ("alexnet", 16, "synthetic:3x64x64/10:768"),
-    ("vgg11", 4, "synthetic:3x32x32/10:96"),
-    ("googlenet", 8, "synthetic:3x32x32/10:576"),
-)
 
 
 def adapted(experiment: Experiment) -> Experiment:
     if not torch.cuda.is_available():
         return experiment
     return replace(experiment, workload={**experiment.workload, "epochs": GPU_EPOCHS})
-
-
-def quickly(experiment: Experiment) -> Experiment:
-    grid = tuple(
-        {"network": [network], "batch": [batch], "data": [data], "measure": [False, True]}
-        for network, batch, data in SMALL
-    )
-    return replace(experiment, grid=grid, workload={**experiment.workload, "epochs": 1}, is_quick=True)
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
@@ -80,7 +60,7 @@ def _longer(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
     unit = "% more training time with measuring"
     return [
         PublishedRow(
-            f"{name}: overhead of measuring", theirs, 100 * _middle_of(_of(measured, name), "overhead"), unit, IMRAN
+            f"{name}: overhead of measuring", theirs, 100 * median_of(m.overhead for m in _of(measured, name)), unit
         )
         for name, theirs in LONGER.items()
     ]
@@ -92,14 +72,8 @@ def _missed(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
         missed = [100 * abs(1 - m.accounted) for m in _of(measured, name)]
         for which, theirs, ours in zip(("minimum", "maximum"), ends, (min, max), strict=True):
             value = ours(missed) if missed else math.nan
-            rows.append(
-                PublishedRow(f"{name}: {which} unattributed", theirs, value, "% of an iteration, unattributed", IMRAN)
-            )
+            rows.append(PublishedRow(f"{name}: {which} unattributed", theirs, value, "% of an iteration, unattributed"))
     return rows
-
-
-def _middle_of(found: list[Measurement], field: str) -> float:
-    return median_of(float(getattr(m, field)) for m in found)
 
 
 def _dominating(measured: list[tuple[str, Measurement]]) -> list[str]:

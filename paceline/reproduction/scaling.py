@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.formatting import duration, listed, median_of, percent
-from paceline.reporting.sections.doubling import UNIT, per_sample, savings, to_loss
-from paceline.reporting.series import Series, series_by_workers
-from paceline.reporting.time_to_target import target_loss
-from paceline.reproduction.sources import WUENSCHE
+from paceline.reporting.sections.scaling import UNIT, per_sample, savings, to_loss
+from paceline.reporting.series import Series, series_by_workers, target_loss
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
 
-QUICK = "This is the quick version: 6,400 images instead of 50,000, one run per setting instead of three."
 SAVED = {"CNTK and MXNet": 35.0, "Caffe": 28.0, "Torch and TensorFlow": 10.0}
 FEW = 4
 """Devices in one machine, as the frameworks were compared with."""
@@ -34,9 +31,9 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     said = [(_order(series, loss, n), "time-to-loss") for n in (numbers[-1:] + [n for n in numbers[:-1] if n == 8])]
     said.append((_doubling(series, ours), "doubling"))
     return Conclusions(
-        findings=[Finding(sentence, figure) for sentence, figure in said if sentence],
+        findings=[Finding(*one) for one in said],
         published=[
-            PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, WUENSCHE, line=name)
+            PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, line=name)
             for name, saved in SAVED.items()
         ],
     )

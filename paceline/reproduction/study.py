@@ -1,24 +1,31 @@
-"""A study: its experiment, full or quick, as this machine can run it, and its conclusions."""
+"""A study: its experiment, full or quick, as this machine can run it, its conclusions, and how it is reproduced."""
 
 from __future__ import annotations
 
+import html
 import importlib
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline import data
 from paceline.errors import InputError, nearest
+from paceline.experiment.directory import saved_experiment
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import experiment_of
 from paceline.record import write_atomically
+from paceline.reporting import report
+from paceline.reporting.page import Written
 from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.csv_text import csv_text
 from paceline.results.table import ResultsTable
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
 
 NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "dropout", "text")
 """In the order in which they are listed; each has a file NAME.toml and a module NAME.py here."""
@@ -38,15 +45,11 @@ class Conclusions:
 
     def write(self, folder: Path) -> None:
         """As files that a report finds, also one that is made later."""
-        kinds: dict[type, list[Any]] = {
-            Finding: self.findings, PublishedRow: self.published, CostRow: self.costs,
-        }  # fmt: skip
         for name, kind in FILES.items():
-            columns = [f.name for f in fields(kind)]
+            rows = [astuple(row) for row in (*self.findings, *self.published, *self.costs) if isinstance(row, kind)]
             (folder / name).unlink(missing_ok=True)
-            if found := kinds.get(kind):
-                rows = [[getattr(row, column) for column in columns] for row in found]
-                write_atomically(folder / name, csv_text(columns, rows))
+            if rows:
+                write_atomically(folder / name, csv_text([f.name for f in fields(kind)], rows))
         for table in self.tables:
             path = folder / f"{table.title.replace(' ', '-')}{TABLE}"
             write_atomically(path, csv_text(list(table.header), table.rows))
@@ -70,14 +73,13 @@ class Study:
         """As it can run here, with the data and devices that are available."""
         whole = experiment_of(tomllib.loads(self.text), self.name)
         adapt: Callable[[Experiment], Experiment] = getattr(self._module, "adapted", lambda given: given)
-        if not quick:
-            return adapt(whole)
-        make: Callable[[Experiment], Experiment] = getattr(self._module, "quickly", Experiment.quickly)
-        made = adapt(make(whole))
-        return _with_data_at_hand(replace(made, notes=(*made.notes, self._module.QUICK)), cache)
+        return _with_data_at_hand(adapt(whole.quickly()), cache) if quick else adapt(whole)
 
     def conclude(self, found: ResultsTable, directory: Path) -> Conclusions:
+        """The findings that there are, and published numbers with their source."""
         made: Conclusions = self._module.conclude(found, directory)
+        made.findings = [finding for finding in made.findings if finding.sentence]
+        made.published = [replace(row, source=tomllib.loads(self.text)["source"]) for row in made.published]
         return made
 
 
@@ -106,3 +108,55 @@ def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment
         "comparable, accuracies are not. Download it with paceline data fetch mnist."
     )
     return replace(experiment, workload={**experiment.workload, "data": made}, notes=(*experiment.notes, note))
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    study: Study
+    table: ResultsTable
+    """A row for each run."""
+    conclusions: Conclusions
+    written: Written
+
+    @property
+    def page(self) -> Path:
+        return self.written.path
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return self.table.to_pandas()
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{html.escape(finding)}</p>" for finding in self.findings)
+        return said + self.table._repr_html_()
+
+    @property
+    def findings(self) -> list[str]:
+        return [finding.sentence for finding in self.conclusions.findings]
+
+
+def to_make(
+    name: str | None, *, quick: bool, resume: Path | None, cache: Path | None = None
+) -> tuple[Study, Experiment]:
+    """The study and its experiment, or the one to resume."""
+    study = find_study(name) if name is not None else None
+    if resume is None:
+        if study is None:
+            raise InputError(f"name a study: {', '.join(NAMES)}")
+        return study, study.experiment(quick=quick, cache=cache)
+    before = saved_experiment(resume)
+    if before.name not in NAMES:
+        raise InputError(
+            f"{resume} holds {before.name}, which is not a study: use `paceline.compare(resume={str(resume)!r})`"
+        )
+    if study is not None and study.name != before.name:
+        raise InputError(f"{resume} holds {before.name}, not {study.name}")
+    if quick and not before.is_quick:
+        raise InputError(f"{resume} was started without `quick` and is resumed as it was")
+    return find_study(before.name), before
+
+
+def reproduced(study: Study, found: ResultsTable) -> Reproduced:
+    """Draws the conclusions, keeps them beside the runs, and writes the page."""
+    conclusions = study.conclude(found, found.home)
+    conclusions.write(found.home / FOLDER)
+    return Reproduced(study, found, conclusions, report([found.home], found.home / "report.html"))

@@ -15,7 +15,6 @@ from paceline.results.table import ResultsTable
 from paceline.step.build import load_data, placed_network
 from paceline.training.checkpoint import load_checkpoint, load_parameters
 
-QUICK = "This is the quick version: 6 epochs of 3,000 windows of 64 characters instead of 8 epochs of all of them."
 PROMPT = "The "
 CHARACTERS = 160
 

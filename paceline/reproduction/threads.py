@@ -6,14 +6,12 @@ import math
 from pathlib import Path
 
 from paceline.formatting import count, duration, listed, times
-from paceline.reproduction.sources import WUENSCHE
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.noise import LEAST_GAIN
 from paceline.results.table import ResultsTable
 from paceline.step.placement import available_cores, processor_name
 
-QUICK = "This is the quick version: 20 iterations instead of 60, one run per setting instead of three."
 THREADS = (1, 2, 4, 8)
 SECONDS = {
     "Caffe": (1.324, 0.790, 0.578, 15.444),
@@ -29,7 +27,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     made = Conclusions(tables=[_speedups(ours)])
     made.published = [
         PublishedRow(
-            f"{name}, {count(threads, 'thread')}", theirs, ours.get(threads, math.nan), "s per batch of 64", WUENSCHE,
+            f"{name}, {count(threads, 'thread')}", theirs, ours.get(threads, math.nan), "s per batch of 64",
             along="threads", at=threads, line=name, our_line=OURS,
         )
         for name, seconds in SECONDS.items()

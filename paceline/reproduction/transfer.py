@@ -13,16 +13,11 @@ from paceline.formatting import listed, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.measurement.links import LinkMeasurement, measure_links
 from paceline.reporting.sections.feeding import arithmetic_sentence, feeding_sentence
-from paceline.reproduction.sources import WUENSCHE
 from paceline.reproduction.study import FOLDER, Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
 from paceline.results.records import find_records
 from paceline.results.table import ResultsTable
 
-QUICK = (
-    "This is the quick version: a tenth of the times, 25.4 ms per transfer and 50 ms of computing, one run per setting "
-    "instead of three. Measured seconds are multiplied by ten for the comparison with published ones."
-)
 PUBLISHED_REFRESH_S = 0.253968
 BUS = SharedBus(8e9, 31.5e9, 4)
 COMPUTE_S = 0.5
@@ -74,7 +69,7 @@ def _published(on_bus: list[Feeding]) -> list[PublishedRow]:
         ("time computing, four devices", 65.62, useful, "%"),
     ]
     return [
-        PublishedRow(f"{name}, {how}", theirs, ours, unit, WUENSCHE)
+        PublishedRow(f"{name}, {how}", theirs, ours, unit)
         for how, rows in (("arithmetic", arithmetic), ("measured", measured))
         for name, theirs, ours, unit in rows
     ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import RecordError
+from paceline.errors import InputError, RecordError
+from paceline.results.csv_text import read_cells
+from paceline.settings import check, setting
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,17 @@ class PredictionRow:
 class PublishedNumber:
     """A number that an experiment states for comparison, and the settings it is for."""
 
-    label: str
-    value: float
-    unit: str = ""
-    source: str = ""
-    metric: str = ""
+    label: str = setting("")
+    value: float = setting(0.0)
+    unit: str = setting("")
+    source: str = setting("")
+    metric: str = setting("")
     """The column of the results it can be compared with, if there is one."""
-    where: dict[str, Any] = field(default_factory=dict)
+    where: dict[str, Any] = setting({})
     """The settings it is for."""
+
+    def __post_init__(self) -> None:
+        check(self, InputError)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         return all(row.get(key) == value for key, value in self.where.items())
@@ -113,29 +116,21 @@ TABLE = ".table.csv"
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     """The rows of a CSV file whose header has the names of the fields; other columns are left alone."""
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    hints = typing.get_type_hints(kind)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
-            if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
-                raise RecordError(f"{path.name} has no column {missing[0]!r}")
-            return [_row(kind, hints, given, f"{path.name}, line {reader.line_num}") for given in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(f"{path.name} cannot be read: {error}") from error
+    header, rows = read_cells(path)
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in header]:
+        raise RecordError(f"{path} has no column {missing[0]!r}")
+    return [_row(kind, dict(zip(header, row, strict=True)), f"{path}, line {line}") for line, row in enumerate(rows, 2)]
 
 
-def _row(kind: type[Row], hints: dict[str, Any], given: dict[str, str], where: str) -> Row:
+def _row(kind: type[Row], given: dict[str, str], where: str) -> Row:
     values: dict[str, Any] = {}
-    for name, hint in hints.items():
-        text = (given.get(name) or "").strip()
-        if not text:
-            continue
+    for field in dataclasses.fields(kind):
+        text = given.get(field.name, "").strip()
         try:
-            values[name] = float(text) if hint is float else text
+            values |= {field.name: float(text) if field.type == "float" else text} if text else {}
         except ValueError:
-            raise RecordError(f"{where}: {name} should be a number, not {text!r:.60}") from None
+            raise RecordError(f"{where}: {field.name} should be a number, not {text!r:.60}") from None
     try:
         return kind(**values)
     except TypeError:
@@ -143,13 +138,5 @@ def _row(kind: type[Row], hints: dict[str, Any], given: dict[str, str], where: s
 
 
 def read_table(path: Path) -> ExtraTable:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = [tuple(row) for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(f"{path.name} cannot be read: {error}") from error
-    except ValueError:
-        raise RecordError(f"{path.name} is empty: its first line should name the columns") from None
-    if uneven := next((row for row in rows if len(row) != len(header)), None):
-        raise RecordError(f"{path.name}: {','.join(uneven)!r:.60} should have {len(header)} cells, as the first line")
+    header, rows = read_cells(path)
     return ExtraTable(path.name.removesuffix(TABLE).replace("-", " "), header, tuple(rows))

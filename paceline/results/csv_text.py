@@ -22,17 +22,30 @@ def csv_text(header: list[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _cell(value: object) -> object:
-    return "" if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def read_cells(path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The names of the columns, and the rows as they are written."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *rows = [tuple(row) for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except ValueError:
+        raise RecordError(f"{path} is empty: its first line should name the columns") from None
+    if uneven := next((row for row in rows if len(row) != len(header)), None):
+        raise RecordError(f"{path}: {','.join(uneven)!r:.60} should have {len(header)} cells, as the first line")
+    return header, rows
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
     """The rows of a file that `csv_text` made: numbers and truth values as such, None for empty cells."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return [{key: _value(text) for key, text in row.items() if key} for row in csv.DictReader(file)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    header, rows = read_cells(path)
+    return [dict(zip(header, map(_value, row), strict=True)) for row in rows]
 
 
-def _value(text: str | None) -> Any:
+def _value(text: str) -> Any:
     return {"True": True, "False": False}.get(text, as_number(text)) if text else None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from paceline.formatting import natural
 
 Settings = Mapping[str, str]
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
-FIRST = ("network", "data", "strategy", "correction", "workers", "groups", "driver", "batch", "optimizer", "lr")
+FIRST = ("network", "strategy", "correction", "workers", "groups", "driver", "batch", "data", "optimizer", "lr")
 """Settings by which runs are told apart before any other."""
 BARE = ("network", "data", "strategy", "correction", "driver", "optimizer", "processor", "kind")
 """Settings whose value says by itself what it is."""
@@ -73,6 +75,14 @@ def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         if kinds(without) == kinds(varied):
             varied = without
     return tuple(varied)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by a key, in the order of the first one of each."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def values(settings: Settings, keys: Iterable[str]) -> tuple[str | None, ...]:

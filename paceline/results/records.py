@@ -27,7 +27,6 @@ from paceline.results.comparison_rows import (
     PredictionRow,
     PublishedNumber,
     PublishedRow,
-    Row,
     read_rows,
     read_table,
 )
@@ -146,14 +145,16 @@ class Records:
             Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans, Scaling: self.clusters,
             RunOutcome: self.outcomes,
         }  # fmt: skip
-        home = homes.get(type(found))
-        if home is not None:
-            home.append((place, found))
-            return True
-        if isinstance(found, Verification):
+        rows: dict[type, list[Any]] = {
+            PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,
+            ExtraTable: self.tables, Prediction: self.expected,
+        }  # fmt: skip
+        if type(found) in homes:
+            homes[type(found)].append((place, found))
+        elif type(found) in rows:
+            rows[type(found)].append(found)
+        elif isinstance(found, Verification):
             self.predictions += [PredictionRow(*row) for row in found.prediction_rows()]
-        elif isinstance(found, Prediction):
-            self.expected.append(found)
         elif isinstance(found, ExperimentRecord):
             self.experiments.append((place, found))
             self.title = self.title or found.title or found.name
@@ -161,13 +162,6 @@ class Records:
         else:
             return False
         return True
-
-    def add_rows(self, rows: Iterable[Row]) -> None:
-        homes: dict[type, list[Any]] = {
-            PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,
-        }  # fmt: skip
-        for row in rows:
-            homes[type(row)].append(row)
 
 
 def find_records(paths: Iterable[str | Path]) -> Records:
@@ -222,11 +216,12 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
     place, named = path_label(file, given), file == given
     try:
         if file.name in FILES:
-            records.add_rows(read_rows(file, FILES[file.name]))
+            for row in read_rows(file, FILES[file.name]):
+                records.add(place, row)
         elif file.name == RESULTS:
             records.rows += [(f"{place}, line {line}", row) for line, row in enumerate(read_csv(file), 2)]
         elif file.name.endswith(TABLE):
-            records.tables.append(read_table(file))
+            records.add(place, read_table(file))
         elif named or file.name in OWN_NAMES or looks_like_a_record(file):
             found = record.load(file)
             inside = file.name in OWN_NAMES and not named
@@ -235,7 +230,8 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
             if not records.add(home, found) and named:
                 records.skipped.append(Skipped(place, f"holds {type(found).__name__}, which a report does not show"))
     except PacelineError as error:
-        records.skipped.append(Skipped(place, _without_place(str(error), file)))
+        reason = str(error).removeprefix(f"{file} ").removeprefix("is ")  # the place stands before it already
+        records.skipped.append(Skipped(place, reason.replace(str(file), file.name)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         records.skipped.append(Skipped(place, f"cannot be read: {type(error).__name__}: {error}"[:300]))
 
@@ -245,8 +241,3 @@ def looks_like_a_record(file: Path) -> bool:
     with file.open("rb") as opened:
         head = opened.read(400)
     return b'"schema"' in head and b'"kind"' in head
-
-
-def _without_place(text: str, file: Path) -> str:
-    """The place stands before the reason already."""
-    return text.removeprefix(f"{file} ").removeprefix("is ").replace(str(file), file.name)

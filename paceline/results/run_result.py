@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paceline.formatting import in_order
 from paceline.measurement.measurement import Measurement
-from paceline.results.labels import REPETITION, label_by, place_in_order, setting_text, telling_keys, values
+from paceline.results.labels import REPETITION, grouped, label_by, place_in_order, setting_text, telling_keys, values
 from paceline.results.records import Records, Skipped
 from paceline.results.run_row import NOT_SETTINGS, WORKLOAD, Row, RunRecord, row_of
 from paceline.simulation.timing import TimeRecord
@@ -210,10 +210,7 @@ def _label(run: RunResult, group: list[RunResult]) -> str:
 
 def groups_of(runs: Iterable[RunResult]) -> dict[str, list[RunResult]]:
     """Repetitions together, in the order of their first one."""
-    found: dict[str, list[RunResult]] = {}
-    for run in runs:
-        found.setdefault(run.group, []).append(run)
-    return found
+    return grouped(runs, lambda run: run.group)
 
 
 def values_of(runs: Iterable[RunResult], key: str) -> list[str]:
@@ -241,11 +238,11 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
 
 def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
     """Measurements with the shortest names that tell them apart; with their places where nothing else does."""
-    found = sorted(records.measurements, key=lambda entry: (entry[1].name, entry[1].batch, _threads(entry[1])))
+    found = sorted(records.measurements, key=lambda entry: (entry[1].name, entry[1].batch, threads_of(entry[1])))
     told = [
         {
             "network": m.name, "batch": str(m.batch), "processor": m.device_name, "step": m.step,
-            "threads": str(_threads(m)), "data": m.conditions.get("data", ""),
+            "threads": str(threads_of(m)), "data": m.conditions.get("data", ""),
         }
         for _, m in found
     ]  # fmt: skip
@@ -262,6 +259,7 @@ def _short_place(place: str) -> str:
     return f"repetition {run.group(2)}" if run else place
 
 
-def _threads(m: Measurement) -> int:
+def threads_of(m: Measurement) -> int:
+    """0: not known, as of one on a GPU."""
     stated = m.conditions.get("threads", "")
     return int(stated) if stated.isdigit() else 0

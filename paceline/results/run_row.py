@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from paceline.formatting import as_number
 from paceline.measurement.feeding import Feeding
-from paceline.measurement.measurement import Measurement
+from paceline.measurement.measurement import Measurement, Spread
 from paceline.results.labels import setting_id
-from paceline.results.metrics import METRICS, metrics_of
 from paceline.results.outcome import RunOutcome
 from paceline.simulation.timing import TimeRecord
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
+from paceline.trace import PARTS
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 from paceline.workload import Workload
@@ -26,6 +27,20 @@ RunRecord = Run | TimeRecord | Measurement | Evaluation | Feeding
 KINDS: dict[type, str] = {
     Run: "train", TimeRecord: "simulate", Measurement: "measure", Evaluation: "evaluate", Feeding: "feed",
 }  # fmt: skip
+# In the order of their columns.
+METRICS = (
+    "test_accuracy", "test_top_accuracy", "test_loss", "test_metric", "train_accuracy", "train_loss",
+    "epochs_done", "updates", "wall_s", "train_s", "epoch_s", "samples_per_s", "updates_per_s", "steps_per_s",
+    "virtual_s", "mean_staleness", "staleness_p99", "waiting_share", "communicating_share", "server_share", "applied",
+    "dropped", "refused", "given_out_again", "faults", "iteration_s", "iteration_p10_s", "iteration_p90_s",
+    *(f"{part}_s" for part in PARTS), "accounted", "overhead", "parameters", "message_bytes", "process_s", "cpu_s",
+    "peak_memory_bytes",
+)  # fmt: skip
+OF_A_RUN = (
+    "test_accuracy", "test_top_accuracy", "test_loss", "test_metric", "updates", "wall_s", "train_s", "samples_per_s",
+    "parameters",
+)  # fmt: skip
+"""That its record has under the same names."""
 IDENTITY = ("run", "setting", "repetition", "trial", "kind")
 WORKLOAD = tuple(f.name for f in dataclasses.fields(Workload))
 DISTRIBUTION = ("strategy", "workers", "driver")
@@ -43,19 +58,20 @@ def row_of(
     settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
     metrics = (metrics_of(measured) if measured is not None else {}) | metrics_of(found)
     if isinstance(found, Run):
-        settings["measure"] = measured is not None or bool(outcome and outcome.settings.get("measure"))
+        settings["measure"] = measured is not None or bool(outcome and outcome.run.settings.get("measure"))
     if outcome is None:
         kind = KINDS[type(found)]
         given = {"kind": kind} | {key: value for key, value in settings.items() if key not in ("seed", "measure")}
         status = found.status if isinstance(found, Run) else "finished"
         row = {"run": directory, "setting": setting_id(given), "kind": kind, **settings, "status": status}
         return {**row, "given": given, **conditions, **metrics, "directory": directory}
-    given = {key: _plain(value) for key, value in outcome.settings.items() if key not in WORKLOAD}
+    run = outcome.run
+    given = {key: _plain(value) for key, value in run.settings.items() if key not in WORKLOAD}
     row = {
-        "run": outcome.run, "setting": outcome.setting, "repetition": outcome.repetition, "trial": outcome.trial,
-        **settings, **_workload(outcome.workload), **given, "kind": outcome.settings["kind"],
-        "workers": outcome.workers, "status": outcome.status, "error": outcome.error, "started": outcome.started,
-        "number": outcome.number, "planned": outcome.planned, "given": outcome.settings,
+        "run": run.id, "setting": run.setting, "repetition": run.repetition, "trial": run.trial,
+        **settings, **_workload(run.workload), **given, "kind": run.kind, "workers": run.workers,
+        "status": outcome.status, "error": outcome.error, "started": outcome.started,
+        "number": run.number, "planned": outcome.planned, "given": run.settings,
     }  # fmt: skip
     used = {"process_s": outcome.process_s, "cpu_s": outcome.cpu_s, "peak_memory_bytes": outcome.peak_memory_bytes}
     return {**row, **conditions, "cores": outcome.cores, **metrics, **used, "directory": directory}
@@ -115,3 +131,80 @@ def columns_of(rows: list[Row]) -> tuple[str, ...]:
     )  # fmt: skip
     always = {*core, "status", "error", "directory"} - {"trial"}
     return tuple(key for key in ordered if key in filled or key in always)
+
+
+def metrics_of(record: Any) -> Row:
+    """Empty for a record without any."""
+    if isinstance(record, Run):
+        return _run(record)
+    if isinstance(record, Measurement):
+        return _measurement(record)
+    if isinstance(record, TimeRecord):
+        return _simulation(record)
+    if isinstance(record, Feeding):
+        waiting = {"waiting_share": record.waiting_s / record.iteration_s.median_s}
+        return _iteration(record.iteration_s) | waiting
+    if isinstance(record, Evaluation):
+        return {f"test_{name}": getattr(record, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
+    return {}
+
+
+def _run(run: Run) -> Row:
+    last = run.epochs[-1] if run.epochs else None
+    found: Row = {
+        **{name: getattr(run, name) for name in OF_A_RUN},
+        "train_accuracy": last.train_accuracy if last else math.nan,
+        "train_loss": last.loss if last else math.nan,
+        "epochs_done": len(run.epochs),
+        "epoch_s": sum(e.wall_s for e in run.epochs) / len(run.epochs) if run.epochs else math.nan,
+        "updates_per_s": run.updates / run.train_s if run.train_s else math.nan,
+    }
+    if run.distribution is not None:
+        found |= _distribution_metrics(run.distribution)
+    return found
+
+
+def _distribution_metrics(found: Distribution) -> Row:
+    ledger = found.ledger
+    metrics: Row = {
+        "updates_per_s": found.updates_per_s,
+        "steps_per_s": found.steps_per_s,
+        "mean_staleness": ledger.mean_staleness,
+        "staleness_p99": ledger.staleness_up_to(0.99),
+        "waiting_share": found.waiting_share,
+        "applied": ledger.applied,
+        "dropped": ledger.dropped,
+        "refused": ledger.refused,
+        "given_out_again": ledger.returned,
+        "faults": found.fault_count,
+        "server_share": found.server_s / found.seconds if found.seconds else math.nan,
+    }
+    if found.driver == "virtual":
+        metrics["virtual_s"] = found.seconds
+    return metrics
+
+
+def _simulation(record: TimeRecord) -> Row:
+    return {
+        **_distribution_metrics(record.distribution),
+        "communicating_share": record.communicating_share,
+        "server_share": record.server_share,
+        "updates": record.distribution.updates,
+        "wall_s": record.wall_s,
+        "message_bytes": record.message_bytes,
+    }
+
+
+def _iteration(spread: Spread) -> Row:
+    return {"iteration_s": spread.median_s, "iteration_p10_s": spread.p10_s, "iteration_p90_s": spread.p90_s}
+
+
+def _measurement(m: Measurement) -> Row:
+    return {
+        **{f"{part}_s": seconds for part, seconds in m.parts_s.items()},
+        **_iteration(m.iteration_s),
+        "samples_per_s": m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan,
+        "accounted": m.accounted,
+        "overhead": m.overhead,
+        "parameters": sum(layer.parameters for layer in m.layers),
+    }

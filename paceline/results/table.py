@@ -8,20 +8,31 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paceline import record
 from paceline.errors import InputError, RecordError
 from paceline.notebook import NotebookRecord, to_pandas
 from paceline.record import write_atomically
+from paceline.results import outcome
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
-from paceline.results.labels import varied_keys
-from paceline.results.metrics import METRICS
-from paceline.results.records import RESULTS, ExperimentRecord, Skipped, find_records
+from paceline.results.labels import grouped, varied_keys
+from paceline.results.records import (
+    EXPERIMENT,
+    MEASUREMENT,
+    RECORD,
+    RESULTS,
+    ExperimentRecord,
+    Skipped,
+    find_records,
+    looks_like_a_record,
+)
 from paceline.results.run_result import all_results
-from paceline.results.run_row import NOT_SETTINGS, Row, columns_of
+from paceline.results.run_row import METRICS, NOT_SETTINGS, Row, columns_of
+from paceline.training.run import Run
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -29,6 +40,8 @@ if TYPE_CHECKING:
 SUMMARY, PUBLISHED = "summary.csv", "published.csv"
 STATISTICS = ("mean", "std", "min", "max")
 SHOWN_METRICS = 6
+FILES = (RECORD, MEASUREMENT, outcome.FILE)
+"""What a directory is about, the most telling first; others may lie beside it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +61,11 @@ class ResultsTable(NotebookRecord):
     """Runs of the experiment, finished or not; 0: not known."""
     published: tuple[PublishedNumber, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def home(self) -> Path:
+        """The directory of the experiment whose results these are."""
+        return next(iter(self.directories.values())).parent.parent
 
     @property
     def summary_columns(self) -> tuple[str, ...]:
@@ -74,13 +92,14 @@ class ResultsTable(NotebookRecord):
         """`results.csv` and `summary.csv`; `published.csv` if the experiment states published numbers."""
         tables = {RESULTS: (self.columns, self.rows), SUMMARY: (self.summary_columns, self.summary)}
         if self.published:
-            compared = tuple(
-                {"name": p.label, "published": p.value, "ours": _only(self.of(p)), "unit": p.unit, "source": p.source}
-                for p in self.published
-            )
-            tables[PUBLISHED] = (tuple(compared[0]), compared)
+            compared: list[Row] = []
+            for p in self.published:
+                ours = means[0] if len(means := self.of(p)) == 1 else None  # several settings have no single value
+                row = {"name": p.label, "published": p.value, "ours": ours, "unit": p.unit, "source": p.source}
+                compared.append(row)
+            tables[PUBLISHED] = (tuple(compared[0]), tuple(compared))
         for name, (columns, rows) in tables.items():
-            cells = ([_cell(row.get(column)) for column in columns] for row in rows)
+            cells = ([row.get(column) for column in columns] for row in rows)
             write_atomically(Path(directory) / name, csv_text(list(columns), cells))
         return [Path(directory) / name for name in tables]
 
@@ -143,10 +162,7 @@ def results_table(
 
 def _summary(rows: list[Row], settings: list[str], columns: Sequence[str]) -> Iterator[Row]:
     metrics = [column for column in columns if column in METRICS]
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["setting"], []).append(row)
-    for setting, members in groups.items():
+    for setting, members in grouped(rows, lambda row: row["setting"]).items():
         finished = [row for row in members if row["status"] == "finished"]
         count = {status: sum(row["status"] == status for row in members) for status in ("diverged", "failed")}
         found: Row = {"setting": setting, **{key: members[0].get(key) for key in settings}}
@@ -165,16 +181,38 @@ def spread(values: list[float]) -> tuple[float, float, float, float]:
     return statistics.fmean(values), deviation, min(values), max(values)
 
 
-def _only(values: list[float]) -> float:
-    """Several settings have no single value."""
-    return values[0] if len(values) == 1 else math.nan
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    return " ".join(value.split()) if isinstance(value, str) else value
+def load(path: str | Path) -> Any:
+    """Load a record from its file or its directory, whatever it holds; of an experiment's directory, all its results.
+
+    >>> run = paceline.train("mlp", data="digits", epochs=1, out="runs/loaded")
+    >>> paceline.load("runs/loaded").test_accuracy == run.test_accuracy
+    True
+    """
+    if not isinstance(path, str | Path):
+        raise RecordError(f"path={path!r:.60} should be the file or directory of a record")
+    path = Path(path)
+    if (path / EXPERIMENT).exists():
+        return collect(path)
+    file = _file_in(path) if path.is_dir() else path
+    found = record.load(file)
+    if isinstance(found, Run):  # which may have been moved since
+        return replace(found, directory=str(file.resolve().parent))
+    return found
+
+
+def _file_in(directory: Path) -> Path:
+    """The record that a directory stands for: one of a usual name, else the only one there is."""
+    try:
+        usual = [directory / name for name in FILES if (directory / name).exists()]
+        found = usual[:1] or [file for file in sorted(directory.glob("*.json")) if looks_like_a_record(file)]
+    except OSError as error:
+        raise RecordError(f"cannot read {directory}: {error.strerror}") from error
+    if not found:
+        raise RecordError(f"no record at {directory / RECORD}")
+    if len(found) > 1:
+        raise RecordError(f"{directory} holds several records: name {' or '.join(file.name for file in found)}")
+    return found[0]

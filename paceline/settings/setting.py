@@ -22,7 +22,6 @@ from paceline.errors import InputError, nearest
 from paceline.settings.text import shown
 
 Value = TypeVar("Value")
-Record = TypeVar("Record")
 
 NAMES: dict[Any, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table",
@@ -124,22 +123,18 @@ class Setting:
         """The type for msgspec, with bounds at every number in it; a float is finite."""
         limits = {"ge": self.least, "gt": self.above, "lt": self.below, "le": self.most}
         given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+        finite = given | ({} if given.keys() & {"ge", "gt"} else {"ge": -LARGEST})
+        finite |= {} if given.keys() & {"le", "lt"} else {"le": LARGEST}
 
         def bounded(kind: Any) -> Any:
             origin, arguments = typing.get_origin(kind), typing.get_args(kind)
             if kind is float:
-                return Annotated[kind, msgspec.Meta(**_finite(given))]
+                return Annotated[kind, msgspec.Meta(**finite)]
             if kind is int and given:
                 return Annotated[kind, msgspec.Meta(**given)]
             return origin[tuple(bounded(each) for each in arguments)] if origin in (tuple, list) else kind
 
         return functools.reduce(lambda a, b: a | b, [bounded(kind) for kind in self.kinds])
-
-
-def _finite(limits: dict[str, Any]) -> dict[str, Any]:
-    low = {} if limits.keys() & {"ge", "gt"} else {"ge": -LARGEST}
-    high = {} if limits.keys() & {"le", "lt"} else {"le": LARGEST}
-    return {**low, **limits, **high}
 
 
 def _is_number(given: float | str) -> bool:

@@ -26,13 +26,13 @@ def read_toml(path: str | Path, error: type[InputError] = InputError) -> dict[st
         raise error(f"{path}: not valid TOML: {raised}") from raised
 
 
-def parse_pairs(pairs: Iterable[str], option: str = "--set") -> dict[str, str]:
-    """`KEY=VALUE` words as a table; keys may have dashes."""
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` words of `--set` as a table; keys may have dashes."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise InputError(f"{option} {pair!r} should be KEY=VALUE")
+            raise InputError(f"--set {pair!r} should be KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
 

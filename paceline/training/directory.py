@@ -27,7 +27,7 @@ def claimed(out: str | Path | None) -> Iterator[Path | None]:
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, made)
         taken = "belongs to a run that has just started{}: choose another"
-        stack.enter_context(_lock(lambda: _make_and_lock(path, made), f"`out={str(path)!r}`", taken))
+        stack.enter_context(lock_or_refuse(lambda: _make_and_lock(path, made), f"`out={str(path)!r}`", taken))
         check_new(path)  # a run may have come and gone between the first check and the lock
         yield path
 
@@ -36,11 +36,12 @@ def claimed(out: str | Path | None) -> Iterator[Path | None]:
 def claimed_to_resume(directory: str | Path) -> Iterator[Path]:
     """The directory of a run with a checkpoint to resume from; nobody else can claim it meanwhile."""
     path = resumable_directory(Path(directory))
-    with _lock(lambda: DirectoryLock(path), f"{path}:", "the run is still running{}; wait for it, or stop it"):
+    with lock_or_refuse(lambda: DirectoryLock(path), f"{path}:", "the run is still running{}; wait for it, or stop it"):
         yield path
 
 
-def _lock(acquire: Callable[[], DirectoryLock], place: str, taken: str) -> DirectoryLock:
+def lock_or_refuse(acquire: Callable[[], DirectoryLock], place: str, taken: str) -> DirectoryLock:
+    """The lock of a place; an error that says who has it, where `taken` has a place for that."""
     try:
         return acquire()
     except Locked as error:

@@ -16,7 +16,7 @@ from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
 from paceline.errors import InputError
-from paceline.reporting import distributed_verification, verification
+from paceline.reporting import verification
 from paceline.results.records import find_records
 from paceline.strategy.presets import find_strategy
 from paceline.workload import Workload
@@ -200,7 +200,7 @@ def test_workers_are_compared_with_a_simulation_of_them(paceline, tmp_path):
 def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path, monkeypatch):
     cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9)
     here = Calibration("cpu", "A Processor", (), {}, 1e11, 1e10, 0.1, exchange=(cost,), cores=4)
-    monkeypatch.setattr(distributed_verification, "local_calibrations", lambda: [here])
+    monkeypatch.setattr(verification, "local_calibrations", lambda: [here])
     place = saved_run(tmp_path / "run", distribution=replace(a_distribution("downpour", 2), driver="local"))
     record.save(a_prediction(batch=64, conditions={"calibrated on": "A Processor"}), place / "prediction.json")
     found = paceline("verify", place, "--json", "-").json

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from paceline.experiment import Experiment
+from paceline.experiment.experiment import Experiment
 
 SMALL = {"network": "dnn", "data": "digits:100", "epochs": 1, "batch": 50, "dropout": 0.0}
 TIMES = {

@@ -13,8 +13,10 @@ import pytest
 import paceline
 from paceline import record
 from paceline.errors import InputError, OutputError
-from paceline.experiment import Experiment, collect, execute
-from paceline.experiment.experiment_directory import locked_experiment
+from paceline.experiment.directory import locked_experiment
+from paceline.experiment.executing import execute
+from paceline.experiment.experiment import Experiment
+from paceline.results.table import collect
 from paceline.training.drivers.local.process_server import process_server
 from tests.experiment.studies import SMALL, small, table, virtual, without_times
 
@@ -124,7 +126,7 @@ def test_one_call_loads_an_experiment_or_a_run_of_it(done):
     experiment, place = done
     assert len(paceline.load(place).rows) == paceline.load(place).planned == len(experiment.runs())
     assert paceline.load(place / "runs" / experiment.runs()[0].name).status == "finished"
-    assert paceline.load(place / "runs" / experiment.runs()[0].name / "outcome.json").workers == 1
+    assert paceline.load(place / "runs" / experiment.runs()[0].name / "outcome.json").run.workers == 1
 
 
 def test_a_run_is_the_one_that_train_makes(done):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.experiment import collect
+from paceline.results.table import collect
 from tests.experiment.studies import table, without_times
 from tests.own_process import program
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import InputError
-from paceline.experiment import Experiment, RandomSearch
+from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import interleaved
+from paceline.experiment.random_search import RandomSearch
 from tests.experiment.studies import small, virtual
 
 
@@ -31,12 +32,12 @@ def test_several_grids_are_joined_and_what_they_share_is_one_run():
 
 def test_without_a_grid_there_is_one_setting():
     (run,) = small(grid=()).runs()
-    assert (run.label, run.repetition, run.seed, run.name) == ("", 1, 0, run.id)
+    assert (run.label, run.repetition, run.workload.seed, run.name) == ("", 1, 0, run.id)
 
 
 def test_repetitions_have_seeds_of_their_own_and_settings_share_them():
     runs = small(repetitions=3, workload={"data": "digits", "seed": 7}).runs()
-    assert [run.seed for run in runs] == [7, 8, 9] * 2
+    assert [run.workload.seed for run in runs] == [7, 8, 9] * 2
     assert len({run.id for run in runs}) == 6 and len({run.setting for run in runs}) == 2
     assert len({run.name for run in runs}) == 6
 
@@ -160,6 +161,14 @@ class TestQuick:
         assert len({run.settings["l2"] for run in runs}) == 2
         assert experiment.quickly().quickly() == experiment.quickly()
 
+    def test_it_may_have_a_grid_and_notes_of_its_own(self):
+        experiment = small(
+            notes=("Whole.",), quick={"grid": {"batch": [5]}, "notes": ["Quick."]}, grid={"lr": [0.1, 0.2]}
+        )
+        quick = experiment.quickly()
+        assert [run.settings.get("batch") for run in quick.runs()] == [5]
+        assert (experiment.notes, quick.notes) == (("Whole.",), ("Whole.", "Quick."))
+
     def test_there_must_be_something_quick(self):
         with pytest.raises(InputError, match=r"small has no \[quick\]"):
             small().quickly()
@@ -191,6 +200,8 @@ class TestQuick:
         ({"quick": {"epoch": 1}}, "[quick] has no key 'epoch': did you mean epochs"),
         ({"quick": {"repetitions": 0}}, "[quick] repetitions=0"),
         ({"quick": {"trials": 2}}, "[quick] trials needs a [random]"),
+        ({"quick": {"notes": "one"}}, "[quick] notes='one' should be a list of sentences"),
+        ({"quick": {"grid": {"batch": []}}}, "[grid] batch is an empty list"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_found_as_soon_as_the_experiment_is_made(changes, words):

@@ -8,8 +8,10 @@ import pytest
 
 from paceline import record
 from paceline.errors import InputError
-from paceline.experiment import Experiment, PublishedNumber, RandomSearch, read_experiment
-from paceline.experiment.experiment import changed
+from paceline.experiment.experiment import Experiment, changed
+from paceline.experiment.random_search import RandomSearch
+from paceline.experiment.reading import read_experiment
+from paceline.results.comparison_rows import PublishedNumber
 
 WHOLE = """
 name = "whole"
@@ -107,6 +109,13 @@ def test_published_numbers_may_be_in_a_file_beside_it(tmp_path):
     )
 
 
+def test_a_source_is_the_first_note_and_that_of_published_numbers(tmp_path):
+    text = "source = 'A. Author, “Work”, 2017'\nnotes = ['More.']\n[[published]]\nlabel = 'x'\nvalue = 1\n"
+    found = read_experiment(written(tmp_path, text + "[[published]]\nlabel = 'y'\nvalue = 2\nsource = 'B'\n"))
+    assert found.notes == ("Source: A. Author, “Work”, 2017.", "More.")
+    assert [number.source for number in found.published] == ["A. Author, “Work”, 2017", "B"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -121,11 +130,12 @@ def test_published_numbers_may_be_in_a_file_beside_it(tmp_path):
         ("[workload]\nepochs = 2020-01-01", "workload.epochs=2020-01-01 is a date"),
         ("[strategy]\ncompute-time = 'gama:1'", ": [strategy] compute_time='gama:1' is unknown: did you mean gamma?"),
         ("[random]\nlr = { uniform = [0, 1] }", "[random] needs trials = N"),
-        ("published = 'none.csv'", "none.csv: No such file or directory"),
+        ("published = 'none.csv'", "none.csv cannot be read: No such file or directory"),
         ("published = 3", "published=3 should be a list of tables"),
-        ("[[published]]\nlabel = 'x'", "[[published]] 1 has no value"),
+        ("source = 3", "source=3 should be text"),
+        ("[[published]]\nlabel = 'x'", "[[published]] 1: value is missing"),
         ("[[published]]\nlabel = 'x'\nvalue = 'y'", "value='y' should be a number"),
-        ("[[published]]\nlable = 'x'", "has no key 'lable': did you mean label"),
+        ("[[published]]\nlable = 'x'", "[[published]] 1: no key 'lable' in a published number: did you mean label"),
         ("[[published]]\nlabel = 'x'\nvalue = 1\nwhere = { worker = 1 }", "did you mean workers"),
     ],
 )

@@ -11,14 +11,17 @@ import pytest
 
 from paceline import record
 from paceline.errors import InputError
-from paceline.experiment import Experiment, ResultsTable, execute, read_experiment
+from paceline.experiment.executing import execute
+from paceline.experiment.experiment import Experiment
+from paceline.experiment.reading import read_experiment
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reporting import report
 from paceline.reporting.page import page_of
-from paceline.reproduction import Conclusions, find_study, known_studies, study
-from paceline.reproduction.study import FOLDER, NAMES
+from paceline.reproduction import study
+from paceline.reproduction.study import FOLDER, NAMES, Conclusions, find_study, known_studies
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.records import find_records
+from paceline.results.table import ResultsTable
 from tests.reporting.examples import a_measurement
 
 SMALL = {"data": "digits:200", "epochs": 2, "threads": 1}

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline import record
 from paceline.measurement.measurement import LayerTime, Measurement, Spread
-from paceline.results.outcome import RunOutcome
+from paceline.results.outcome import PlannedRun, RunOutcome
 from paceline.simulation.links import MessageSizes
 from paceline.simulation.simulation import Simulation
 from paceline.simulation.timing import TimeRecord
@@ -106,7 +106,8 @@ def a_simulation(workers: int = 50) -> TimeRecord:
 def an_outcome(label: str = "a", error: str = "", status: str = "failed") -> RunOutcome:
     """Of a run of an experiment."""
     settings = {"kind": "train", "network": "mlp"}
-    return RunOutcome("0a1b2c3d4e-1", 0, 1, "0a1b2c3d4e", 1, None, settings, Workload("mlp"), 1, label, status, error)
+    run = PlannedRun(0, "0a1b2c3d4e", 1, None, settings, Workload("mlp"), 1, label)
+    return RunOutcome(run, 1, status, error)
 
 
 def save_run(run: Run, directory: Path) -> Path:

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from paceline.measurement.measurement import IterationTime, Measurement, Spread
-from paceline.reporting.experiment_table import (
+from paceline.reporting.record_files import (
     context_of,
     experiment_csv,
     experiment_of_run,
+    write_tables,
 )
-from paceline.reporting.measurement_files import write_tables
 from paceline.training.evaluate import ValidationTime
 from paceline.training.measured_training import Quarters
 from tests.a_run import a_run

@@ -15,7 +15,7 @@ import pytest
 from paceline import record
 from paceline.reporting import report
 from paceline.reporting.page import page_of, render
-from paceline.results.comparison_rows import PredictionRow, PublishedRow
+from paceline.results.comparison_rows import PublishedRow
 from paceline.results.records import Records
 from paceline.trace import Span, Trace
 from tests.reporting.browser import Tab
@@ -33,9 +33,11 @@ def study(tmp_path_factory) -> Path:
     many_runs(place / "runs", ["downpour", "sync"], [2, 4, 8], seeds=2)
     record.save(a_measurement(), place / "measure" / "measurement.json")
     broken_records(place / "broken")
-    predictions = [PredictionRow("one epoch", 11.0, 9.0, 12.0, 10.0), PredictionRow("an iteration", 0.5, 0.4, 0.6)]
-    published = [PublishedRow("epoch", 3.5, 3.6, "s", "a study"), PublishedRow("accuracy", 97.0, 98.0, "%", "a study")]
-    return report([place], place / "page.html", predictions=predictions, published=published, price=2.0).path
+    predictions = "name,predicted,low,high,measured\none epoch,11,9,12,10\nan iteration,0.5,0.4,0.6,\n"
+    (place / "predictions.csv").write_text(predictions)
+    published = "name,published,ours,unit,source\nepoch,3.5,3.6,s,a study\naccuracy,97,98,%,a study\n"
+    (place / "published.csv").write_text(published)
+    return report([place], place / "page.html", price=2.0).path
 
 
 def ids(tab: Tab) -> list[str]:

@@ -264,12 +264,9 @@ def test_the_same_records_make_the_same_page(tmp_path):
 
 def test_the_function_tells_what_it_wrote(tmp_path):
     save_run(a_run(), tmp_path / "runs")
-    given = {
-        "predictions": [PredictionRow("a", 1.0)],
-        "published": [PublishedRow("b", 1.0)],
-        "costs": [CostRow("c", 1.0)],
-    }
-    written = report([tmp_path / "runs"], tmp_path, title="All of it", price=1.0, **given)
+    for name, column in (("predictions", "predicted"), ("published", "published"), ("costs", "amount")):
+        (tmp_path / "runs" / f"{name}.csv").write_text(f"name,{column}\na,1\n")
+    written = report([tmp_path / "runs"], tmp_path, title="All of it", price=1.0)
     assert written.path == tmp_path / "report.html" and written.size_bytes == written.path.stat().st_size
     assert written.counts == {"runs": 1, "predictions": 1, "published figures": 1, "costs": 1}
     assert "<title>All of it – Paceline</title>" in written.path.read_text(encoding="utf-8")

@@ -17,8 +17,7 @@ from paceline.reporting.sections.comparisons import (
     predictions,
     published,
 )
-from paceline.reporting.sections.layers import where_the_time_goes
-from paceline.reporting.sections.time_parts import time_parts
+from paceline.reporting.sections.layers import time_parts, where_the_time_goes
 from paceline.reporting.sections.timeline import drawn_spans, row_order
 from paceline.reporting.sections.workers import staleness
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
@@ -26,7 +25,7 @@ from paceline.results.records import Records, Skipped
 from paceline.results.run_result import run_results
 from paceline.strategy.ledger import LedgerSummary
 from paceline.trace import Span, Trace
-from paceline.training.run import Conditions
+from paceline.training.run import Conditions, Run
 from tests.a_run import a_run
 from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_trace, a_virtual_run, an_outcome
 
@@ -227,14 +226,14 @@ def test_a_price_makes_every_run_cost_something():
     assert costs([], runs, None) is None
 
 
-def test_conditions_that_agree_are_one_set():
+def test_conditions_have_every_value_that_there_was():
     other = Conditions("cuda:0", "A GPU", 2, 4, "float32", "3.11.0", "2.12.0", "0.1.0", "Linux x86_64")
     records = Records(
         runs=[("a", a_run()), ("b", a_run(conditions=other)), ("c", a_run())], measurements=[("m", a_measurement())]
     )
     (listing,) = [b for b in made(records)["conditions"].blocks if b.id == "conditions-table"]
-    assert [column.name for column in listing.table.columns] == ["condition", "3 of 4", "1 of 4"]
-    assert ("device name", "A Processor", "A GPU") in listing.table.rows
+    assert [column.name for column in listing.table.columns] == ["condition", "value"]
+    assert ("device name", "A GPU and A Processor") in listing.table.rows
 
 
 def test_what_was_run_is_said_in_words():
@@ -331,3 +330,47 @@ def test_runs_that_diverged_or_did_not_learn_are_not_ranked():
     assert "more workers do not make sync faster" in found.sentence
     assert "Of 3 runs, 1 diverged and 1 ended below half of the best test accuracy" in " ".join(found.summary)
     assert ("best test accuracy", "89.0 %") in [(what, value) for value, what in found.tiles]
+
+
+def several(strategy: str, workers: int, seconds: tuple[float, ...]) -> list[tuple[str, Run]]:
+    """Repetitions that took so many simulated seconds."""
+    runs = [a_virtual_run(strategy, workers, seed) for seed in range(len(seconds))]
+    took = [replace(r, distribution=replace(r.distribution, seconds=s)) for r, s in zip(runs, seconds, strict=True)]
+    return [(f"{strategy}{workers}-{seed}", run) for seed, run in enumerate(took)]
+
+
+def test_a_speedup_within_noise_is_none():
+    noisy = Records(runs=[*several("downpour", 2, (33.0, 60.0)), *several("downpour", 4, (20.0, 40.0))])
+    said = "In simulation, downpour is as fast with 4 workers as with 2, within noise."
+    assert said in made(noisy)["scaling"].sentences
+    clear = Records(runs=[*several("downpour", 2, (33.0, 34.0)), *several("downpour", 4, (20.0, 21.0))])
+    assert "times as fast with 4 workers as with 2" in made(clear)["scaling"].sentences[0]
+
+
+def test_the_first_to_an_accuracy_is_sought_among_all_runs_not_only_those_with_several_numbers_of_workers():
+    slow = [(f"r{w}", a_virtual_run("downpour", w)) for w in (2, 4)]
+    early = tuple(replace(point, seconds=0.01 * point.epoch) for point in slow[0][1].points)
+    fast = ("fast", replace(a_virtual_run("sync", 8), points=early))
+    answer = answer_of(records := Records(runs=[*slow, fast]), run_results(records))
+    assert (
+        answer.sentence.startswith("sync · 8 workers is the first to reach") and answer.pictures[0] == "accuracy-time"
+    )
+
+
+def test_a_warning_of_repetitions_is_said_once():
+    warned = [(f"r{seed}", replace(a_virtual_run(seed=seed), warnings=("it learns nothing",))) for seed in range(3)]
+    records = Records(runs=[*warned, ("other", a_virtual_run("sync"))])
+    said = [sentence for sentence in made(records)["what"].sentences if "Warning" in sentence]
+    assert said == ["Warning: downpour: it learns nothing (the first of 3 runs)."]
+
+
+def test_runs_of_one_epoch_have_no_curves():
+    assert "learning" not in made(Records(runs=[(f"r{w}", a_virtual_run(workers=w, epochs=1)) for w in (2, 4)]))
+
+
+def test_accuracy_on_made_up_data_is_no_result():
+    for data, told in (("digits", True), ("synthetic:64/10", False)):
+        runs = [(f"r{w}", a_virtual_run(workers=w)) for w in (2, 4)]
+        records = Records(runs=[(p, replace(r, workload=replace(r.workload, data=data))) for p, r in runs])
+        tiles = answer_of(records, run_results(records)).tiles
+        assert ("best test accuracy" in [what for _, what in tiles]) == told

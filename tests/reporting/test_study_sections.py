@@ -10,10 +10,9 @@ from paceline.measurement.feeding import IMAGES, STAND_INS, Feeding
 from paceline.measurement.measurement import LayerSample, Spread
 from paceline.reporting.figure import value_of
 from paceline.reporting.sections.batch_model import fit_batch_models
-from paceline.reporting.sections.doubling import UNIT, per_sample, savings
 from paceline.reporting.sections.feeding import expected_s
-from paceline.reporting.series import series_by_workers
-from paceline.reporting.time_to_target import seconds_to_loss, target_loss
+from paceline.reporting.sections.scaling import UNIT, per_sample, savings
+from paceline.reporting.series import seconds_to_loss, series_by_workers, target_loss
 from paceline.results.comparison_rows import ExtraTable, PublishedRow
 from paceline.results.records import Records
 from paceline.results.run_result import MEASURED, run_results

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from paceline import record
-from paceline.experiment import ResultsTable, collect
-from paceline.results.metrics import METRICS
+from paceline.results.run_row import METRICS
+from paceline.results.table import ResultsTable, collect
 from paceline.simulation.timing import time_workload
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy

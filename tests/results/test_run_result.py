@@ -9,8 +9,7 @@ import pytest
 
 from paceline.reporting.colours import group_styles
 from paceline.reporting.sections.scaling import scaling, scaling_sentence
-from paceline.reporting.series import series_by_workers
-from paceline.reporting.time_to_target import all_seconds_to_accuracy, seconds_to_accuracy, target_accuracy
+from paceline.reporting.series import all_seconds_to_accuracy, seconds_to_accuracy, series_by_workers, target_accuracy
 from paceline.results.records import Records
 from paceline.results.run_result import RunResult, measurement_names, run_results
 from paceline.training.run import Run

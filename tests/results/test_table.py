@@ -11,9 +11,9 @@ import pytest
 import paceline
 from paceline import record
 from paceline.errors import InputError, RecordError
-from paceline.experiment import PublishedNumber, collect
 from paceline.measurement.links import LinkMeasurement
-from paceline.results.table import spread
+from paceline.results.comparison_rows import PublishedNumber
+from paceline.results.table import collect, spread
 from tests.a_run import a_run
 from tests.experiment.studies import table
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paceline.formatting import count
-from paceline.reporting.figure import Section, TableBlock, table
-from paceline.reporting.sections.about import about, extra_tables
+from paceline.reporting.figure import Section, listing, section
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
 from paceline.reporting.sections.clusters import clusters
@@ -14,11 +15,11 @@ from paceline.reporting.sections.layers import where_the_time_goes
 from paceline.reporting.sections.learning import learning
 from paceline.reporting.sections.overhead import overhead
 from paceline.reporting.sections.plans import plans
-from paceline.reporting.sections.run_table import run_table
 from paceline.reporting.sections.scaling import scaling
-from paceline.reporting.sections.setting import conditions, what_was_run
+from paceline.reporting.sections.setting import conditions, run_table, what_was_run
 from paceline.reporting.sections.timeline import timeline
 from paceline.reporting.sections.workers import workers
+from paceline.results.comparison_rows import ExtraTable
 from paceline.results.records import Records
 from paceline.results.run_result import RunResult, measurement_names
 
@@ -47,13 +48,25 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
         conditions(records, runs),
         skipped(records),
     )
-    return [section for section in made if section is not None]
+    return [each for each in made if each is not None]
 
 
 def skipped(records: Records) -> Section | None:
-    if not records.skipped:
-        return None
-    data = table(("file", "reason"), [(s.place, s.reason) for s in records.skipped])
     many = count(len(records.skipped), "file")
     said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} not included."
-    return Section("skipped", "Skipped files", (said,), blocks=(TableBlock("skipped-table", "Skipped", data),))
+    rows = [(s.place, s.reason) for s in records.skipped]
+    block = listing("skipped-table", "Skipped", ("file", "reason"), rows)
+    return section("skipped", "Skipped files", (said,), blocks=(block,))
+
+
+def about(notes: Sequence[str]) -> Section | None:
+    return section("about", "About this experiment", points=notes)
+
+
+def extra_tables(tables: Sequence[ExtraTable]) -> Section | None:
+    """Cells as they were given: with as many digits."""
+    blocks = [
+        listing(f"extra-{place}", given.title, given.header, [[text or None for text in row] for row in given.rows])
+        for place, given in enumerate(tables)
+    ]
+    return section("tables", "Further tables", blocks=blocks)

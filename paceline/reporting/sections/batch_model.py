@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from paceline.cost.two_parameter import Observation, SampleCounts, TwoParameters, fit
 from paceline.formatting import duration, listed, percent
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.colours import line_styles
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
 from paceline.reporting.series import Series, epoch_s, series_by
 from paceline.results.run_result import RunResult
 
@@ -57,9 +58,8 @@ def fit_batch_models(runs: Sequence[RunResult]) -> list[FittedSeries]:
     for series in series_by(usable, BATCH):
         observed = [(point.at, point.median(epoch_s)) for point in series.points]
         samples = min(samples_per_epoch(run) for point in series.points for run in point.runs)
-        found.append(
-            FittedSeries(series, fit(observed, SampleCounts(samples, 0, series.first.workers)), tuple(observed))
-        )  # fmt: skip
+        model = fit(observed, SampleCounts(samples, 0, series.first.workers))
+        found.append(FittedSeries(series, model, tuple(observed)))
     return found
 
 
@@ -73,19 +73,12 @@ def batch_model(runs: Sequence[RunResult]) -> Section | None:
     models = fit_batch_models(runs)
     if not models:
         return None
-    sentences = [*_sentences(models), MODEL]
-    blocks: list[Figure | TableBlock] = [_times(models)]
-    if any(model.is_fitted for model in models):
-        blocks.append(_shares([model for model in models if model.is_fitted]))
-    return Section("batch-model", "Overhead per batch", tuple(sentences), blocks=(*blocks, _parameters(models)))
-
-
-def _sentences(models: Sequence[FittedSeries]) -> list[str]:
     fitted = [model for model in models if model.is_fitted]
-    said = [overhead_sentence(max(fitted, key=lambda model: model.share(0)))] if fitted else []
+    sentences = [overhead_sentence(max(fitted, key=lambda model: model.share(0)))] if fitted else []
     if failed := [model.name for model in models if not model.is_fitted]:
-        said.append(f"The model does not fit {listed(failed)}: there is no estimate of the overhead.")
-    return said
+        sentences.append(f"The model does not fit {listed(failed)}: there is no estimate of the overhead.")
+    blocks = (_times(models), _shares(fitted) if fitted else None, _parameters(models))
+    return section("batch-model", "Overhead per batch", (*sentences, MODEL), blocks=blocks)
 
 
 def overhead_sentence(found: FittedSeries) -> str:
@@ -98,17 +91,14 @@ def overhead_sentence(found: FittedSeries) -> str:
 
 def _times(models: Sequence[FittedSeries]) -> Figure:
     rows: list[tuple[Cell, ...]] = []
-    styles: dict[str, list[int]] = {}
-    for place, found in enumerate(models):
-        names = f"{found.name}, measured", f"{found.name}, model"
-        styles |= {name: [place, dash] for dash, name in enumerate(names)}
-        rows += [(names[0], batch, seconds) for batch, seconds in found.observed]
+    for found in models:
+        rows += [(f"{found.name}, measured", batch, seconds) for batch, seconds in found.observed]
         if found.is_fitted:
-            rows += [(names[1], batch, found.model.time_s(batch)) for batch, _ in found.observed]
+            rows += [(f"{found.name}, model", batch, found.model.time_s(batch)) for batch, _ in found.observed]
     data = table(("line", Column("batch size"), Column("epoch time", "s")), rows)
     options = {
-        "line": "line", "group": "line", "x": "batch size", "y": "epoch time", "whole": True, "both": True,
-        "zero": True, "styles": styles,
+        "line": "line", "x": "batch size", "y": "epoch time", "whole": True, "both": True, "zero": True,
+        "styles": line_styles((str(row[0]) for row in rows), "model"),
     }  # fmt: skip
     errors = [found.error for found in models if found.is_fitted]
     says = (
@@ -124,7 +114,7 @@ def _shares(models: Sequence[FittedSeries]) -> Figure:
         for batch, _ in found.observed
     ]
     columns = ("line", Column("batch size"), Column("overhead", "%"), Column("overhead per epoch", "s"))
-    options = {"line": "line", "group": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
+    options = {"line": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
     title = "Overhead per batch as a share of the epoch time"
     return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),))
 

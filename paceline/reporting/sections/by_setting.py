@@ -8,10 +8,11 @@ from typing import Any
 
 from paceline.formatting import count, duration, median_of, percent, times
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Column, Figure, Section, View, table
+from paceline.reporting.figure import Column, Figure, Section, View, section, table
 from paceline.reporting.series import Series, epoch_s, numeric_settings, series_by
+from paceline.results.labels import grouped
 from paceline.results.noise import LEAST_GAIN, differs
-from paceline.results.run_result import RunResult
+from paceline.results.run_result import RunResult, threads_of
 
 MOST_KEYS = 3
 NOTE = "Points are medians of the repetitions; whiskers show their minimum and maximum."
@@ -40,9 +41,7 @@ def by_setting(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measurem
     if threads := _by_threads(measured):
         figures.append(threads)
         sentences.append(threads.says)
-    if not figures:
-        return None
-    return Section("by-setting", "Effect of settings", (*filter(None, sentences), NOTE), blocks=tuple(figures))
+    return section("by-setting", "Effect of settings", (*sentences, NOTE), blocks=figures)
 
 
 def _word(key: str) -> str:
@@ -77,7 +76,7 @@ def _view(
 
 
 def _options(x: str, y: str, *, zero: bool) -> dict[str, Any]:
-    marks = {"line": "runs", "group": "runs", "low": "min", "high": "max", "whole": True}
+    marks = {"line": "runs", "low": "min", "high": "max", "whole": True}
     return {**marks, "x": x, "y": y, "zero": zero, "both": zero}
 
 
@@ -111,17 +110,15 @@ def _change(series: Series) -> float:
 
 def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     """Iterations of one network on a CPU with different numbers of threads."""
-    found: dict[tuple[str, int], list[tuple[int, Measurement]]] = {}
-    for _, m in measured:
-        if m.conditions.get("threads", "").isdigit():
-            found.setdefault((m.name, m.batch), []).append((int(m.conditions["threads"]), m))
-    several = {key: sorted(some, key=lambda e: e[0]) for key, some in found.items() if len({t for t, _ in some}) > 1}
+    known = sorted((threads_of(m), m.name, m.batch, m.iteration_s.median_s) for _, m in measured if threads_of(m))
+    found = grouped(known, lambda each: each[1:3])
+    several = {key: by for key, some in found.items() if len(by := grouped(some, lambda each: each[0])) > 1}
     if not several:
         return None
     rows, said = [], []
-    for (name, batch), some in several.items():
+    for (name, batch), by in several.items():
         label = name if len({key[0] for key in several}) == len(several) else f"{name}, batch {batch}"
-        by_threads = {threads: [m.iteration_s.median_s for t, m in some if t == threads] for threads, _ in some}
+        by_threads = {threads: [seconds for *_, seconds in some] for threads, some in by.items()}
         few = min(by_threads)
         alone_s = median_of(by_threads[few])
         for threads, seconds in by_threads.items():
@@ -141,7 +138,7 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
         Column("speedup"), "repetitions",
     )  # fmt: skip
     data = table(columns, rows)
-    faster = {"line": "runs", "group": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
+    faster = {"line": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
     views = (
         View("iteration time", data, _options("threads", "iteration", zero=True)),
         View("speedup", data, faster),

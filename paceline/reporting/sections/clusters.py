@@ -38,7 +38,7 @@ def _rows(scaling: Scaling) -> Iterator[Row]:
 def cluster_figure(scaling: Scaling, name: str) -> Figure:
     """A view for each metric, throughput first."""
     data = _table(scaling)
-    options = {"line": "machine", "group": "machine", "x": "workers", "both": True, "zero": True, "whole": True}
+    options = {"line": "machine", "x": "workers", "both": True, "zero": True, "whole": True}
     views = tuple(
         View(metric, data, {**options, "y": metric, **({"ideal": "ideal"} if metric == "throughput" else {})})
         for metric in METRICS

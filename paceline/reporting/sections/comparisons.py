@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from paceline.formatting import count, duration, median_of, number, percent
-from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, filled, table
+from paceline.reporting.colours import line_styles
+from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, filled, section, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
+from paceline.results.labels import grouped
 from paceline.results.run_result import RunResult
 
-Row = TypeVar("Row")
 ITERATION = "an iteration of "
 """How the name of the row begins that a verification is about."""
-FEW = 12
-"""Rows of a table that is not folded."""
 INTERVAL = "Low and high are the ends of the 90 % interval. A positive error means that the prediction was too high."
-
-
-def _by(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(getattr(row, key), []).append(row)
-    return found
 
 
 def predictions(rows: Sequence[PredictionRow]) -> Section | None:
@@ -35,7 +26,7 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     whose = {row.name.partition(" of ")[2] for row in rows}
     same = whose.pop() if len(rows) > 1 and len(whose) == 1 else ""  # all of one iteration: said once, in the title
     views = []
-    for unit, some in _by(rows, "unit").items():
+    for unit, some in grouped(rows, lambda row: row.unit).items():
         named = [Column(name, unit) for name in ("predicted", "low", "high", "measured")]
         columns = (Column("what"), *named, Column("error", "%"), Column("interval covers it"))
         cells = [
@@ -46,17 +37,13 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         options = {"category": "what", "value": "predicted", "low": "low", "high": "high", "other": "measured"}
         views.append(View(unit or "numbers", table(columns, cells), options))
     says = prediction_sentence(rows)
-    covered = coverage_sentence(rows)
     shown = ("Predicted and measured" if known else "Predicted") + (f": {same}" if same else "")
     figure = Figure("predictions", shown, "intervals", tuple(views), says, wide=True)
     listings = (
-        TableBlock(
-            "prediction-rows" + "-2" * place, "All predictions", filled(view.table), INTERVAL if known else "",
-            folded=len(view.table.rows) > FEW,
-        )
+        TableBlock("prediction-rows" + "-2" * place, "All predictions", filled(view.table), INTERVAL if known else "")
         for place, view in enumerate(views)
-    )  # fmt: skip
-    return Section("predictions", title, tuple(filter(None, (says, covered))), blocks=(figure, *listings))
+    )
+    return section("predictions", title, (says, coverage_sentence(rows)), blocks=(figure, *listings))
 
 
 def prediction_sentence(rows: Sequence[PredictionRow]) -> str:
@@ -103,61 +90,44 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     if not rows:
         return None
     views = []
-    for unit, some in _by((row for row in rows if not row.along), "unit").items():
+    for unit, some in grouped((row for row in rows if not row.along), lambda row: row.unit).items():
         columns = ("what", Column("published", unit), Column("ours", unit), Column("ours / published"), "source")
         cells = [(row.name, row.published, row.ours, row.ratio, row.source) for row in some]
         options = {"category": "what", "values": ["published", "ours"]}
         views.append(View(unit or "figures", table(columns, cells), options))
     says = published_sentence(rows)
     bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
-    lines = published_lines(rows)
-    figures = [figure for figure in (lines, bars if views else None) if figure is not None]
-    listing = table(
-        ("what", "unit", "published", "ours", "ours / published"),
-        [(r.name, r.unit, r.published, r.ours, r.ratio) for r in rows],
-    )
+    same = rows[0].unit if len({row.unit for row in rows}) == 1 else ""  # one unit is said in the heading
+    columns_of = ("what", "unit", Column("published", same), Column("ours", same), "ours / published")
+    cells_of = [(r.name, "" if same else r.unit, r.published, r.ours, r.ratio) for r in rows]
+    listing = filled(table(columns_of, cells_of))
     sources = "; ".join(dict.fromkeys(row.source for row in rows if row.source))
     note = f"Published: {sources}." if sources else ""
-    blocks: tuple[Figure | TableBlock, ...] = (
-        *figures,
-        TableBlock("published-rows", "All published numbers", listing, note, folded=len(rows) > FEW),
-    )
-    return Section("published", "Comparison with published numbers", (says,), blocks=blocks)
+    block = TableBlock("published-rows", "All published numbers", listing, note)
+    blocks = (published_lines(rows), bars if views else None, block)
+    return section("published", "Comparison with published numbers", (says,), blocks=blocks)
 
 
 def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
     """Numbers along an axis, such as seconds by threads; published ones are dashed."""
     views = []
-    for (along, unit), some in _along(rows).items():
+    drawn = [row for row in rows if row.along and math.isfinite(row.at)]
+    for (along, unit), some in grouped(drawn, lambda row: (row.along, row.unit)).items():
         theirs = [(f"{row.line or row.source}, published", row.at, row.published) for row in some]
         ours = dict.fromkeys((row.our_line, row.at, row.ours) for row in some if math.isfinite(row.ours))
         cells = [*sorted(theirs, key=lambda cell: cell[1]), *sorted(ours, key=lambda cell: cell[1])]
-        lines = list(dict.fromkeys(name for name, _, _ in cells))
-        dashed = {name for name, _, _ in theirs}
-        styles = {name: [place, int(name in dashed)] for place, name in enumerate(lines)}
         known = [value for _, _, value in cells if value > 0]
         options = {
-            "line": "line", "group": "line", "x": along, "y": "value", "whole": True, "both": True,
-            "zero": max(known, default=0.0) > 1.5 * min(known, default=0.0), "styles": styles,
+            "line": "line", "x": along, "y": "value", "whole": True, "both": True,
+            "zero": max(known, default=0.0) > 1.5 * min(known, default=0.0),
+            "styles": line_styles((name for name, _, _ in cells), ", published"),
         }  # fmt: skip
         data = table(("line", Column(along), Column("value", unit)), cells)
         views.append(View(f"{unit} by {along}", data, options))
     if not views:
         return None
-    title = "Published and ours" if len(views) > 1 else f"Published and ours by {_first(rows)}"
+    title = "Published and ours" if len(views) > 1 else f"Published and ours by {drawn[0].along}"
     return Figure("published-lines", title, "lines", tuple(views), published_sentence(rows), wide=True)
-
-
-def _along(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], list[PublishedRow]]:
-    found: dict[tuple[str, str], list[PublishedRow]] = {}
-    for row in rows:
-        if row.along and math.isfinite(row.at):
-            found.setdefault((row.along, row.unit), []).append(row)
-    return found
-
-
-def _first(rows: Sequence[PublishedRow]) -> str:
-    return next(row.along for row in rows if row.along)
 
 
 def published_sentence(rows: Sequence[PublishedRow]) -> str:
@@ -168,22 +138,20 @@ def published_sentence(rows: Sequence[PublishedRow]) -> str:
         ours, theirs = (value_text(value, known[0].unit) for value in (known[0].ours, known[0].published))
         return f"{known[0].name}: {ours} here, {theirs} published."
     if len({row.unit for row in known}) == 1:
-        return f"Our values are {_range([row.ratio for row in known])} times the {len(known)} published ones."
+        ratios = sorted(row.ratio for row in known)
+        ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (ratios[0], ratios[-1])))
+        return f"Our values are {ends} times the {len(known)} published ones."
     return f"{len(known)} published numbers have a counterpart here; they are compared one by one below."
-
-
-def _range(ratios: Sequence[float]) -> str:
-    ends = dict.fromkeys(f"{end:.3g}" for end in (min(ratios), max(ratios)))
-    return " to ".join(ends)
 
 
 def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | None) -> Section | None:
     if price is not None:
-        rows = [*rows, *_of_runs(runs, price)]
+        charged = [(run.label, run.seconds * run.workers if run.virtual else run.wall_s) for run in runs]
+        rows = [*rows, *(CostRow(label, price / 3600 * seconds, what="run") for label, seconds in charged)]
     if not rows:
         return None
     views = []
-    for currency, some in _by(rows, "currency").items():
+    for currency, some in grouped(rows, lambda row: row.currency).items():
         cells = [(row.name, row.amount, row.what) for row in some]
         data = table(("what", Column("cost", currency), "for"), cells)
         views.append(View(currency, data, {"category": "what", "values": ["cost"], "most": 40}))
@@ -198,7 +166,7 @@ def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | Non
         "simulated time on each of its workers."
     )  # fmt: skip
     figure = Figure("costs", "Cost", "bars", tuple(views), says, note, choice="currency", wide=True)
-    return Section("costs", "Cost", (says,), blocks=(figure,))
+    return section("costs", "Cost", (says,), blocks=(figure,))
 
 
 def _money(amount: float, currency: str) -> str:
@@ -206,10 +174,3 @@ def _money(amount: float, currency: str) -> str:
     symbol, _, span = currency.partition(" ")
     said = f"{amount:,.2f}" if math.isfinite(amount) and amount >= 0.01 else number(amount)
     return f"{symbol} {said} {span}".rstrip()
-
-
-def _of_runs(runs: Sequence[RunResult], price: float) -> list[CostRow]:
-    return [
-        CostRow(run.label, price / 3600 * (run.seconds * run.workers if run.virtual else run.wall_s), what="run")
-        for run in runs
-    ]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from paceline.cost.shared_bus import SharedBus
 from paceline.formatting import count, duration, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.colours import line_styles
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
 from paceline.results.noise import LEAST_GAIN
 
 WAYS = {False: "without prefetching", True: "with prefetching"}
@@ -19,13 +20,10 @@ def expected_s(made: Feeding) -> float:
 
 
 def feeding(found: Sequence[Feeding]) -> Section | None:
-    if not found:
-        return None
     on_bus = [made for made in found if made.what == STAND_INS]
     of_images = [made for made in found if made.what != STAND_INS]
-    blocks: list[Figure | TableBlock] = [f for f in (_on_bus(on_bus), _of_images(of_images)) if f is not None]
-    blocks.append(_rows(found))
-    return Section("feeding", "Data transfer", tuple(_sentences(on_bus, of_images)), blocks=tuple(blocks))
+    blocks = (_on_bus(on_bus), _of_images(of_images), _rows(found) if found else None)
+    return section("feeding", "Data transfer", _sentences(on_bus, of_images), blocks=blocks)
 
 
 def _sentences(on_bus: Sequence[Feeding], of_images: Sequence[Feeding]) -> list[str]:
@@ -70,29 +68,25 @@ def _on_bus(found: Sequence[Feeding]) -> Figure | None:
     if not found:
         return None
     rows: list[tuple[Cell, ...]] = []
-    styles: dict[str, list[int]] = {}
-    for place, ahead in enumerate(sorted({made.ahead for made in found})):
-        names = f"{WAYS[ahead]}, measured", f"{WAYS[ahead]}, model"
-        styles |= {name: [place, dash] for dash, name in enumerate(names)}
+    for ahead in sorted({made.ahead for made in found}):
         some = [made for made in found if made.ahead == ahead]
         for devices in sorted({made.devices for made in some}):
             same = [made for made in some if made.devices == devices]
             expected = median_of(expected_s(made) for made in same)
             lasted = median_of(made.iteration_s.median_s for made in same)
             useful = 100 * median_of(made.compute_s for made in same)
-            rows.append((names[0], devices, lasted, useful / lasted))
-            rows.append((names[1], devices, expected, useful / expected))
-    data = table(
-        ("line", "devices", Column("iteration", "s"), Column("computing", "%")), sorted(rows, key=lambda r: str(r[0]))
-    )
-    options = {"line": "line", "group": "line", "x": "devices", "whole": True, "zero": True, "styles": styles}
+            rows.append((f"{WAYS[ahead]}, measured", devices, lasted, useful / lasted))
+            rows.append((f"{WAYS[ahead]}, model", devices, expected, useful / expected))
+    rows.sort(key=lambda row: str(row[0]))
+    data = table(("line", "devices", Column("iteration", "s"), Column("computing", "%")), rows)
+    styles = line_styles((str(row[0]) for row in rows), "model")
+    options = {"line": "line", "x": "devices", "whole": True, "zero": True, "styles": styles}
     views = (
         View("iteration time", data, {**options, "y": "iteration"}),
         View("share of time computing", data, {**options, "y": "computing"}),
     )
-    return Figure(
-        "feeding-bus", "Iteration time by devices on one bus", "lines", views, feeding_sentence(found), wide=True
-    )
+    title = "Iteration time by devices on one bus"
+    return Figure("feeding-bus", title, "lines", views, feeding_sentence(found), wide=True)
 
 
 def _of_images(found: Sequence[Feeding]) -> Figure | None:
@@ -127,4 +121,4 @@ def _rows(found: Sequence[Feeding]) -> TableBlock:
         )
         for made in found
     ]  # fmt: skip
-    return TableBlock("feeding-rows", "All measurements", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("feeding-rows", "All measurements", table(columns, rows))

@@ -1,44 +1,45 @@
-"""Where an iteration's time goes: its parts as one bar, and forward, backward and update of each layer."""
+"""Where the time goes: parts of an iteration, forward, backward and update of each layer, and parts of a whole run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from paceline.formatting import duration, percent, signed_percent
 from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
-from paceline.reporting.sections.time_parts import wall_clock_figure
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
 from paceline.results.run_result import RunResult
+from paceline.trace import Trace
 
 MOST_MEASUREMENTS = 24
 MOST_LAYERS = 30
 MOST_LINES = 16
 """At a time: eight colours, whole and dashed."""
+NAMES = {
+    "load": "loading data", "prepare": "preparing", "start": "starting processes", "train": "training",
+    "validate": "validating", "checkpoint": "writing checkpoints",
+}  # fmt: skip
+REST = "unattributed"
+MOST_RUNS = 40
 
 
 def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
     shown = measured[:MOST_MEASUREMENTS]
-    wall_clock = wall_clock_figure(runs)
-    figures = [*measurement_figures(shown), *([wall_clock] if wall_clock is not None else [])]
+    figures = (*measurement_figures(shown), wall_clock_figure(runs))
     sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
     sentences += [f"Warning: {warning}." for _, m in measured[:1] for warning in m.warnings]
-    points = tuple(advised for _, m in measured[:1] for advised in _advice(m))
+    points: list[str] = []
+    with suppress(KeyError, ZeroDivisionError):  # a custom measurement need not have every part
+        points = [advised for _, m in measured[:1] for advised in advice(m)]
     if len(measured) > MOST_MEASUREMENTS:
         sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
-    return Section("time", "Where the time goes", tuple(sentences), points, tuple(figures)) if figures else None
+    return section("time", "Where the time goes", sentences, points, figures)
 
 
 def measurement_figures(measured: Sequence[tuple[str, Measurement]]) -> list[Figure]:
     made = (parts_figure(measured), layers_figure(measured), by_iteration(measured), with_and_without(measured))
     return [figure for figure in made if figure is not None]
-
-
-def _advice(m: Measurement) -> list[str]:
-    try:
-        return advice(m)
-    except (KeyError, ZeroDivisionError):  # a measurement of one's own need not have every part
-        return []
 
 
 def iteration_sentence(name: str, m: Measurement) -> str:
@@ -122,7 +123,7 @@ def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[V
         return []
     columns = [Column("layer"), Column("iteration"), *(Column(part, "s") for part in ("forward", "backward", "update"))]
     data = table(columns, [(s.layer, s.number, s.forward_s, s.backward_s, s.update_s) for s in samples])
-    options = {"line": "layer", "group": "layer", "x": "iteration", "zero": True}
+    options = {"line": "layer", "x": "iteration", "zero": True}
     return [View(f"{name}, {part}", data, {**options, "y": part}) for part in ("forward", "backward")]
 
 
@@ -133,7 +134,7 @@ def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | No
         rows = [("sampled" if k.sampled else "not sampled", k.number, k.seconds) for k in m.kept]
         if len({row[0] for row in rows}) == 2:
             data = table(("iterations", Column("iteration"), Column("time", "s")), sorted(rows))
-            options = {"line": "iterations", "group": "iterations", "x": "iteration", "y": "time", "zero": True}
+            options = {"line": "iterations", "x": "iteration", "y": "time", "zero": True}
             views.append(View(name, data, options))
     if not views:
         return None
@@ -162,3 +163,35 @@ def _layer_table(layers: Sequence[LayerTime]) -> Table:
             for layer in layers
         ],
     )  # fmt: skip
+
+
+def time_parts(trace: Trace) -> dict[str, float]:
+    """Seconds of the main process by what it did; what no span covers is shown as such."""
+    spans = [span for span in trace.spans if span.who == "main"]  # those of workers overlap, or are simulated
+    total = max((span.end_s for span in spans), default=0.0)
+    if not total > 0:
+        return {}
+    seconds = dict.fromkeys((span.part for span in spans), 0.0)
+    training = [span for span in spans if span.part == "train"]
+    for span in spans:
+        seconds[span.part] += span.duration_s
+        if span.part == "checkpoint" and any(t.start_s <= span.start_s <= t.end_s for t in training):
+            seconds["train"] -= span.duration_s
+    rest = total - sum(seconds.values())
+    return {**{NAMES.get(what, what): value for what, value in seconds.items()}, REST: max(0.0, rest)}
+
+
+def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
+    found = [(run, parts) for run in runs if not run.virtual and (parts := time_parts(run.trace))]
+    if not found:
+        return None
+    names = [name for name in dict.fromkeys(name for _, parts in found for name in parts) if name != REST] + [REST]
+    rows: list[Sequence[Cell]] = [
+        (run.label, *(parts.get(name, 0.0) for name in names)) for run, parts in found[:MOST_RUNS]
+    ]
+    data = table(("run", *(Column(name, "s") for name in names)), rows)
+    notes = [f"The first {MOST_RUNS} of {len(found)} runs."] if len(found) > MOST_RUNS else []
+    if any(run.run is not None and run.run.resumed for run, _ in found):
+        notes.append("For a resumed run, the time since it was last resumed.")
+    view = View("", data, {"category": "run", "parts": names})
+    return Figure("wall-clock", "Wall-clock time of the run", "stack", (view,), note=" ".join(notes), wide=True)

@@ -1,4 +1,4 @@
-"""Accuracy and loss over time, updates and epochs."""
+"""Accuracy and loss over time, updates and epochs; training accuracy of each worker of a synchronous run."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from dataclasses import fields
 
 from paceline.formatting import UNKNOWN, count, largest, median_of, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Column, Figure, Section, Table, TableBlock, View, table
-from paceline.reporting.sections.worker_accuracy import worker_accuracy
-from paceline.results.run_result import CurvePoint, RunResult, groups_of
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, section, table
+from paceline.results.labels import REPETITION, differing, grouped, telling_keys
+from paceline.results.run_result import CurvePoint, RunResult, group_name, groups_of
 from paceline.training.run import Run
+from paceline.workload import Workload
 
 SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch")
 MANY_LINES = 12
 ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
+MOST_WORKERS = 8
+MOST_LINES = 12
+"""Of a view; runs with more workers are left out first."""
+OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
+OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
 def learning(runs: Sequence[RunResult]) -> Section | None:
     curves = [run for run in runs if run.curve]
-    if not curves:
+    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are no curves
         return None
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
+    if not figures:
+        return None
     taken = "Training accuracy and loss are averages over the steps of an epoch, with dropout active and parameters "
     taken += "changing; test accuracy and loss are from the validation after it."
-    blocks: list[Figure | TableBlock] = [*figures]
-    if (every_worker := worker_accuracy(curves)) is not None:
-        blocks.append(every_worker)
-    if len(curves) == 1 and curves[0].run is not None:
-        blocks.append(_epochs(curves[0].run))
-    return (
-        Section("learning", "Accuracy and loss", (_sentence(curves), taken), blocks=tuple(blocks)) if figures else None
-    )
+    alone = curves[0].run if len(curves) == 1 else None
+    blocks = (*figures, worker_accuracy(curves), _epochs(alone) if alone is not None else None)
+    return section("learning", "Accuracy and loss", (_sentence(curves), taken), blocks=blocks)
 
 
 def _epochs(run: Run) -> TableBlock:
@@ -48,7 +51,7 @@ def _epochs(run: Run) -> TableBlock:
         )
         for e in run.epochs
     ]  # fmt: skip
-    return TableBlock("epochs", "Epochs", table(columns, rows), folded=len(rows) > 12)
+    return TableBlock("epochs", "Epochs", table(columns, rows))
 
 
 def _sentence(runs: Sequence[RunResult]) -> str:
@@ -121,7 +124,9 @@ def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
     found = []
     several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
     tables = [(kind, "median of repetitions", some, _medians(some)) for kind, some in runs.items() if several]
-    tables += [(kind, "all runs" if several else "", some, _table(some)) for kind, some in runs.items()]
+    for kind, some in runs.items():
+        every = _curve_table([(run.label, run.group, run.curve) for run in some])
+        tables.append((kind, "all runs" if several else "", some, every))
     for y in ("test accuracy", "test loss", "training loss"):
         for kind, which, some, data in tables:
             if _drawable(data, x, y):
@@ -134,20 +139,13 @@ def _medians(runs: Sequence[RunResult]) -> Table:
     """Of all repetitions, epoch by epoch."""
     named = []
     for group, members in groups_of(runs).items():
-        by_epoch: dict[float, list[CurvePoint]] = {}
-        for run in members:
-            for point in run.curve:
-                by_epoch.setdefault(point.epoch, []).append(point)
+        by_epoch = grouped((point for run in members for point in run.curve), lambda point: point.epoch)
         points = tuple(
             CurvePoint(epoch, *(median_of(getattr(p, f.name) for p in points) for f in fields(CurvePoint)[1:]))
             for epoch, points in sorted(by_epoch.items())
         )
         named.append((group, group, points))
     return _curve_table(named)
-
-
-def _table(runs: Sequence[RunResult]) -> Table:
-    return _curve_table([(run.label, run.group, run.curve) for run in runs])
 
 
 def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Table:
@@ -166,3 +164,44 @@ def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Tab
             for p in curve
         ],
     )  # fmt: skip
+
+
+def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
+    """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
+    told = [run for run in runs if _worker_lines(run)]
+    if not any(run.workers > 1 for run in told):
+        return None
+    unequal = differing([run.settings for run in told])
+    keys = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WORKLOAD))
+    ways = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WAY))
+    members: dict[str, dict[str, RunResult]] = {}
+    for run in told:
+        members.setdefault(group_name(run, keys) if keys else "", {}).setdefault(group_name(run, ways), run)
+    rows: dict[str, list[tuple[Cell, ...]]] = {}
+    for view, by_way in members.items():
+        drawn = 0
+        for way, run in sorted(by_way.items(), key=lambda entry: entry[1].workers):
+            if drawn and drawn + run.workers > MOST_LINES:
+                continue
+            drawn += run.workers
+            for worker, accuracies in _worker_lines(run):
+                name = f"{way}, {worker}" if worker else way
+                shown = [(e, 100 * a) for e, a in enumerate(accuracies, 1) if math.isfinite(a)]
+                rows.setdefault(view, []).extend((name, epoch, accuracy) for epoch, accuracy in shown)
+    columns = ("line", Column("epoch"), Column("training accuracy", "%"))
+    options = {"line": "line", "x": "epoch", "y": "training accuracy"}
+    views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
+    note = "Averages over the steps of an epoch, on the batches that each worker had; the first of the repetitions."
+    return Figure("worker-accuracy", "Training accuracy by worker", "lines", views, "", note, choice="of", wide=True)
+
+
+def _worker_lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
+    """Names and accuracies: of one process, or of each worker."""
+    d = run.distribution
+    if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
+        return []
+    if d is None:
+        found: list[tuple[str, Sequence[float]]] = [("", [epoch.train_accuracy for epoch in run.run.epochs])]
+    else:
+        found = [(f"worker {w.worker}" if run.workers > 1 else "", w.accuracies) for w in d.by_worker]
+    return [(name, values) for name, values in found if any(math.isfinite(value) for value in values)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paceline.formatting import count, median_of, percent, signed_percent
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
 from paceline.results.noise import differs
 from paceline.results.run_result import MEASURED, RunResult
 
@@ -44,7 +44,7 @@ def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResu
     figure = Figure("with-and-without", "Training time with and without measuring", "bars", (view,), says, wide=True)
     listing = TableBlock("overhead-rows", "With and without measuring", table(columns, rows), NOTE)
     sentences = (says, unattributed_sentence(measured))
-    return Section("overhead", "Overhead of measuring", sentences, blocks=(figure, listing))
+    return section("overhead", "Overhead of measuring", sentences, blocks=(figure, listing))
 
 
 def measured_pairs(

@@ -13,7 +13,6 @@ from paceline.reporting.figure import Cell, Column, Figure, Section, Table, Tabl
 IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 MORE_IN_FLIGHT = "more batches in flight"
 PICK = "recommended"
-MANY = 12
 UNITS = ((1, 1e-3, "ms"), (120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (float("inf"), 86400.0, "days"))
 IN_FLIGHT_NOTE = (
     "Batches in flight: how many of the workload's batches are computed at the same time from parameters that lack "
@@ -54,7 +53,7 @@ def _section(plan: Plan, suffix: str) -> Section:
     title = "Best configurations, fastest first"
     blocks: list[Figure | TableBlock] = [
         *_figures(plan, shown, suffix),
-        TableBlock(f"plan{suffix}-rows", title, _table(plan, shown), _note(plan), folded=len(shown) > MANY),
+        TableBlock(f"plan{suffix}-rows", title, _table(plan, shown), _note(plan)),
     ]
     left = table(("left out", Column("candidates")), list(plan.excluded.items()))
     if plan.excluded:
@@ -119,7 +118,8 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
         (
             names[one], _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
             one.machines, one.candidate.workers, _strategy(one), one.candidate.batch, one.candidate.precision,
-            one.in_flight, 100 * _computing(one), 100 * one.communication_share, 100 * one.waiting_share, one.bound,
+            one.in_flight, 100 * max(0.0, 1 - one.waiting_share - one.communication_share),
+            100 * one.communication_share, 100 * one.waiting_share, one.bound,
         )
         for one in shown
     ]  # fmt: skip
@@ -143,10 +143,6 @@ def _name(one: Alternative, precise: bool) -> str:
 
 def _strategy(one: Alternative) -> str | None:
     return one.candidate.strategy.name if one.candidate.workers > 1 else None
-
-
-def _computing(one: Alternative) -> float:
-    return max(0.0, 1 - one.waiting_share - one.communication_share)
 
 
 def _nearness(one: Alternative, plan: Plan) -> str:

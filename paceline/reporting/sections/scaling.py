@@ -1,4 +1,4 @@
-"""Time, throughput and efficiency by number of workers, where runs differ in it.
+"""Time, throughput and efficiency by number of workers, where runs differ in it; time saved by doubling them.
 
 Efficiency is the throughput divided by that of the fewest workers times how many times as many workers there are.
 """
@@ -6,23 +6,30 @@ Efficiency is the throughput divided by that of the fewest workers times how man
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from paceline.formatting import count, listed, median_of, percent, times
+from paceline.reporting.colours import line_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
 from paceline.reporting.sections.by_setting import NOTE
-from paceline.reporting.sections.doubling import doubling
-from paceline.reporting.series import Series, series_by_workers
-from paceline.reporting.time_to_target import (
+from paceline.reporting.series import (
+    Series,
+    SeriesPoint,
     all_seconds_to_accuracy,
     all_seconds_to_loss,
+    series_by_workers,
     target_accuracy,
     target_loss,
 )
 from paceline.results.comparison_rows import PublishedRow
+from paceline.results.noise import differs
 from paceline.results.run_result import RunResult
 
+UNIT = "% of the time, saved by doubling"
+"""Published numbers in this unit are drawn here, too."""
+
+Seconds = Callable[[SeriesPoint], float]
 Made = tuple[str, str, dict[str, str], dict[str, Any]]
 """A figure: id, title, columns by the names of its views, and options."""
 
@@ -47,23 +54,23 @@ def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -
     if _several(data, "time to accuracy"):
         title = f"Time to {percent(target, 0)} test accuracy"
         made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both))
+    clocks = {series.virtual for series in found}
+    clock = "simulated" if clocks == {True} else "measured and simulated" if True in clocks else "measured"
     figures = []
     for name, title, columns, more in made:
         known = {view: y for view, y in columns.items() if _several(data, y)} or columns
-        views = tuple(View(view, data, _options(y, more)) for view, y in known.items())
+        options = {"line": "runs", "x": "workers", "whole": True, "zero": True, **more}
+        views = tuple(
+            View(view, data, {**options, "y": y, "low": f"{y}, min", "high": f"{y}, max"}) for view, y in known.items()
+        )
         missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
         note = "No point: fewer than half of the repetitions reach it." if missing else ""
-        figures.append(Figure(name, _clocked(title, found), "lines", views, note=note))
+        figures.append(Figure(name, f"{title}, {clock}", "lines", views, note=note))
     if saved := doubling(found, loss, published):
         figures.append(saved)
     least = listed(sorted({series.points[0].workers for series in found}))
     note = f"Efficiency is the speedup over {least} worker{'s' * (least != '1')} divided by the increase in workers. "
     return Section("scaling", "Scaling", (scaling_sentence(found), note + NOTE), blocks=tuple(figures))
-
-
-def _clocked(title: str, found: Sequence[Series]) -> str:
-    clocks = {series.virtual for series in found}
-    return f"{title}, {'simulated' if clocks == {True} else 'measured and simulated' if True in clocks else 'measured'}"
 
 
 def _several(data: Table, column: str) -> bool:
@@ -77,19 +84,17 @@ def _comparable(found: Sequence[Series], loss: float) -> bool:
     return max(len(series.points) for series in found) > 2 and loss <= 3 * min(losses, default=0.0)
 
 
-def _options(y: str, more: dict[str, Any]) -> dict[str, Any]:
-    ends = {"low": f"{y}, min", "high": f"{y}, max"}
-    return {"line": "runs", "group": "runs", "x": "workers", "y": y, **ends, "whole": True, "zero": True, **more}
-
-
 def scaling_sentence(found: Sequence[Series]) -> str:
     """The largest speedup among measured series, or among simulated ones if nothing was measured."""
     same = [series for series in found if not series.virtual] or list(found)
     series = max(same, key=lambda one: one.speed_up(one.fastest) if math.isfinite(one.speed_up(one.fastest)) else -1.0)
     point, base = series.fastest, series.points[0]
     clock = "In simulation, " if series.virtual else ""
+    alike = differs((run.samples_per_s for run in base.runs), (run.samples_per_s for run in point.runs)) is False
     if point is base:
         said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
+    elif alike:
+        said = f"{series.name} is as fast with {count(point.workers, 'worker')} as with {base.workers}, within noise."
     else:
         speed = f"{times(series.speed_up(point))} as fast with {count(point.workers, 'worker')} as with {base.workers}"
         said = f"{series.name} trains {speed} ({percent(series.efficiency(point), 0)} efficiency)."
@@ -130,3 +135,40 @@ def _table(found: Sequence[Series], target: float, loss: float) -> Table:
 def _ends(values: Sequence[float]) -> tuple[float, float, float]:
     """Median, minimum and maximum."""
     return (median_of(values), min(values), max(values)) if values else (math.nan,) * 3
+
+
+def savings(series: Series, seconds: Seconds) -> list[tuple[int, float]]:
+    """(workers, share of the time that they save over half as many), where both are there and may be ranked."""
+    known = {point.workers: seconds(point) for point in series.points if point.ranked}
+    pairs = [(n, known[n // 2], known[n]) for n in known if n % 2 == 0 and n // 2 in known]
+    return [(n, 1.0 - after / before) for n, before, after in pairs if before > 0 and math.isfinite(after)]
+
+
+def per_sample(point: SeriesPoint) -> float:
+    return 1.0 / point.samples_per_s if point.samples_per_s > 0 else math.nan
+
+
+def to_loss(loss: float) -> Seconds:
+    return lambda point: median_of(all_seconds_to_loss(point.runs, loss))
+
+
+def doubling(found: Sequence[Series], loss: float, published: Iterable[PublishedRow]) -> Figure | None:
+    views = []
+    for name, seconds in (("epoch time", per_sample), (f"time to a test loss of {loss:.2g}", to_loss(loss))):
+        ours = [(series.name, n, 100 * share) for series in found for n, share in savings(series, seconds)]
+        if len({n for _, n, _ in ours}) < 2:
+            continue
+        rows: list[tuple[Cell, ...]] = [*ours]
+        ends = sorted({n for _, n, _ in ours})
+        said = [row for row in published if row.unit == UNIT]
+        rows += [(f"{row.line or row.name}, published", n, row.published) for row in said for n in (ends[0], ends[-1])]
+        styles = line_styles((str(row[0]) for row in rows), ", published")
+        data = table(("runs", Column("workers"), Column("saved", "%")), rows)
+        options = {"line": "runs", "x": "workers", "y": "saved", "whole": True, "styles": styles}
+        views.append(View(name, data, options))
+    if not views:
+        return None
+    best = max(((share, n, one) for one in found for n, share in savings(one, per_sample)), key=lambda e: e[0])
+    says = f"At best, doubling to {best[1]} workers saves {percent(best[0], 0)} of the epoch time ({best[2].name})."
+    note = "Time saved over half as many workers. 50 % is ideal; below 0, doubling makes training slower."
+    return Figure("doubling", "Time saved by doubling the workers", "lines", tuple(views), says, note, choice="of")

@@ -1,18 +1,19 @@
-"""Settings of the runs, and the conditions they ran under: machine, versions, links."""
+"""Settings and results of the runs, and the conditions they ran under: machine, versions, links."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 
-from paceline.formatting import as_number, count, duration, listed, percent, signed_percent
+from paceline.formatting import as_number, count, duration, in_order, listed, percent, signed_percent
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Column, Section, TableBlock, table
+from paceline.reporting.figure import Cell, Column, Section, TableBlock, filled, listing, section, table
+from paceline.reporting.series import seconds_to_accuracy, target_accuracy
 from paceline.results.labels import differing
 from paceline.results.records import Records
-from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, RunResult, values_of
+from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, RunResult, groups_of, values_of
 
-MOST_SETS = 6
 MOST_STEPS = 30
 MOST_WARNINGS = 10
 BUSY = "this machine is busy"
@@ -20,6 +21,8 @@ NOT_OF_THE_MACHINE = ("busy", "made_in")
 """Conditions that are said elsewhere, or to nobody: no page tells where on a machine something lies."""
 IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_timeout", "timeout")
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
+NOT_A_COLUMN = ("workers", "Paceline")
+MOST_SETTINGS = 6
 
 
 def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
@@ -28,27 +31,24 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
         sentences.append(f"{count(len(records.failed), 'run')} failed.")
     if not sentences:
         return None
-    blocks: list[TableBlock] = []
-    if runs:
-        unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
-        shared = {k: v for k, v in runs[0].settings.items() if k not in (*unequal, *NOT_A_SETTING)}
-        if unequal:
-            rows = [(_word(key), _values(runs, key)) for key in unequal]
-            blocks.append(TableBlock("unequal", "Settings that differ", table(("setting", "values"), rows)))
-        rows = [(_word(key), _said(key, value)) for key, value in shared.items()]
-        title = "Settings that all runs share" if len(runs) > 1 else "All settings"
-        blocks.append(TableBlock("settings", title, table(("setting", "value"), rows), folded=True))
-    if records.evaluations:
-        columns = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
-        rows_of = [
-            (place, e.workload.network, e.data, e.samples, 100 * e.accuracy, e.loss) for place, e in records.evaluations
-        ]
-        blocks.append(TableBlock("evaluations", "Evaluations", table(columns, rows_of)))
-    if records.failed:
-        columns_of = ("run", "error", "place")
-        failed = [(f.label, f.error, place) for place, f in records.failed]
-        blocks.append(TableBlock("failed", "Failed runs", table(columns_of, failed)))
-    return Section("what", "Runs and settings", tuple(sentences), blocks=tuple(blocks))
+    unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
+    shared = {k: v for run in runs[:1] for k, v in run.settings.items() if k not in (*unequal, *NOT_A_SETTING)}
+    same = table(("setting", "value"), [(_word(key), _said(key, value)) for key, value in shared.items()])
+    title = "Settings that all runs share" if len(runs) > 1 else "All settings"
+    differ = [(_word(key), _values(runs, key)) for key in unequal]
+    scores = [
+        (place, e.workload.network, e.data, e.samples, 100 * e.accuracy, e.loss) for place, e in records.evaluations
+    ]
+    failed = [(f.run.label, f.error, place) for place, f in records.failed]
+    scored = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
+    blocks = (
+        listing("unequal", "Settings that differ", ("setting", "values"), differ),
+        TableBlock("settings", title, same, folded=True) if runs else None,
+        listing("evaluations", "Evaluations", scored, scores),
+        listing("failed", "Failed runs", ("run", "error", "place"), failed),
+    )
+    shown = tuple(block for block in blocks if block is not None)
+    return Section("what", "Runs and settings", tuple(sentences), blocks=shown)
 
 
 def _values(runs: Sequence[RunResult], key: str) -> str:
@@ -100,11 +100,13 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
         yield f"{said}."
     if said := unranked_sentence(runs):
         yield said
-    warned = [(run.label or run.place, warning) for run in runs if run.run for warning in run.run.warnings]
-    for label, warning in warned[:MOST_WARNINGS]:
-        yield f"Warning: {label + ': ' if len(runs) > 1 else ''}{warning}."
+    warned = groups_of(run for run in runs if run.run and run.run.warnings)
+    for group, some in list(warned.items())[:MOST_WARNINGS]:
+        whose = f"{group}: " if len(runs) > 1 else ""
+        for warning in some[0].run.warnings if some[0].run else ():
+            yield f"Warning: {whose}{warning}{f' (the first of {len(some)} runs)' if len(some) > 1 else ''}."
     if len(warned) > MOST_WARNINGS:
-        yield f"{len(warned) - MOST_WARNINGS} more warnings are in the records."
+        yield f"Warnings of {len(warned) - MOST_WARNINGS} more settings are in the records."
 
 
 def unranked_sentence(runs: Sequence[RunResult]) -> str:
@@ -150,59 +152,61 @@ def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
 
 
 def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
-    """One column for each set of conditions."""
-    sets: dict[tuple[tuple[str, str], ...], int] = {}
-    for run in runs:
-        if run.run is not None:
-            c = run.run.conditions
-            _count(sets, {f.name: str(getattr(c, f.name)) for f in fields(c) if f.name not in NOT_OF_THE_MACHINE})
+    """Every value that a condition had."""
+    told = [asdict(run.run.conditions) for run in runs if run.run is not None]
     for _, m in records.measurements:
-        kept = ("threads", "precision", "python", "torch")
-        told = {key: m.conditions[key] for key in kept if key in m.conditions}
-        _count(sets, {"device": m.device, "device_name": m.device_name, **told})
-    blocks = []
-    if sets:
-        shown = sorted(sets.items(), key=lambda entry: -entry[1])[:MOST_SETS]
-        keys = list(dict.fromkeys(key for conditions, _ in shown for key, _ in conditions))
-        columns = ["condition", *(f"{n} of {sum(sets.values())}" for _, n in shown)]
-        if len(shown) == 1:
-            columns = ["condition", "value"]
-        rows = [(_word(key), *(dict(found).get(key, "") for found, _ in shown)) for key in keys]
-        more = f"{MOST_SETS} of {len(sets)} sets of conditions." if len(sets) > MOST_SETS else ""
-        blocks.append(TableBlock("conditions-table", "Machine and versions", table(columns, rows), more))
-    if steps := _steps(records, runs):
-        blocks.append(TableBlock("steps", "Kind of step", table(("step", "reason", "data", "records"), steps)))
-    if records.links:
-        rows_of = [
-            (place, speed.link, 1e6 * speed.latency_s, speed.bandwidth / 1e9)
-            for place, found_links in records.links
-            for speed in found_links.links
-        ]
-        columns_of = ("record", "link", Column("latency", "µs"), Column("bandwidth", "GB/s"))
-        blocks.append(TableBlock("links", "Links of this machine", table(columns_of, rows_of)))
-    return Section("conditions", "Conditions", blocks=tuple(blocks)) if blocks else None
-
-
-def _count(sets: dict[tuple[tuple[str, str], ...], int], found: dict[str, str]) -> None:
-    """A record that knows less counts with those that it does not contradict."""
-    for known in sets:
-        conditions = dict(known)
-        if all(conditions.get(key, value) == value for key, value in found.items()):
-            sets[known] += 1
-            return
-    sets[tuple(found.items())] = 1
+        kept = {key: said for key, said in m.conditions.items() if key in ("threads", "precision", "python", "torch")}
+        told.append({"device": m.device, "device_name": m.device_name, **kept})
+    found = {key: [str(some[key]) for some in told if key in some] for some in told for key in some}
+    values = [(_word(key), listed(in_order(said))) for key, said in found.items() if key not in NOT_OF_THE_MACHINE]
+    measured = [
+        (place, speed.link, 1e6 * speed.latency_s, speed.bandwidth / 1e9)
+        for place, speeds in records.links
+        for speed in speeds.links
+    ]
+    columns = ("record", "link", Column("latency", "µs"), Column("bandwidth", "GB/s"))
+    blocks = (
+        listing("conditions-table", "Machine and versions", ("condition", "value"), values),
+        listing("steps", "Kind of step", ("step", "reason", "data", "records"), _steps(records, runs)),
+        listing("links", "Links of this machine", columns, measured),
+    )
+    return section("conditions", "Conditions", blocks=blocks)
 
 
 def _steps(records: Records, runs: Sequence[RunResult]) -> list[tuple[str, str, str, int]]:
-    found: dict[tuple[str, str, str], int] = {}
-    for run in runs:
-        if run.run is not None:
-            placed = "; ".join(f"{n:,} operations per step on {device}" for device, n in run.run.placement.items())
-            why = f"{run.run.step.reason}{'; ' + placed if placed else ''}"
-            key = (run.run.step.kind, why, run.run.data)
-            found[key] = found.get(key, 0) + 1
+    found: Counter[tuple[str, str, str]] = Counter()
+    for made in (run.run for run in runs if run.run is not None):
+        placed = (f"{n:,} operations per step on {device}" for device, n in made.placement.items())
+        found[made.step.kind, "; ".join((made.step.reason, *placed)), made.data] += 1
     for _, m in records.measurements:
         kind, _, why = m.conditions.get("step", m.step).partition(": ")
-        key = (kind, why, f"{m.conditions.get('data', '')}, measured".removeprefix(", "))
-        found[key] = found.get(key, 0) + 1
+        found[kind, why, f"{m.conditions.get('data', '')}, measured".removeprefix(", ")] += 1
     return [(*key, many) for key, many in list(found.items())[:MOST_STEPS]]
+
+
+def run_table(runs: Sequence[RunResult]) -> Section | None:
+    if len(runs) < 2:  # everything about a single one is said above
+        return None
+    keys = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
+    target = target_accuracy(runs)
+    columns: tuple[str | Column, ...] = (
+        "run", "status", "workers", Column("test accuracy", "%"), "test loss",
+        Column(f"time to {100 * target:.0f} %", "s"), Column("time", "s"), Column("throughput", "samples/s"), "updates",
+        "mean staleness", Column("waiting", "%"), Column("wall-clock time", "s"),
+        *(key.replace("_", " ") for key in keys), "place",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = [
+        (
+            run.label, "finished, did not learn" if run.status == "finished" and not run.ranked else run.status,
+            run.workers, 100 * run.accuracy, run.loss, seconds_to_accuracy(run, target),
+            run.seconds, run.samples_per_s, run.updates,
+            d.ledger.mean_staleness if (d := run.distribution) and d.ledger.staleness else None,
+            100 * d.waiting_share if d else None, run.wall_s,
+            *(as_number(run.settings.get(key, "")) for key in keys), run.place,
+        )
+        for run in runs
+    ]  # fmt: skip
+    data = filled(table(columns, rows))
+    note = "For simulated runs, time and throughput are simulated; wall-clock time is what the simulation took."
+    listing = TableBlock("runs-table", count(len(runs), "run"), data, note, of_runs=True)
+    return Section("runs", "All runs", blocks=(listing,))

@@ -29,7 +29,7 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     views = []
     notes = ["Drag to move; zoom with Ctrl and the mouse wheel, the buttons, or the slider."]
     for name, trace in shown:
-        spans = drawn_spans(trace)
+        spans = drawn_spans(trace, MOST_SPANS)
         views.append(View(name, _table(spans), {"row": "who", "what": "what", "start": "start", "end": "end"}))
         if len(spans) < len(trace.spans):
             notes.append(f"{name}: the first {len(spans):,} of {len(trace.spans):,} spans.")
@@ -41,23 +41,15 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     end_s = max(span.end_s for span in trace.spans)
     rows = len({span.who for span in trace.spans})
     says = f"{name}: {count(len(trace.spans), 'span')} of {count(rows, 'process', 'processes')}, {duration(end_s)}."
-    figure = Figure(
-        "timeline",
-        "Activity of each process",
-        "timeline",
-        tuple(views),
-        says,
-        " ".join(notes),
-        choice="trace",
-        wide=True,
-    )
+    title, note = "Activity of each process", " ".join(notes)
+    figure = Figure("timeline", title, "timeline", tuple(views), says, note, choice="trace", wide=True)
     return Section("timeline", "Timeline", blocks=(figure,))
 
 
-def drawn_spans(trace: Trace, most: int = MOST_SPANS) -> list[Span]:
+def drawn_spans(trace: Trace, most: float = math.inf) -> list[Span]:
     """Whatever has a beginning and an end; of too many, those that begin first."""
     spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.end_s >= s.start_s]
-    return spans if len(spans) <= most else sorted(spans, key=lambda span: span.start_s)[:most]
+    return spans if len(spans) <= most else sorted(spans, key=lambda span: span.start_s)[: int(most)]
 
 
 def _table(spans: list[Span]) -> Table:

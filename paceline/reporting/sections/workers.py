@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from paceline.formatting import count, median_of, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
 from paceline.results.run_result import RunResult, groups_of
 from paceline.strategy.distribution import Distribution
 
@@ -23,12 +23,8 @@ def workers(runs: Sequence[RunResult]) -> Section | None:
     found = [(run, run.distribution) for run in runs if run.distribution is not None]
     if not found:
         return None
-    blocks: list[Figure | TableBlock] = [
-        f for f in (_shares(found), _by_worker(found), staleness(runs)) if f is not None
-    ]
-    blocks += [_batches(found)]
-    blocks += [listing] if (listing := _faults(found)) is not None else []
-    return Section("workers", "Workers", tuple(_sentences(found)), blocks=tuple(blocks))
+    blocks = (_shares(found), _by_worker(found), staleness(runs), _batches(found), _faults(found))
+    return section("workers", "Workers", _sentences(found), blocks=blocks)
 
 
 def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]:
@@ -53,15 +49,12 @@ def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]
         )
 
 
-def _seconds(d: Distribution) -> tuple[float, ...]:
-    return tuple(sum(getattr(w, f"{what}_s") for w in d.by_worker) for what in DOING)
-
-
 def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
     """Of several runs, a bar each: repetitions are one."""
     rows: list[tuple[Cell, ...]] = []
     for group, members in groups_of(run for run, _ in found).items():
-        spent = [_seconds(run.distribution) for run in members if run.distribution is not None]
+        workers_of = [run.distribution.by_worker for run in members if run.distribution is not None]
+        spent = [[sum(getattr(w, f"{what}_s") for w in some) for what in DOING] for some in workers_of]
         shares = [[100 * s / sum(all_s) for s in all_s] for all_s in spent if sum(all_s) > 0]
         if shares:
             rows.append((group, *(median_of(values) for values in zip(*shares, strict=True))))
@@ -124,9 +117,7 @@ def staleness(runs: Sequence[RunResult]) -> Figure | None:
         view = View("", data, {"category": "staleness", "values": ["share"], "upright": True})
         kind = "bars"
     else:
-        view = View(
-            "", data, {"line": "runs", "group": "runs", "x": "staleness in updates", "y": "share", **group_styles(runs)}
-        )
+        view = View("", data, {"line": "runs", "x": "staleness in updates", "y": "share", **group_styles(runs)})
         kind = "lines"
     late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
     mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
@@ -161,4 +152,4 @@ def _faults(found: Sequence[tuple[RunResult, Distribution]]) -> TableBlock | Non
     everything = sum(d.fault_count for _, d in found)
     note = f"The first {min(len(rows), MOST_ROWS)} of {everything}." if everything > min(len(rows), MOST_ROWS) else ""
     data = table(("run", Column("at", "s"), "what", "who", "note"), rows[:MOST_ROWS])
-    return TableBlock("faults", "Faults", data, note, folded=len(rows) > 10)
+    return TableBlock("faults", "Faults", data, note)

@@ -20,24 +20,17 @@ from pathlib import Path
 from paceline import record
 from paceline.errors import InputError, OutputError, RecordError
 from paceline.experiment.experiment import Experiment, changed
-from paceline.training.directory_lock import LOCK, DirectoryLock, Locked
+from paceline.training.directory import lock_or_refuse
+from paceline.training.directory_lock import LOCK, DirectoryLock
 
 EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
 DAMAGED = "damaged"
 
 
-@contextmanager
-def locked_experiment(directory: Path) -> Iterator[None]:
+def locked_experiment(directory: Path) -> DirectoryLock:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
-    try:
-        lock = DirectoryLock(directory)
-    except Locked as error:
-        who = f" ({error.owner})" if error.owner else ""
-        raise OutputError(f"{directory} is being worked on by another compare{who}: wait for it") from None
-    except OSError as error:
-        raise OutputError(f"{directory} cannot be written: {error.strerror}") from error
-    with lock:
-        yield
+    taken = "is being worked on by another compare{}: wait for it"
+    return lock_or_refuse(lambda: DirectoryLock(directory), str(directory), taken)
 
 
 @contextmanager

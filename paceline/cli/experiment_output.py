@@ -1,20 +1,25 @@
-"""The tables of an experiment on the terminal."""
+"""An experiment on the terminal: a bar with the remaining time, a line per run, and its tables."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
-from paceline.cli.tables import rows_table
+from paceline.cli.console import BarAfterDownloads, rows_table, use_all_columns
+from paceline.cli.progress import elapsed
 from paceline.errors import PacelineError
-from paceline.experiment.planning import PlannedRun
+from paceline.experiment.watcher import ExperimentWatcher, Standing
+from paceline.formatting import count
+from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable
 
+MOST_LETTERS = 60
+"""Of what is running: the bar should stay on one line."""
 # Heading, column, factor; the first that are known are shown.
 SHOWN = (
     ("accuracy %", "test_accuracy", 100.0),
@@ -34,10 +39,66 @@ MOST_COLUMNS = 6
 MOST_ROWS = 60
 
 
+class ExperimentProgress(BarAfterDownloads, ExperimentWatcher):
+    """A watcher of experiments. Without a terminal it prints one line per run and draws no bar."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(
+            console,
+            MofNCompleteColumn(),
+            TextColumn("runs"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[left]}  {task.fields[running]}", markup=False),
+        )
+        self.task = self.bar.add_task("", total=None, left="", running="")
+        self.directory = Path()
+        self.done, self.planned = 0, 0
+
+    def begun(self, standing: Standing, notes: list[str]) -> None:
+        self.directory, self.done, self.planned = standing.directory, standing.done, standing.planned
+        done = f", {standing.done} of them done already" if standing.done else ""
+        self.console.print(f"{count(standing.planned, 'run')}{done}, in {standing.directory}")
+        for note in notes:
+            self.console.print(note)
+        self.start_bar()
+        self.advanced(standing)
+
+    def advanced(self, standing: Standing) -> None:
+        left = "" if standing.left_s is None else f"{elapsed(standing.left_s)} left"
+        left += f", {standing.failed} failed" if standing.failed else ""
+        running = "; ".join(_name(run) for run in standing.running)
+        running = running if len(running) <= MOST_LETTERS else f"{running[: MOST_LETTERS - 1]}…"
+        self.bar.update(self.task, total=standing.planned, completed=standing.done, left=left, running=running)
+
+    def finished(self, run: PlannedRun, row: Row) -> None:
+        self.done += 1
+        width = len(str(self.planned))
+        self.console.print(f"{self.done:>{width}}/{self.planned}  {_name(run)}  {_result(row)}")
+
+
+def _name(run: PlannedRun) -> str:
+    return f"{run.label or run.workload.network} #{run.repetition}"
+
+
+def _result(row: Row) -> str:
+    """What a run came to, in a few words."""
+    if row["status"] != "finished":
+        return f"{row['status']}: {row['error']}"
+    said = []
+    if _is_known(row.get("test_accuracy")):
+        said.append(f"accuracy {100 * row['test_accuracy']:.2f} %")
+    elif _is_known(row.get("test_loss")):
+        said.append(f"test loss {row['test_loss']:.4f}")
+    if _is_known(row.get("iteration_s")) and row["kind"] in ("measure", "feed"):
+        said.append(f"iteration {1e3 * row['iteration_s']:.3f} ms")
+    if _is_known(row.get("virtual_s")):
+        said.append(f"virtual time {row['virtual_s']:,.6g} s")
+    return "  ".join([*said, f"{row['process_s']:.1f} s"])
+
+
 def show_tables(found: ResultsTable, console: Console) -> None:
     """The summary, and published numbers below it if there are any."""
-    if not console.is_terminal:
-        console.width = 240  # a file has room for all columns
+    use_all_columns(console)
     console.print(summary_table(found))
     if found.published:
         console.print()
@@ -75,12 +136,12 @@ def summary_table(found: ResultsTable) -> Table:
 
 
 def _any(found: ResultsTable, column: str) -> bool:
-    return any(_number(row.get(column)) for row in found.summary)
+    """Whether it has a value but 0."""
+    return any(_is_known(row.get(column)) and row[column] for row in found.summary)
 
 
-def _number(value: Any) -> float:
-    """0 for what is none."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else 0.0
+def _is_known(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _mean(row: Row, column: str, factor: float) -> str:
@@ -104,6 +165,6 @@ def published_table(found: ResultsTable) -> Table:
 
 def plan_table(runs: list[PlannedRun]) -> Table:
     return rows_table(
-        {"run": run.id, "kind": run.kind, "setting": run.label, "repetition": run.repetition, "seed": run.seed}
+        {"run": run.id, "kind": run.kind, "setting": run.label, "repetition": run.repetition, "seed": run.workload.seed}
         for run in runs
     )

@@ -1,0 +1,150 @@
+"""What is made of the record of a run or a measurement and kept beside it: page, tables, trace for Perfetto, plots."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline import record
+from paceline.measurement.measurement import Measurement
+from paceline.reporting.chrome_trace import TRACE, chrome_trace
+from paceline.reporting.page import write_summary
+from paceline.reporting.paper_figures import write_figures
+from paceline.reporting.sections.layers import measurement_figures
+from paceline.results.csv_text import csv_text
+from paceline.training.evaluate import ValidationTime
+from paceline.training.measured_training import SHARES, Quarters
+from paceline.training.run import Run
+from paceline.training.worker_measurements import worker_measurements
+
+if TYPE_CHECKING:
+    from paceline.training.measured_training import TrainingClock
+
+EXPERIMENT = "experiment.csv"
+MEASURED = "measure"
+UNKNOWN = ValidationTime(math.nan, "not measured")
+TIMES = {share: f"at_{round(100 * share)}_percent_s" for share in SHARES}
+OUTPUTS = ("checkpoint", "record", "summary")
+
+
+def write_measurement(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
+    """Everything about a measurement, into `directory`; the paths that were written."""
+    record.save(m, directory / "measurement.json")
+    return [directory / "measurement.json", *write_tables(m, directory, experiment)]
+
+
+def write_tables(
+    m: Measurement, directory: Path, experiment: TrainingContext | None = None, saved: Path | None = None
+) -> list[Path]:
+    """What is made from the record, and from the `experiment` around it where more is known than the record tells.
+
+    A measurement that was `saved` in a directory keeps the experiment.csv that is there.
+    """
+    kept = saved / EXPERIMENT if saved is not None and (saved / EXPERIMENT).is_file() else None
+    texts = {
+        "layers.csv": layers_csv(m),
+        "iterations.csv": iterations_csv(m),
+        EXPERIMENT: kept.read_text() if kept else experiment_csv(m, experiment or context_of(m), directory),
+        TRACE: chrome_trace(m.trace),
+    }
+    for name, text in texts.items():
+        record.write_atomically(directory / name, text)
+    drawn = write_figures(measurement_figures([(m.name, m)]), directory, "out")
+    return [*(directory / name for name in texts), *drawn]
+
+
+def layers_csv(m: Measurement) -> str:
+    header = ["iteration", "device", "layer", "forward_s", "backward_s", "update_s"]
+    return csv_text(header, ([s.number, m.device, s.layer, s.forward_s, s.backward_s, s.update_s] for s in m.samples))
+
+
+def iterations_csv(m: Measurement) -> str:
+    header = ["iteration", "device", "seconds", "sampled", "loss", "top-1", "top-n"]
+    rows = ([k.number, m.device, k.seconds, int(k.sampled), k.loss, k.top_1, k.top_n] for k in m.kept)
+    return csv_text(header, rows)
+
+
+def write_run_files(run: Run, directory: Path) -> Path:
+    """Page and trace, into the run's directory; the path of the page."""
+    record.write_atomically(directory / TRACE, chrome_trace(run.trace, directory.resolve().name))
+    return write_summary(run, directory)
+
+
+def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> None:
+    """What the clock of this process or those of the workers found, as tables, traces and plots."""
+    if clock is not None:
+        *_, place = measured_folders(directory, new=True)
+        write_measurement(clock.measurement(), place, experiment_of_run(run, clock.quarters, directory))
+    elif run.distribution is not None and (directory / MEASURED).is_dir():
+        for worker, found in worker_measurements(directory / MEASURED, run.distribution.workers).items():
+            write_measurement(found, directory / MEASURED / f"worker-{worker}")
+
+
+def measured_folders(directory: Path, *, new: bool = False) -> list[Path]:
+    """`measure`, and `measure-2`, ... of what was measured since the run was resumed; a `new` one comes last."""
+    found: list[Path] = []
+    for number in count(1):
+        place = directory / (MEASURED if number == 1 else f"{MEASURED}-{number}")
+        if not place.exists():
+            return [*found, place] if new else found
+        found.append(place)
+    raise AssertionError("not reached")
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """What was around a measurement: the training as a whole, its validation, and its files."""
+
+    training_s: float
+    reached_s: dict[float, float]
+    """Seconds of training after which this share of the iterations was done."""
+    validation: ValidationTime = UNKNOWN
+    outputs: dict[str, str] = field(default_factory=dict)
+    """Files of a run by what they are."""
+
+
+def context_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> TrainingContext:
+    """From a measurement alone: the iterations that were kept stand for those between them."""
+    untouched = [k for k in m.kept if not k.sampled] or list(m.kept)
+    reached_s = {}
+    for share in SHARES:
+        wanted, before, seconds = share * m.iterations, 0.0, 0.0
+        for kept in untouched:
+            seconds += kept.seconds * (min(wanted, kept.number + 1) - before)
+            before = min(wanted, kept.number + 1)
+        last_s = untouched[-1].seconds if untouched else math.nan
+        reached_s[share] = (seconds + last_s * (wanted - before)) * (1.0 + m.overhead)
+    return TrainingContext(reached_s[1.0], reached_s, validation)
+
+
+def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> TrainingContext:
+    """Of a run that was measured while it trained, or of the part of it since it was resumed."""
+    spans = [span for span in run.trace.spans if span.part == "validate"]
+    seconds = sum(span.duration_s for span in spans)
+    validation = ValidationTime(seconds, f"all {len(spans)} validations of the run") if spans else UNKNOWN
+    files = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
+    outputs = {what: str(directory / name) for what, name in files.items() if (directory / name).exists()}
+    return TrainingContext(quarters.training_s, dict(quarters.reached_s), validation, outputs)
+
+
+def experiment_csv(m: Measurement, experiment: TrainingContext, directory: Path) -> str:
+    row: dict[str, object] = {
+        "network": m.name,
+        "batch": m.batch,
+        "device": m.device,
+        "device_name": m.device_name,
+        "step": m.step,
+        "iterations": m.iterations,
+        **{f"setting_{key}": value for key, value in m.conditions.items()},
+        "training_s": experiment.training_s,
+        **{column: experiment.reached_s.get(share, math.nan) for share, column in TIMES.items()},
+        "validation_s": experiment.validation.seconds,
+        "validation": experiment.validation.how,
+        "overhead": m.overhead,
+        "output": str(directory),
+        **{f"output_{what}": experiment.outputs.get(what, "") for what in OUTPUTS},
+    }
+    return csv_text(list(row), [row.values()])
