@@ -185,7 +185,7 @@ class TestQuick:
         ({"grid": ({"seed": [1, 2]},)}, "repetitions = N"),
         ({"grid": ({"fetch_every": [1], "fetch-every": [2]},)}, "given twice"),
         ({"grid": ({"kind": ["trian"]},)}, "kind 'trian' is unknown: did you mean train?"),
-        ({"grid": ({"strategy": ["downpuor"]},)}, "did you mean downpour?"),
+        ({"grid": ({"strategy": ["downpuor"]},)}, "did you mean downpour"),
         ({"grid": ({"compute-time": ["gamma"]},)}, "gamma:SHAPE:SCALE"),
         ({"grid": ({"strategy": "sync", "overlap": ["yes"]},)}, "overlap='yes' should be true or false"),
         ({"workload": {"workers": 2}}, "[workload] workers belongs to [strategy]"),
@@ -241,7 +241,7 @@ def test_a_mistake_in_a_combination_names_it(changes, words):
         ({"lr": {"log-uniform": [0.0, 0.1]}}, "should be above 0"),
         ({"batch": {"integer": [1, 2.5]}}, "should be two whole numbers"),
         ({"batch": {"uniform": [1, 8]}}, "batch=1.0 should be a whole number"),
-        ({"bacth": {"choice": [1]}}, "did you mean batch or"),
+        ({"bacth": {"choice": [1]}}, "did you mean batch"),
         ({"lr": {"choice": []}}, "should be a list"),
     ],
 )
