@@ -43,7 +43,7 @@ def test_a_named_pipe_is_written_to(tmp_path):
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
     write_atomically(pipe, "text")
-    reader.join(10)
+    reader.join(60)
     assert read == ["text"] and stat.S_ISFIFO(pipe.stat().st_mode)
 
 

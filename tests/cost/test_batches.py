@@ -35,8 +35,10 @@ def test_a_larger_batch_takes_no_less_time(device):
         assert not falls("mlp", device)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("network", DATA)
+@pytest.mark.parametrize(
+    "network",
+    [pytest.param(n, marks=pytest.mark.slow if n in ("resnet20", "transformer") else pytest.mark.soak) for n in DATA],
+)
 def test_a_larger_batch_takes_no_less_time_on_any_device(network):
     with threadpool_limits(limits=1):
         assert not [fall for device in known_devices() for fall in falls(network, device.name)]

@@ -102,6 +102,7 @@ def test_without_a_compiler_one_line_says_so(monkeypatch):
     assert trials.compiled_ratios(CPU) == ({}, "compiled steps were not measured: no C++ compiler")
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_steps_are_compared_in_turns():
     from paceline.measurement.network_times import compare_steps

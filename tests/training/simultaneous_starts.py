@@ -27,7 +27,7 @@ class UntilTheOtherIsDone(Silent):
         self.other = other
 
     def begun(self, *_: object) -> None:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 120
         while not self.other.exists() and time.monotonic() < deadline_s:
             time.sleep(0.005)
 
