@@ -24,7 +24,7 @@ OLDEST = {
     "simulation": 4,
     "scaling": 4,
     "plan": 3,
-    "outcome": 2,
+    "outcome": 4,
     "measurement": 4,
     "feeding": 4,
     "calibration": 4,
