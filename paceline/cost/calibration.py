@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections import defaultdict
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from paceline.cost.curve import Trial
+from paceline.cost.curve import Curve, Trial
 from paceline.cost.exchange import ExchangeCost
 from paceline.measurement.links import LinkSpeed
 from paceline.notebook import NotebookRecord
@@ -25,6 +28,30 @@ class TrialSet:
     """Of images; a set in `channels_last` has only the families that depend on it."""
     probes_s: dict[str, float] = field(default_factory=dict)
     """Median probe times with this number of threads; later probe times divided by these give the machine's drift."""
+
+    # Kept with the set, because a plan uses the same curves many times.
+
+    @functools.cached_property
+    def by_family(self) -> dict[str, list[Trial]]:
+        found: dict[str, list[Trial]] = defaultdict(list)
+        for trial in self.trials:
+            found[trial.family].append(trial)
+        return dict(found)
+
+    @functools.cached_property
+    def host_s(self) -> dict[str, float]:
+        """Median time of the host to call an operation, by family, where known."""
+        times = {family: [trial.host_s for trial in own if trial.host_s > 0] for family, own in self.by_family.items()}
+        return {family: median(found) for family, found in times.items() if found}
+
+    @functools.cached_property
+    def _curves(self) -> dict[str, Curve]:
+        return {}
+
+    def curve(self, family: str) -> Curve:
+        if family not in self._curves:
+            self._curves[family] = Curve(family, self.by_family[family], self.shapes.get(family, ()))
+        return self._curves[family]
 
 
 @dataclass(frozen=True)

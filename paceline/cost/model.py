@@ -6,10 +6,9 @@ import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.curve import Curve, TimeEstimate, Trial
+from paceline.cost.curve import TimeEstimate
 from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
@@ -68,9 +67,7 @@ class CostModel:
 
     def host_s(self, family: str) -> float:
         """Time of the host to call an operation of the family alone, on a GPU."""
-        return (
-            _host_s(self.set).get(family) or _host_s(self._sets.get("float32", self.set)).get(family) or DEFAULT_HOST_S
-        )
+        return self.set.host_s.get(family) or self._sets.get("float32", self.set).host_s.get(family) or DEFAULT_HOST_S
 
     def _set_of(self, family: str, dtype: str, channels_last: bool) -> TrialSet:
         """The trials of operations of this type: in half precision, float32, or tf32 for what runs on matrix units."""
@@ -82,15 +79,15 @@ class CostModel:
             wanted = ["float32"]
         found = next((self._sets[name] for name in wanted if name in self._sets), self.set)
         images = self._images.get(found.precision) if channels_last else None
-        return images if images is not None and family in _by_family(images) else found
+        return images if images is not None and family in images.by_family else found
 
     def _estimates(
         self, family: str, sizes: list[Sizes], dtype: str, channels_last: bool = False
     ) -> list[TimeEstimate]:
         for name in (family, family.rstrip("_")):  # the out-of-place variant, where that alone was timed
             chosen = self._set_of(name, dtype, channels_last)
-            if name in _by_family(chosen):
-                return _curve(chosen, name).estimates(sizes)
+            if name in chosen.by_family:
+                return chosen.curve(name).estimates(sizes)
         return [TimeEstimate(self._roofline_s(family, each, dtype), UNTRIED_LOG_SD) for each in sizes]
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:
@@ -109,7 +106,7 @@ class CostModel:
     @functools.cached_property
     def _peak_flops(self) -> float:
         """Peak FLOP/s in this precision; `peak_flops` of the calibration is for float32."""
-        products = _by_family(self.set).get("matmul")
+        products = self.set.by_family.get("matmul")
         if self.set.precision == "float32" or not products:
             return self.calibration.peak_flops
         return max(FAMILIES["matmul"].work_of(trial.sizes)[0] / trial.seconds for trial in products)
@@ -117,7 +114,7 @@ class CostModel:
 
 def fitted_shapes(trials: TrialSet) -> dict[str, tuple[float, ...]]:
     """Kernel parameters of all families' curves, fitted where missing."""
-    return {family: _curve(trials, family).shape for family in _by_family(trials)}
+    return {family: trials.curve(family).shape for family in trials.by_family}
 
 
 def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
@@ -140,34 +137,3 @@ def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape)
         forward = sum(o.flops for o in shape.operations if o.direction == "forward")
         threads = workload.threads or threads_for(forward, shape.parameter_bytes // 4, calibration.cores)
     return CostModel(calibration, workload.precision, threads)
-
-
-# Per set of trials, which is kept so that its identity stays its own: a plan uses the same curves many times.
-_grouped: dict[int, tuple[TrialSet, dict[str, list[Trial]]]] = {}
-_curves: dict[tuple[int, str], Curve] = {}
-_hosts: dict[int, dict[str, float]] = {}
-
-
-def _by_family(trials: TrialSet) -> dict[str, list[Trial]]:
-    if id(trials) not in _grouped:
-        found: dict[str, list[Trial]] = defaultdict(list)
-        for trial in trials.trials:
-            found[trial.family].append(trial)
-        _grouped[id(trials)] = trials, dict(found)
-    return _grouped[id(trials)][1]
-
-
-def _host_s(trials: TrialSet) -> dict[str, float]:
-    if id(trials) not in _hosts:
-        times = {
-            family: [trial.host_s for trial in own if trial.host_s > 0] for family, own in _by_family(trials).items()
-        }
-        _hosts[id(trials)] = {family: median(found) for family, found in times.items() if found}
-    return _hosts[id(trials)]
-
-
-def _curve(trials: TrialSet, family: str) -> Curve:
-    own, key = _by_family(trials)[family], (id(trials), family)
-    if key not in _curves:
-        _curves[key] = Curve(family, own, trials.shapes.get(family, ()))
-    return _curves[key]

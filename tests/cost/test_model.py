@@ -71,7 +71,7 @@ def test_a_gpu_has_no_threads():
 
 
 def test_curves_of_a_calibration_are_fitted_once(monkeypatch):
-    import paceline.cost.model as room
+    import paceline.cost.calibration as room
 
     made = calibration()
     first = CostModel(made, threads=1).cost([operation("add", 1000)])
