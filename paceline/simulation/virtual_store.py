@@ -106,17 +106,7 @@ class VirtualStore:
         self.payloads[task.worker, task.sequence] = Payload(out, result.samples, result.steps), fetched
         if self._tasks is not None:
             versions = tuple(mine.held[position][0] for position in sorted(mine.held))
-            self._tasks.append(
-                TaskRecord(
-                    task.worker,
-                    task.sequence,
-                    self._incarnations[task.worker],
-                    task.epoch,
-                    task.batches,
-                    task.fetches,
-                    versions,
-                )
-            )
+            self._tasks.append(TaskRecord.of(task, self._incarnations[task.worker], versions))
         mine.held.clear()
         if not (self.updater.needs_fetched and learner.keeps_parameters):
             mine.fetched = None

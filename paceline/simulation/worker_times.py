@@ -61,10 +61,8 @@ class WorkerTimes:
         if len(self.faults) < FAULTS:
             self.faults.append(FaultRecord(now_s, what, worker, step, note))
 
-    def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> int | None:
-        """Its place, if there was room for it."""
-        if not self.tracing:
-            return None
+    def span(self, who: str, what: str, start_s: float, end_s: float, note: str = "") -> int:
+        """Its place in the trace; while it is `tracing`, there is one."""
         self._spans.append(Span(who, what, start_s, end_s, note))
         return len(self._spans) - 1
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.errors import WorkloadError
 from paceline.workload import Workload
 
 State = dict[str, Tensor]
@@ -72,11 +71,6 @@ _BUFFERS = {
 
 
 def initial_state(rule: Rule, parameters: Tensor) -> State:
-    if ":" in rule.optimizer:
-        raise WorkloadError(
-            f"optimizer {rule.optimizer} updates at the server or in one process; where every worker has an optimizer, "
-            "use a built-in one"
-        )
     state = {name: torch.zeros_like(parameters) for name in _BUFFERS[rule.optimizer]}
     if rule.optimizer in ("adam", "adamw", "nadam"):
         state["updates"] = torch.zeros((), dtype=torch.float64, device=parameters.device)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import functools
+from collections import deque
 from collections.abc import Iterable
 
 from torch import Tensor
 
-from paceline.errors import StrategyError
 from paceline.step.feeder import DEPTH, FileFeeder, HostFeeder, ResidentFeeder, SampleFeeder
 from paceline.step.order import Order
 from paceline.step.phase import Batch
@@ -28,10 +28,9 @@ class BatchSource:
         assert isinstance(parts.feeder, ResidentFeeder | HostFeeder | SampleFeeder | FileFeeder)
         self.feeder, self.full_pass_per_worker = parts.feeder, full_pass_per_worker
         self.order: Order = parts.feeder.order
-        if self.order.workers != 1:
-            raise StrategyError("batches are shared by number: the feeder's order should be that of a single worker")
-        self._kept = max(2, KEPT_ORDERS_BYTES // (8 * self.order.samples))
-        self._orders: OrderedDict[tuple[int, int], tuple[Tensor, ...]] = OrderedDict()
+        assert self.order.workers == 1, "batches are shared by number"
+        kept = max(2, KEPT_ORDERS_BYTES // (8 * self.order.samples))
+        self._batches = functools.lru_cache(kept)(functools.partial(_batches, self.order, full_pass_per_worker))
         self._requested: deque[Key] = deque()
         self._prepared: tuple[Key, Batch] | None = None
 
@@ -42,17 +41,7 @@ class BatchSource:
     def indices(self, epoch: int, number: int) -> Tensor:
         """The samples of a batch."""
         worker, position = self.position(number)
-        key = (epoch, worker)
-        batches = self._orders.get(key)
-        if batches is None:
-            order = self.order
-            if self.full_pass_per_worker:
-                seed = mix(_OWN_PASS, order.seed, worker)
-                order = Order(order.samples, order.batch, seed, shuffle=order.shuffle)
-            batches = self._orders[key] = order.permutation(epoch).split(order.batch)
-            if len(self._orders) > self._kept:
-                self._orders.popitem(last=False)
-        return batches[position]
+        return self._batches(worker, epoch)[position]
 
     def expect(self, epoch: int, numbers: Iterable[int]) -> None:
         """These will be asked for next, in this order; files are read ahead."""
@@ -92,3 +81,10 @@ class BatchSource:
     def close(self) -> None:
         self._requested.clear()
         self.feeder.close()
+
+
+def _batches(order: Order, own_pass: bool, worker: int, epoch: int) -> tuple[Tensor, ...]:
+    """The samples of every batch of an epoch."""
+    if own_pass:
+        order = Order(order.samples, order.batch, mix(_OWN_PASS, order.seed, worker), shuffle=order.shuffle)
+    return order.permutation(epoch).split(order.batch)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from paceline.errors import Diverged, StrategyError, reason
@@ -67,14 +66,6 @@ class Correction:
     passes: tuple[int, int] = (12, 3)
     """How often it goes over the parameters in the cache and in memory; for estimates of the server's time."""
 
-    def correct(self, gradient: Tensor, late: Late) -> Tensor:
-        """The corrected gradient, prepared here; the state changes in place."""
-        if self.prepare is not None:
-            rooms = torch.empty_like(gradient), torch.empty_like(gradient)
-            prepared = self.prepare(gradient, late.state, late.state, rooms)
-            late = late._replace(prepared=prepared, room=torch.empty_like(gradient))
-        return self.function(gradient, late)
-
 
 def _built_in() -> dict[str, BuiltIn]:
     from paceline.strategy.corrections.delay_compensation import adaptive, constant
@@ -97,41 +88,42 @@ def find_correction(text: str) -> Correction | None:
 
 def custom_correction(function: Any, called: str) -> Correction:
     """The user's `function(gradient, late)`; its attributes `state` and `server_state` name vectors it keeps."""
+    called = f"correction {called}"
     if not callable(function):
-        raise StrategyError(f"correction {called} is a {type(function).__name__}, not a function")
-    names = {}
-    for which in ("state", "server_state"):
-        names[which] = attribute(function, which, (tuple, list), (), f"correction {called}")
-        if not all(isinstance(name, str) for name in names[which]):
-            raise StrategyError(f"correction {called}: its attribute {which} should be a list of names")
+        raise StrategyError(f"{called} is a {type(function).__name__}, not a function")
+
+    def names(which: str) -> tuple[str, ...]:
+        found = attribute(function, which, (tuple, list), (), called)
+        if not all(isinstance(name, str) for name in found):
+            raise StrategyError(f"{called}: its attribute {which} should be a list of names")
+        return tuple(found)
 
     def correct(gradient: Tensor, late: Late) -> Tensor:
         try:
             made = function(gradient, late)
         except SystemExit as error:
             raise StrategyError(
-                f"correction {called} ends the program (exit {error.code}); it should return a gradient instead"
+                f"{called} ends the program (exit {error.code}); it should return a gradient instead"
             ) from None
         except Exception as error:
-            raise StrategyError(f"correction {called} failed: {reason(error)}") from error
+            raise StrategyError(f"{called} failed: {reason(error)}") from error
         if not isinstance(made, Tensor) or made.shape != gradient.shape or made.dtype != gradient.dtype:
             what = f"{tuple(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
             raise StrategyError(
-                f"correction {called} returned {what}; it should return a gradient like the one it got, "
+                f"{called} returned {what}; it should return a gradient like the one it got, "
                 f"{tuple(gradient.shape)} of {gradient.dtype}"
             )
         if not is_finite(made):  # what it was given is finite: other payloads are refused before
             raise Diverged(
-                f"correction {called} made a non-finite gradient from a finite one (staleness {late.staleness}): "
+                f"{called} made a non-finite gradient from a finite one (staleness {late.staleness}): "
                 "paceline.testing.contract.check_correction tests it"
             )
         return made
 
-    called_by = f"correction {called}"
     return Correction(
         correct,
-        tuple(names["state"]),
-        tuple(names["server_state"]),
-        needs_fetched=attribute(function, "needs_fetched", bool, True, called_by),
-        late_only=attribute(function, "late_only", bool, False, called_by),
+        names("state"),
+        names("server_state"),
+        needs_fetched=attribute(function, "needs_fetched", bool, True, called),
+        late_only=attribute(function, "late_only", bool, False, called),
     )

@@ -29,6 +29,12 @@ class TaskRecord:
     versions: tuple[int, ...]
     """The version that each fetch returned; an exchange that fetches before its push has one more, at the end."""
 
+    @staticmethod
+    def of(task: Compute, incarnation: int, versions: tuple[int, ...]) -> TaskRecord:
+        return TaskRecord(
+            task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions
+        )  # fmt: skip
+
     @property
     def task(self) -> Compute:
         return Compute(self.worker, self.sequence, self.epoch, self.batches, self.fetches)

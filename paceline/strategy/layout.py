@@ -18,20 +18,14 @@ _parsed = functools.lru_cache(maxsize=64)(parse_schedule)
 
 
 @dataclass(frozen=True)
-class NamedShape:
-    name: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class PhaseLayout:
     rule: Rule
-    tensors: tuple[NamedShape, ...]
-    """The phase's parameters in their order."""
+    tensors: tuple[tuple[str, tuple[int, ...]], ...]
+    """Names and shapes of the phase's parameters, in their order."""
 
     @property
     def size(self) -> int:
-        return sum(prod(tensor.shape) for tensor in self.tensors)
+        return sum(prod(shape) for _, shape in self.tensors)
 
 
 @dataclass(frozen=True)
@@ -81,17 +75,9 @@ class Layout:
     @staticmethod
     def of(parts: Parts, buffers: int) -> Layout:
         names = {id(p): name for name, p in parts.network.named_parameters()}
-        phases = tuple(
-            PhaseLayout(
-                phase.rule,
-                tuple(
-                    NamedShape(names.get(id(p), f"parameter {i}"), tuple(p.shape))
-                    for i, p in enumerate(phase.parameters)
-                ),
-            )
-            for phase in parts.phases
-        )
-        double = parts.phases[0].parameters[0].dtype == torch.float64
-        return Layout(
-            phases, buffers, parts.updates_per_epoch, parts.workload.epochs, "float64" if double else "float32"
-        )
+        phases = []
+        for phase in parts.phases:
+            tensors = ((names.get(id(p), f"parameter {i}"), tuple(p.shape)) for i, p in enumerate(phase.parameters))
+            phases.append(PhaseLayout(phase.rule, tuple(tensors)))
+        dtype = "float64" if parts.phases[0].parameters[0].dtype == torch.float64 else "float32"
+        return Layout(tuple(phases), buffers, parts.updates_per_epoch, parts.workload.epochs, dtype)

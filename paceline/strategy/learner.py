@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
-from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
+from paceline.step.optimizers import State
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
@@ -22,6 +22,7 @@ from paceline.strategy.instructions import Compute
 from paceline.strategy.layout import Layout
 from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import PhaseGradient
+from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
 from paceline.strategy.strategy import Strategy
 
 Fetch = Callable[[int], tuple[int, Tensor]]
@@ -29,13 +30,8 @@ Fetch = Callable[[int], tuple[int, Tensor]]
 
 
 class Learner:
-    def __init__(
-        self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False, local: Tensor | None = None
-    ) -> None:
-        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept.
-
-        `local` is memory for the network's parameters and buffers; without it there is some of its own.
-        """
+    def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False) -> None:
+        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept."""
         obstacle = _obstacle(parts)
         if obstacle:
             raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
@@ -48,16 +44,17 @@ class Learner:
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.size, self.parameters = self.layout.size, self.layout.parameters
         self.encoded = exchange.payload_size(self.parameters)
-        self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
+        self.local = torch.zeros(self.size, dtype=dtype, device=parts.device)
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases(self.gradient)
         self._keep_buffers(floats)
-        self.optimizer: list[State] = []
+        self.optimizers: list[ServerOptimizer] = []
         if exchange.local_optimizer:
-            self.optimizer = [initial_state(p.phase.rule, p.flat.buffer) for p in self.phases]
-        self._fresh = tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer)
-        exact = torch.float64 if dtype == torch.float64 else torch.float32
-        self.rates = [torch.zeros((), dtype=exact, device=parts.device) for _ in self.phases]
+            self.optimizers = [optimizer_of(phase.rule, phase, dtype) for phase in self.layout.phases]
+        self.optimizer_state: list[State] = [
+            {name: t.to(parts.device) for name, t in each.initial_state().items()} for each in self.optimizers
+        ]
+        self._fresh = self._cloned_optimizer_state()
         own = self.local[: self.parameters]
         self._total = torch.zeros_like(own) if not exchange.local_optimizer else own
         """The sum of gradients since the last push; the payload itself where it can be."""
@@ -173,16 +170,12 @@ class Learner:
 
     def _update(self, index: int, phase: PhaseGradient, epoch: int, place: int) -> None:
         """The workload's own optimizer, on this worker's copy."""
-        rule, flat = phase.phase.rule, phase.flat
+        optimizer, state, flat = self.optimizers[index], self.optimizer_state[index], phase.flat
         with torch.no_grad():
-            rate, state = self.rates[index], self.optimizer[index]
-            rate.fill_(self.layout.rate(rule, epoch, place))
-            if rule.clip_norm:
-                clip_norm_([flat.gradient], rule.clip_norm)
-            if has_fused_kernel(rule, flat.buffer):
-                fused_update(rule, [flat.buffer], [flat.gradient], [*state.values()], rate)
-            else:
-                update(rule, flat.buffer, flat.gradient, state, rate)
+            if optimizer.rule.clip_norm:
+                clip_norm_([flat.gradient], optimizer.rule.clip_norm)
+            rate = self.layout.rate(optimizer.rule, epoch, place)
+            optimizer.update(flat.buffer, flat.gradient, flat.buffer, state, state, rate, room=flat.gradient)
 
     def _add(self, task: Compute, position: int, total: Tensor, is_there: bool, empty: bool, place: int) -> None:
         with torch.no_grad():
@@ -232,9 +225,12 @@ class Learner:
         parameters = None
         if self.keeps_parameters:
             parameters = self.local.clone() if self._source is None else self._source
-        optimizer = tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer)
+        optimizer, counters = self._cloned_optimizer_state(), tuple(c.clone() for c in self.counters)
         exchange = {name: t.clone() for name, t in self.replica.state.items()}
-        return LearnerState(self._pulled, parameters, optimizer, exchange, tuple(c.clone() for c in self.counters))
+        return LearnerState(self._pulled, parameters, optimizer, exchange, counters)
+
+    def _cloned_optimizer_state(self) -> tuple[State, ...]:
+        return tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer_state)
 
     def fresh(self) -> LearnerState:
         """The state of a worker that has just begun."""
@@ -248,7 +244,7 @@ class Learner:
         if state.parameters is not None and state.parameters is not self._source:
             self.local.copy_(state.parameters)
             self._source = state.parameters
-        for mine, kept in zip(self.optimizer, state.optimizer, strict=True):
+        for mine, kept in zip(self.optimizer_state, state.optimizer, strict=True):
             for name, tensor in mine.items():
                 tensor.copy_(kept[name])
         for name, tensor in self.replica.state.items():

@@ -1,4 +1,7 @@
-"""The optimizer that turns payloads into updates: the workload's own rule, another rule, or any of `torch.optim`."""
+"""The optimizer that turns payloads into updates: the workload's own rule, another rule, or any of `torch.optim`.
+
+Workers that update their own copy of the parameters use the same objects.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class ServerOptimizer(Protocol):
         """Writes the new parameters and the state after the update.
 
         `old` and `new` may be one tensor, and so may the two states. `gradient` is not changed; `room` is memory that
-        may be, at least as long.
+        may be, at least as long: the gradient itself, if its caller has no more use for it.
         """
         ...
 
@@ -51,45 +54,42 @@ def server_optimizer(strategy: Strategy, phase: PhaseLayout, dtype: torch.dtype)
     Gradients are treated as in one process, with the rate's schedule and regularisation. What workers changed with
     an optimizer of their own has both in it already, so it is applied at a constant rate of 1 unless it says another.
     """
+    check_optimizer(strategy.server_optimizer)
+    name, rate = _parse(strategy.server_optimizer)
+    own = Rule("sgd", 1.0) if strategy.make_exchange.local_optimizer else phase.rule
+    rule = dataclasses.replace(own, optimizer=name or own.optimizer, lr=own.lr if rate is None else rate)
+    return optimizer_of(rule, phase, dtype)
+
+
+def optimizer_of(rule: Rule, phase: PhaseLayout, dtype: torch.dtype) -> ServerOptimizer:
+    """The optimizer that a rule names, built in or the user's; workers that update their own copy have it too."""
     from paceline.strategy.server_optimizers.rule_optimizer import RuleOptimizer
     from paceline.strategy.server_optimizers.torch_optimizer import TorchOptimizer
 
-    check_optimizer(strategy.server_optimizer)
-    name, rate, custom = _parse(strategy.server_optimizer)
-    own = phase.rule
-    if strategy.make_exchange.local_optimizer:
-        own = Rule("sgd", 1.0)
-    if custom:
-        return TorchOptimizer(strategy.server_optimizer, phase, own, own.lr if rate is None else rate, dtype)
-    if not name and ":" in own.optimizer:
-        return TorchOptimizer(own.optimizer, phase, own, own.lr, dtype)
-    rule = dataclasses.replace(own, optimizer=name or own.optimizer, lr=own.lr if rate is None else rate)
-    return RuleOptimizer(rule, phase.size, dtype)
+    return TorchOptimizer(rule, phase, dtype) if ":" in rule.optimizer else RuleOptimizer(rule, phase.size, dtype)
 
 
 def check_optimizer(text: str) -> None:
     """Refuses a server optimizer that is none, before anything is loaded."""
-    name, rate, custom = _parse(text)
-    if text and not custom and name not in OPTIMIZERS:
+    name, rate = _parse(text)
+    if text and ":" not in name and name not in OPTIMIZERS:
         raise StrategyError(f"server-optimizer {text!r} is unknown: {nearest(name, OPTIMIZERS, or_custom=True)}")
     if rate is not None and not (math.isfinite(rate) and rate > 0):
         raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, as adagrad:0.5")
 
 
-def _parse(text: str) -> tuple[str, float | None, bool]:
-    """`NAME`, `NAME:RATE`, `module:name` or `module:name:RATE`: the name, the rate, and whether it is the user's."""
-    parts = text.split(":")
-    custom = len(parts) > 1 and parts[0] not in OPTIMIZERS and not _is_number(parts[1])
-    name = ":".join(parts[:2]) if custom else parts[0]
-    rest = parts[2:] if custom else parts[1:]
-    if not rest:
-        return name, None, custom
-    return name, float(rest[0]) if len(rest) == 1 and _is_number(rest[0]) else math.nan, custom
+def _parse(text: str) -> tuple[str, float | None]:
+    """`NAME`, `NAME:RATE`, `module:name` or `module:name:RATE`: the name and the rate, which is NaN if it is none."""
+    name, colon, rest = text.partition(":")
+    if colon and name not in OPTIMIZERS and _number(rest.partition(":")[0]) is None:
+        attribute, colon, rest = rest.partition(":")
+        name = f"{name}:{attribute}"
+    rate = _number(rest)
+    return name, math.nan if colon and rate is None else rate
 
 
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float | None:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return None

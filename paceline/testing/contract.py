@@ -84,7 +84,16 @@ def _corrected(
 ) -> Tensor:
     gradient, parameters, fetched = _vectors(seed)
     shared = _shared(correction) if shared is None else shared
-    return correction.correct(gradient, Late(parameters, fetched, staleness, 0, seed, 0.1, state, shared))
+    return _correct(correction, gradient, Late(parameters, fetched, staleness, 0, seed, 0.1, state, shared))
+
+
+def _correct(correction: Correction, gradient: Tensor, late: Late) -> Tensor:
+    """As an update calls it: what it can prepare before it has the parameters is prepared."""
+    if correction.prepare is not None:
+        rooms = torch.empty_like(gradient), torch.empty_like(gradient)
+        prepared = correction.prepare(gradient, late.state, late.state, rooms)
+        late = late._replace(prepared=prepared, room=torch.empty_like(gradient))
+    return correction.function(gradient, late)
 
 
 def _numbers(correction: Correction) -> str:
@@ -100,7 +109,7 @@ def _leaves(correction: Correction) -> str:
     gradient, parameters, fetched = _vectors(0)
     before = parameters.clone(), fetched.clone()
     late = Late(parameters, fetched, 3, 0, 0, 0.1, _state(correction), _shared(correction))
-    correction.correct(gradient, late)
+    _correct(correction, gradient, late)
     if not torch.equal(parameters, before[0]):
         return "late.parameters are changed: only the gradient may be"
     return "" if torch.equal(fetched, before[1]) else "late.fetched is changed: only the gradient may be"

@@ -23,6 +23,16 @@ def test_batches_are_conserved_and_the_run_is_repeated_bitwise(name, driver, tmp
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("strategy", ["local-sgd", "easgd"])
+def test_every_worker_has_an_optimizer_with_a_scheduler(strategy, driver, tmp_path):
+    """Real workers have one each; a replay has one for all of them, which have made different numbers of updates."""
+    own = workload(optimizer="tests.contract.users_parts:two_rates")
+    found = train(driver, own, find_strategy(strategy), 2, tmp_path / "run", record_events=True)
+    assert found.accuracy > 0.7
+    assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_virtual_time_repeats_bitwise(name):
     first, second = (trained(find_strategy(name), 3) for _ in range(2))

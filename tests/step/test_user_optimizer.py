@@ -126,8 +126,13 @@ def test_workers_share_the_users_optimizer_at_the_server():
         workload = workload_of(accumulate=2, **settings)
         alone, virtual = run(workload), run_virtual(workload, "sync", workers=1)
         assert virtual.test_loss == pytest.approx(alone.test_loss, rel=1e-5)
-    with pytest.raises(WorkloadError, match="where every worker has an optimizer, use a built-in one"):
-        run_virtual(workload_of(optimizer=":groups"), "local-sgd", workers=2)
+
+
+@pytest.mark.parametrize("optimizer", [":groups", ":groups_and_scheduler"])
+def test_every_worker_may_have_the_users_optimizer(optimizer):
+    """One worker that is averaged with nobody trains as one process does."""
+    workload = workload_of(optimizer=optimizer)
+    assert run_virtual(workload, "local-sgd", workers=1).test_loss == pytest.approx(run(workload).test_loss, rel=1e-5)
 
 
 def test_a_metric_is_computed_once_on_all_test_samples():

@@ -1,4 +1,4 @@
-"""The workload's update rules at the server: the same kernels as in one process, beside the version there is."""
+"""The workload's update rules: the same kernels as in one process, in place or beside the version there is."""
 
 from __future__ import annotations
 
@@ -39,4 +39,5 @@ class RuleOptimizer:
             fused_update(self.rule, [new], [gradient], [*state.values()], rate)
             return
         self._rate = self._rate.to(new.device).fill_(rate)
-        update(self.rule, new, room[: len(gradient)].copy_(gradient), state, self._rate)
+        overwritten = gradient if room is gradient else room[: len(gradient)].copy_(gradient)
+        update(self.rule, new, overwritten, state, self._rate)

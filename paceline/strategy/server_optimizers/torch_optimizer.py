@@ -1,4 +1,4 @@
-"""Any optimizer of `torch.optim` at the server, with parameter groups and a scheduler where the user makes them.
+"""Any optimizer of `torch.optim`, with parameter groups and a scheduler where the user makes them.
 
 `module:name` is an optimizer class, or a function that takes the phase's named parameters and returns an optimizer, or
 an optimizer and a learning-rate scheduler. The optimizer's state is read from it after every update and put back before
@@ -7,7 +7,7 @@ the next, so it is committed with the parameters and survives the process that c
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,31 +19,29 @@ from paceline.strategy.correction import State
 from paceline.strategy.layout import PhaseLayout
 
 _STARTED = "updates"
+SCHEDULED = ("lr", "momentum", "betas")
+"""The constants of a parameter group that schedulers change."""
 
 
 class TorchOptimizer:
     elementwise = False
 
-    def __init__(self, text: str, phase: PhaseLayout, rule: Rule, rate: float, dtype: torch.dtype) -> None:
-        """`rule` is the workload's, whose schedule scales `rate` unless there is a scheduler."""
-        self.text, self.phase, self.given_rate, self.dtype = text, phase, rate, dtype
-        self.rule = dataclasses.replace(rule, lr=rate)
+    def __init__(self, rule: Rule, phase: PhaseLayout, dtype: torch.dtype) -> None:
+        """The rule's schedule scales its rate, unless there is a scheduler."""
+        self.rule, self.phase, self.called = rule, phase, f"optimizer {rule.optimizer}"
         self.flat, self.gradient = torch.zeros(phase.size, dtype=dtype), torch.zeros(phase.size, dtype=dtype)
-        self.parameters = {
-            t.name: nn.Parameter(piece) for t, piece in zip(phase.tensors, self._split(self.flat), strict=True)
-        }
-        place = ":".join(text.split(":")[:2])
-        self.optimizer, self.scheduler = make_optimizer(place, self.parameters, rate, "server-optimizer", StrategyError)
-        self.scheduled = 0
+        names = (name for name, _ in phase.tensors)
+        self.parameters = dict(zip(names, map(nn.Parameter, self._split(self.flat)), strict=True))
+        made = make_optimizer(rule.optimizer, self.parameters, rule.lr, "optimizer", StrategyError)
+        self.optimizer, self.scheduler = made
+        self.scheduled = [self._constants()]
+        """The groups' constants by number of updates: workers that share this object have made different numbers."""
         self.described = self._dry_step()
 
     def _split(self, flat: Tensor) -> list[Tensor]:
-        pieces, first = [], 0
-        for tensor in self.phase.tensors:
-            count = int(torch.Size(tensor.shape).numel())
-            pieces.append(flat[first : first + count].view(tensor.shape))
-            first += count
-        return pieces
+        shapes = [torch.Size(shape) for _, shape in self.phase.tensors]
+        pieces = flat.split([shape.numel() for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def _dry_step(self) -> list[tuple[str, str, Tensor]]:
         """The tensors an optimizer keeps: parameter, name and value after a step with gradients of zero."""
@@ -57,7 +55,7 @@ class TorchOptimizer:
                     found.append((name, key, value.detach().clone()))
                 elif value is not None:
                     raise StrategyError(
-                        f"server-optimizer {self.text} keeps {key} as {type(value).__name__}, not as a tensor: "
+                        f"{self.called} keeps {key} as {type(value).__name__}, not as a tensor: "
                         "it cannot be committed together with the parameters"
                     )
         self.optimizer.state.clear()
@@ -68,7 +66,7 @@ class TorchOptimizer:
         try:
             self.optimizer.step()
         except Exception as error:
-            raise StrategyError(f"server-optimizer {self.text} failed: {reason(error)}") from error
+            raise StrategyError(f"{self.called} failed: {reason(error)}") from error
 
     def initial_state(self) -> dict[str, Tensor]:
         state = {f"{name}/{key}": torch.zeros_like(value) for name, key, value in self.described}
@@ -98,8 +96,17 @@ class TorchOptimizer:
         if self.scheduler is None:
             for group in self.optimizer.param_groups:
                 group.setdefault("initial_lr", group["lr"])
-                group["lr"] = group["initial_lr"] * rate / self.given_rate
+                group["lr"] = group["initial_lr"] * rate / self.rule.lr
             return
-        while self.scheduled < updates:
+        while len(self.scheduled) <= updates:
+            self._put(self.scheduled[-1])  # most schedulers multiply what is there
             self.scheduler.step()
-            self.scheduled += 1
+            self.scheduled.append(self._constants())
+        self._put(self.scheduled[updates])
+
+    def _constants(self) -> list[tuple[Any, ...]]:
+        return [tuple(group.get(name) for name in SCHEDULED) for group in self.optimizer.param_groups]
+
+    def _put(self, constants: list[tuple[Any, ...]]) -> None:
+        for group, values in zip(self.optimizer.param_groups, constants, strict=True):
+            group.update({name: value for name, value in zip(SCHEDULED, values, strict=True) if name in group})

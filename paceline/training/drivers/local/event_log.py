@@ -30,8 +30,7 @@ class EventLog:
         line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
         fetches = self.memory.slots[line + PayloadField.FETCHES]
         versions = tuple(self.memory.fetched_versions[task.worker, place, :fetches].tolist())
-        found = TaskRecord(task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions)
-        self._add(header, tuple(vars(found).values()))
+        self._add(header, tuple(vars(TaskRecord.of(task, incarnation, versions)).values()))
 
     def update(self, order: Apply, header: memoryview) -> None:
         found = UpdateRecord.of(order)
