@@ -20,7 +20,6 @@ from pathlib import Path
 from paceline import record
 from paceline.errors import InputError, OutputError, RecordError
 from paceline.experiment.experiment import Experiment, changed
-from paceline.training.directory import lock_or_refuse
 from paceline.training.directory_lock import LOCK, DirectoryLock
 
 EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
@@ -29,8 +28,12 @@ DAMAGED = "damaged"
 
 def locked_experiment(directory: Path) -> DirectoryLock:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
-    taken = "is being worked on by another compare{}: wait for it"
-    return lock_or_refuse(lambda: DirectoryLock(directory), str(directory), taken)
+    try:
+        return DirectoryLock(
+            directory, lambda who: f"{directory} is being worked on by another compare{who}: wait for it"
+        )
+    except OSError as error:
+        raise OutputError(f"{directory} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

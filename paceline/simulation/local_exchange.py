@@ -12,7 +12,8 @@ from dataclasses import replace
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import Prediction
 from paceline.simulation.placement import Placement
-from paceline.simulation.worker_step import StepTime, exchanges_by_server
+from paceline.simulation.steady import StepTime
+from paceline.simulation.worker_step import exchanges_by_server
 from paceline.strategy.strategy import Strategy
 
 

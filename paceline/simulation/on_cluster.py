@@ -107,7 +107,9 @@ def step_model(
     during the backward pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all
     is computed.
     """
-    _check(prediction, workers_per_machine, steps, server_s)
+    assert workers_per_machine >= 1 and steps >= 2 and (server_s is None or server_s >= 0)
+    if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
+        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
     strategy = replace(strategy, warm_start=0)
     strategy.check(workers, _batches(prediction) or None)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
@@ -185,13 +187,3 @@ def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:
     if strategy.full_pass_per_worker:
         return batches
     return math.ceil(batches / workers) if strategy.groups == 1 else batches / workers
-
-
-def _check(prediction: Prediction, workers_per_machine: int, steps: int, server_s: float | None) -> None:
-    if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
-        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
-    for name, value, least in (("workers_per_machine", workers_per_machine, 1), ("steps", steps, 2)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name}={value!r} should be a whole number of at least {least}")
-    if server_s is not None and not (math.isfinite(server_s) and server_s >= 0):
-        raise InputError(f"server_s={server_s:g} should be at least 0")

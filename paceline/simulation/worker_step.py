@@ -7,47 +7,18 @@ played by the virtual driver.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from paceline.cost.communication import exposed_exchange_s
 from paceline.simulation.durations import Duration, DurationDistribution
 from paceline.simulation.group_rounds import GroupRounds, RoundTimes
 from paceline.simulation.links import MessageSizes, message_sizes
 from paceline.simulation.placement import Placement
-from paceline.simulation.steady import FEWEST_ROUNDS, Steady, play_steady
+from paceline.simulation.steady import BUSY, FEWEST_ROUNDS, UNATTRIBUTED, StepTime, play_steady
 from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.strategy.strategy import Strategy
 
 MOST_DRAWN = 4_000_000
-BUSY = 0.95
-"""From this utilisation on, a resource counts as busy all the time."""
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """On average over all workers; computing, communicating and waiting add up to `step_s`."""
-
-    step_s: float
-    computing_s: float
-    communicating_s: float
-    waiting_s: dict[str, float] = field(default_factory=dict)
-    """By cause: the server, the network, or straggling members of the worker's group."""
-    staleness: float = 0.0
-    server_share: float = 0.0
-    applied: float = 1.0
-    """The share of steps whose gradient is not dropped."""
-    link_share: float = 0.0
-    """How much of the time the server's link is occupied in one direction."""
-
-    @property
-    def bound(self) -> str:
-        """compute, network, server or straggling: what is busy all the time, else what most of a step goes to."""
-        if max(self.server_share, self.link_share) > BUSY:
-            return "server" if self.server_share >= self.link_share else "network"
-        shares = {"compute": self.computing_s, "network": self.communicating_s, "server": 0.0, "straggling": 0.0}
-        for what, seconds in self.waiting_s.items():
-            shares[what] += seconds
-        return max(shares, key=lambda what: shares[what])
 
 
 @dataclass(frozen=True)
@@ -107,13 +78,12 @@ class StepModel:
         steps = rounds.rounds * rounds.members * rounds.steps
         waits = self._causes(found, groups)
         waits["straggling"] = waits.get("straggling", 0.0) + rounds.straggling_s / rounds.rounds / rounds.members
-        return StepTime(
-            step_s=found.round_s / rounds.steps,
+        return replace(
+            found,
+            step_s=found.step_s / rounds.steps,
             computing_s=rounds.computing_s / steps,
             communicating_s=(found.communicating_s + rounds.exchange_s) / rounds.steps,
             waiting_s={what: seconds / rounds.steps for what, seconds in waits.items()},
-            staleness=found.staleness,
-            server_share=found.server_share,
             link_share=self._link_share(found, groups),
         )
 
@@ -121,19 +91,11 @@ class StepModel:
         """Every worker exchanges with the server."""
         workers = self.placement.workers
         found = self._played(self.strategy, workers, self.steps, self.spread)
-        off_s = 0.0
-        if max(found.server_share, self._link_share(found, workers)) <= BUSY:
-            off_s = found.computing_s - self.compute_s  # the mean of what was drawn is a little off
-        return StepTime(
-            step_s=found.round_s - off_s,
-            computing_s=found.computing_s - off_s,
-            communicating_s=found.communicating_s,
-            waiting_s=self._causes(found, workers),
-            staleness=found.staleness,
-            server_share=found.server_share,
-            link_share=self._link_share(found, workers),
-            applied=found.applied,
-        )
+        found = replace(found, waiting_s=self._causes(found, workers), link_share=self._link_share(found, workers))
+        if max(found.server_share, found.link_share) > BUSY:
+            return found
+        off_s = found.computing_s - self.compute_s  # the mean of what was drawn is a little off
+        return replace(found, step_s=found.step_s - off_s, computing_s=found.computing_s - off_s)
 
     def spread(self) -> DurationDistribution:
         """The distribution of a step's duration."""
@@ -148,12 +110,10 @@ class StepModel:
     def rounds(self, watch: Callable[[int, RoundTimes], None] | None = None) -> GroupRounds:
         strategy = self.strategy
         members = self.placement.workers // (strategy.groups or 1)
-        exchange_s = self._all_reduce_s(members)
-        steps, backup_workers = strategy.push_every, strategy.backup_workers
-        mean_s, seed = self.compute_s, self.seed
         return GroupRounds(
-            members, steps, mean_s, self.variation, exchange_s, backup_workers=backup_workers, seed=seed, watch=watch
-        )
+            members, strategy.push_every, self.compute_s, self.variation, self._all_reduce_s(members),
+            backup_workers=strategy.backup_workers, seed=self.seed, watch=watch,
+        )  # fmt: skip
 
     def cluster(self, compute: DurationDistribution | Duration) -> VirtualCluster:
         server = DurationDistribution("constant", (self.server_s,)) if self.server_s else None
@@ -180,25 +140,25 @@ class StepModel:
 
     def _played(
         self, strategy: Strategy, workers: int, steps: int, compute: Callable[[], DurationDistribution | Duration]
-    ) -> Steady:
+    ) -> StepTime:
         return play_steady(strategy, workers, steps, lambda: self.cluster(compute()), self.message_bytes, self.seed)
 
-    def _causes(self, found: Steady, senders: int) -> dict[str, float]:
+    def _causes(self, found: StepTime, senders: int) -> dict[str, float]:
         """The causes of waiting, besides the worker's own messages: a busy server, or slower workers."""
-        strategy, waiting_s = self.strategy, found.waiting_s
-        serving_s = min(waiting_s, found.server_share * found.round_s)
+        strategy, waiting_s = self.strategy, found.waiting_s[UNATTRIBUTED]
+        serving_s = min(waiting_s, found.server_share * found.step_s)
         together = strategy.groups is not None and acts_alone(strategy, self.placement)
         if together or strategy.staleness_bound is not None or strategy.softsync_n is not None:
             return {"server": serving_s, "straggling": waiting_s - serving_s}
         return {"network" if self._link_share(found, senders) > found.server_share else "server": waiting_s}
 
-    def _link_share(self, found: Steady, senders: int) -> float:
+    def _link_share(self, found: StepTime, senders: int) -> float:
         network, messages = self.network(), self.messages
         if not network.shared:
             return 0.0
         out_bytes = messages.fetch_bytes * fetches_per_step(self.strategy)
         in_bytes = messages.push_bytes * found.pushes_per_step
-        return senders * max(in_bytes, out_bytes) / network.bandwidth / found.round_s
+        return senders * max(in_bytes, out_bytes) / network.bandwidth / found.step_s
 
 
 def fetches_per_step(strategy: Strategy) -> float:

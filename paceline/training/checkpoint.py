@@ -22,6 +22,10 @@ from paceline.workload import Workload
 
 SCHEMA = 2
 NAME = "checkpoint.pt"
+KINDS = {
+    "epoch": int, "next_step": int, "updates": int, "samples": tuple, "record": str, "step_kind": str,
+    "parameters": dict, "optimizer": dict, "score": dict,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +99,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
     del content["schema"]
     try:
         checkpoint = Checkpoint(**{**content, "workload": Workload(**content["workload"])})
-        kinds = {"epoch": int, "next_step": int, "updates": int, "samples": tuple, "record": str, "step_kind": str}
-        for name, kind in kinds.items():
+        for name, kind in KINDS.items():
             if not isinstance(content[name], kind):
                 raise TypeError(f"{name} is {content[name]!r:.40}")
         if not all(isinstance(t, Tensor) for t in checkpoint.parameters.values()):
             raise TypeError("parameters are not tensors")
-        if not isinstance(checkpoint.optimizer, dict) or not isinstance(checkpoint.score, dict):
-            raise TypeError("optimizer and score are not tables")
         return checkpoint
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a checkpoint this version can read: {error}") from error

@@ -54,9 +54,7 @@ def choose_collective(
 def is_available(backend: str) -> bool:
     from torch import distributed
 
-    if not distributed.is_available():
-        return False
-    return distributed.is_nccl_available() if backend == "nccl" else distributed.is_gloo_available()
+    return distributed.is_available() and distributed.is_backend_available(backend)
 
 
 def _obstacle(strategy: Strategy, workers: int) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from paceline.errors import CheckpointError, OutputError
 from paceline.training.checkpoint import NAME
-from paceline.training.directory_lock import LOCK, DirectoryLock, Locked
+from paceline.training.directory_lock import LOCK, DirectoryLock
 
 
 @contextlib.contextmanager
@@ -26,8 +26,8 @@ def claimed(out: str | Path | None) -> Iterator[Path | None]:
     check_new(path)
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, made)
-        taken = "belongs to a run that has just started{}: choose another"
-        stack.enter_context(lock_or_refuse(lambda: _make_and_lock(path, made), f"`out={str(path)!r}`", taken))
+        with _refused(f"`out={str(path)!r}`"):
+            stack.enter_context(_make_and_lock(path, made))
         check_new(path)  # a run may have come and gone between the first check and the lock
         yield path
 
@@ -36,16 +36,16 @@ def claimed(out: str | Path | None) -> Iterator[Path | None]:
 def claimed_to_resume(directory: str | Path) -> Iterator[Path]:
     """The directory of a run with a checkpoint to resume from; nobody else can claim it meanwhile."""
     path = resumable_directory(Path(directory))
-    with lock_or_refuse(lambda: DirectoryLock(path), f"{path}:", "the run is still running{}; wait for it, or stop it"):
+    with _refused(f"{path}:"):
+        lock = DirectoryLock(path, lambda who: f"{path}: the run is still running{who}; wait for it, or stop it")
+    with lock:
         yield path
 
 
-def lock_or_refuse(acquire: Callable[[], DirectoryLock], place: str, taken: str) -> DirectoryLock:
-    """The lock of a place; an error that says who has it, where `taken` has a place for that."""
+@contextlib.contextmanager
+def _refused(place: str) -> Iterator[None]:
     try:
-        return acquire()
-    except Locked as error:
-        raise OutputError(f"{place} {taken.format(f' ({error.owner})' if error.owner else '')}") from None
+        yield
     except OSError as error:
         raise OutputError(f"{place} cannot be written: {error.strerror}") from error
 
@@ -56,7 +56,9 @@ def _make_and_lock(path: Path, made: list[Path]) -> DirectoryLock:
         path.mkdir(parents=True, exist_ok=True)
         made[:] = missing
         with contextlib.suppress(FileNotFoundError):  # someone else, who failed to start in it, has removed it again
-            return DirectoryLock(path)
+            return DirectoryLock(
+                path, lambda who: f"`out={str(path)!r}` belongs to a run that has just started{who}: choose another"
+            )
 
 
 def _remove(made: list[Path]) -> None:

@@ -9,7 +9,10 @@ import os
 import socket
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+
+from paceline.errors import OutputError
 
 LOCK = ".lock"
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -18,23 +21,16 @@ _OWNER_WAIT_S = 0.1
 """The owner writes its process id right after it has the lock; a reader may be a moment too early."""
 
 
-class Locked(Exception):
-    """Someone else has the lock; `owner` says who, as `process 123`, or is empty when that is unknown."""
-
-    def __init__(self, owner: str) -> None:
-        super().__init__(owner)
-        self.owner = owner
-
-
 class DirectoryLock:
     """Holds the lock of a directory from its construction to `close`. Errors of the file system are `OSError`s.
 
     Processes started meanwhile do not inherit it, so the lock ends with the process that took it.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, taken: Callable[[str], str]) -> None:
+        """`taken` makes the error if someone else has it, from who that is: ` (process 123)`, or nothing if unknown."""
         self.path = directory / LOCK
-        self._descriptor = _acquire(self.path)
+        self._descriptor = _acquire(self.path, taken)
         _held.add(self)
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
@@ -71,7 +67,7 @@ def _drop_all() -> None:
 os.register_at_fork(after_in_child=_drop_all)
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path, taken: Callable[[str], str]) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         with contextlib.ExitStack() as on_failure:
@@ -79,7 +75,7 @@ def _acquire(path: Path) -> int:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Locked(_owner(descriptor)) from None
+                raise OutputError(taken(_owner(descriptor))) from None
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
@@ -95,9 +91,9 @@ def _owner(descriptor: int) -> str:
         words = os.pread(descriptor, 400, 0).decode(errors="replace").split()
         if len(words) == 2 and words[0].isdigit():
             if words[1] != socket.gethostname():
-                return f"process {words[0]} on {words[1]}"
+                return f" (process {words[0]} on {words[1]})"
             if Path(f"/proc/{words[0]}").exists():  # otherwise it is left from a run that was killed
-                return f"process {words[0]}"
+                return f" (process {words[0]})"
         if time.monotonic() > deadline_s:
             return ""
         time.sleep(0.005)

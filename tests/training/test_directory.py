@@ -143,7 +143,7 @@ def test_one_with_a_result_is_refused_and_not_locked(tmp_path):
     (tmp_path / "record.json").write_text("")
     with pytest.raises(OutputError, match="is not empty"), claimed(tmp_path):
         pass
-    DirectoryLock(tmp_path).close()
+    DirectoryLock(tmp_path, str).close()
 
 
 HOLD = """
