@@ -17,11 +17,13 @@ from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.measurement import IterationTime, Measurement
 from paceline.measurement.memory import peak_memory_bytes
 from paceline.measurement.module_marks import check_supported
-from paceline.measurement.rates import device_rates
+from paceline.measurement.rates import DeviceRates, device_rates
+from paceline.measurement.session import Session
 from paceline.measurement.summary import summarise
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.step.placement import choose_device, device_name, dtype_of
+from paceline.step.step import Parts
 from paceline.step.tally import Score, Tally
 from paceline.workload import Workload
 
@@ -85,32 +87,39 @@ def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] 
 
 def measurement_of(step: MeasuredStep, choice: StepChoice, conditions: dict[str, str] | None = None) -> Measurement:
     """The measurement of a step so far."""
-    workload, device = step.parts.workload, step.parts.device
+    workload = step.parts.workload
     began_s = perf_counter()
-    rates = device_rates(device, dtype_of(workload))
+    rates = device_rates(step.parts.device, dtype_of(workload))
     step.session.overhead.prelude_s += perf_counter() - began_s
-    found = summarise(
-        step.session,
+    how = {**(conditions or {}), "precision": workload.precision, "step": f"{choice.kind}: {choice.reason}"}
+    found = measured_session(step.session, step.parts, rates, choice.kind, how)
+    scores = step.scores()
+    return replace(found, kept=tuple(_with_score(k, scores) for k in found.kept))
+
+
+def measured_session(
+    session: Session, parts: Parts, rates: DeviceRates, step: str, conditions: dict[str, str], device: str = ""
+) -> Measurement:
+    """What a session found; `device` names it, if the name of the parts' device does not say enough."""
+    workload = parts.workload
+    return summarise(
+        session,
         rates,
         name=workload.network,
         batch=workload.batch,
-        device=str(device),
-        device_name=device_name(device),
-        step=choice.kind,
-        peak_memory_bytes=peak_memory_bytes(device),
+        device=device or str(parts.device),
+        device_name=device_name(parts.device),
+        step=step,
+        peak_memory_bytes=peak_memory_bytes(parts.device),
         conditions={
             "data": workload.data,
             "optimizer": workload.optimizer,
-            **(conditions or {}),
-            "precision": workload.precision,
+            **conditions,
             "threads": str(torch.get_num_threads()),
-            "step": f"{choice.kind}: {choice.reason}",
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
     )
-    scores = step.scores()
-    return replace(found, kept=tuple(_with_score(k, scores) for k in found.kept))
 
 
 def _with_score(kept: IterationTime, scores: dict[int, Score]) -> IterationTime:

@@ -6,7 +6,6 @@ while the worker waits anyway, for a worker may be ended at any moment.
 
 from __future__ import annotations
 
-import platform
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -18,11 +17,10 @@ from paceline.measurement.mark_cost import mark_cost_s
 from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, SpanKey, mark_around
 from paceline.measurement.measured_step import read_shapes
 from paceline.measurement.measurement import Measurement
-from paceline.measurement.memory import peak_memory_bytes
+from paceline.measurement.measuring import measured_session
 from paceline.measurement.rates import DeviceRates, device_rates
 from paceline.measurement.session import Session
-from paceline.measurement.summary import summarise
-from paceline.step.placement import device_name, dtype_of
+from paceline.step.placement import dtype_of
 from paceline.strategy.learner import Learner
 from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.training.worker_measurements import file_of
@@ -87,24 +85,7 @@ class WorkerClock:
 
     def _measurement(self) -> Measurement:
         parts = self.learner.parts
-        workload, device = parts.workload, parts.device
-        self._rates = self._rates or device_rates(device, dtype_of(workload))
-        return summarise(
-            self.session,
-            self._rates,
-            name=workload.network,
-            batch=workload.batch,
-            device=f"worker {self.worker} on {device}",
-            device_name=device_name(device),
-            step="flat",
-            peak_memory_bytes=peak_memory_bytes(device),
-            conditions={
-                "data": workload.data,
-                "optimizer": workload.optimizer,
-                "strategy": self.learner.strategy.name,
-                "workers": str(self.learner.workers),
-                "threads": str(torch.get_num_threads()),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
-        )
+        self._rates = self._rates or device_rates(parts.device, dtype_of(parts.workload))
+        how = {"strategy": self.learner.strategy.name, "workers": str(self.learner.workers)}
+        device = f"worker {self.worker} on {parts.device}"
+        return measured_session(self.session, parts, self._rates, "flat", how, device)
