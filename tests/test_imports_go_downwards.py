@@ -45,6 +45,8 @@ GROUND = {
     "record": {"record_fields", "output_file", "errors"},
     "record_fields": {"errors"},
     "output_file": {"errors"},
+    "output_directory": {"directory_lock", "errors"},
+    "directory_lock": {"errors"},
     "testing": {"errors"},
     "child_environment": set(),
     "fork_server": {"child_environment", "errors"},

@@ -37,8 +37,8 @@ def measure(
     (True, True)
     """
     from paceline.measurement.measuring import measure as run
-    from paceline.training.directory import claimed
-    from paceline.training.failures import explained
+    from paceline.output_directory import claimed
+    from paceline.step.failures import explained
 
     own, _ = split(settings, measure)
     cache = as_optional_path(data_dir, "data_dir")

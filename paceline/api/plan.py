@@ -48,9 +48,9 @@ def plan(
     >>> made.met, made.pick.candidate.machine in ("g2-standard-8", "a2-highgpu-1g")
     (True, True)
     """
+    from paceline.output_directory import check_new
     from paceline.planning.candidates import STRATEGIES
     from paceline.planning.planning import make_plan
-    from paceline.training.directory import check_new
 
     own, _ = split(settings, plan)
     place = as_optional_path(out, "out")

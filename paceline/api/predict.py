@@ -114,8 +114,8 @@ def predict_workers(
 ) -> ClusterOutcome:
     """Machines with one worker each and a link between them, or processes of one `local` machine."""
     from paceline.cluster import Device, DeviceCount, Machine, find_link
+    from paceline.cost.this_machine import machine_of
     from paceline.simulation.on_cluster import simulate_on
-    from paceline.simulation.this_machine import machine_of
 
     network = None if link is None else find_link(link)
     if local is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from paceline.api.settings import as_optional_path, check_whole, split
 from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload
+from paceline.output_directory import claimed
 from paceline.settings import pick
-from paceline.training.directory import claimed
 from paceline.training.settings import RunSettings
 from paceline.training.starting import CLUSTER_KEYS, STRATEGY_KEYS
 
@@ -119,12 +119,12 @@ def _on_cluster(
     workload: Any, strategy: Strategy, workers: list[int], cluster: str | Path | Cluster | Machine,
     per_machine: int | None, overlap_backward: bool, out: Path | None,
 ) -> Scaling:  # fmt: skip
+    from paceline.cost.this_machine import HERE
     from paceline.record import save, write_atomically
     from paceline.reporting.chrome_trace import TRACE, chrome_traces
     from paceline.reporting.paper_figures import write_figures
     from paceline.reporting.sections.clusters import cluster_figure
     from paceline.simulation.scaling import scale, traces
-    from paceline.simulation.this_machine import HERE
 
     if str(cluster) == HERE:  # all workers are its processes
         per_machine = per_machine or max(workers)
@@ -143,7 +143,7 @@ def _on_cluster(
 def _machines(cluster: str | Path | Cluster | Machine) -> Cluster | Machine:
     from paceline.cluster import Cluster, Machine, MachineCount, find_machine, read_cluster
     from paceline.cluster.cluster_file import is_file_name
-    from paceline.simulation.this_machine import HERE, this_machine
+    from paceline.cost.this_machine import HERE, this_machine
 
     if isinstance(cluster, Cluster | Machine):
         return cluster

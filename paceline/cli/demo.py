@@ -30,7 +30,7 @@ def demo(
     json: JsonOption = None,
 ) -> None:
     """Run everything once on bundled data: calibrate, predict, train, measure, distribute, verify, report."""
-    from paceline.training.directory import check_new, next_directory
+    from paceline.output_directory import check_new, next_directory
 
     if out is not None:
         check_new(out)

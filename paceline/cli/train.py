@@ -105,8 +105,8 @@ def train_run(
         process_server()  # it imports PyTorch while this process does
 
     from paceline.api.train import train
+    from paceline.output_directory import next_directory, remove_if_empty
     from paceline.planning.plan import Plan
-    from paceline.training.directory import next_directory, remove_if_empty
 
     workload = what.workload if isinstance(what, Plan) else what
     directory = next_directory(f"{workload.network}-{workload.data}") if out is None else out

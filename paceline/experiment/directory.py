@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paceline import record
+from paceline.directory_lock import LOCK, DirectoryLock
 from paceline.errors import InputError, OutputError, RecordError
 from paceline.experiment.experiment import Experiment, changed
-from paceline.training.directory_lock import LOCK, DirectoryLock
+from paceline.output_directory import writable
 
 EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
 DAMAGED = "damaged"
@@ -28,12 +29,11 @@ DAMAGED = "damaged"
 
 def locked_experiment(directory: Path) -> DirectoryLock:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
-    try:
-        return DirectoryLock(
+    with writable(str(directory)):
+        lock = DirectoryLock(
             directory, lambda who: f"{directory} is being worked on by another compare{who}: wait for it"
         )
-    except OSError as error:
-        raise OutputError(f"{directory} cannot be written: {error.strerror}") from error
+    return lock
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import interleaved
 from paceline.experiment.processes import Attempt, EndedRun, Lost, Processes, check_folders
 from paceline.experiment.watcher import Estimate, ExperimentWatcher, Standing
+from paceline.output_directory import next_directory
 from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
-from paceline.training.directory import next_directory
 from paceline.training.stopping import StopRequest
 
 LOOK_UP_S = 0.2

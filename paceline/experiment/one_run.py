@@ -23,7 +23,7 @@ from paceline.simulation.timing import time_workload
 from paceline.training.distributing import build_cluster, cluster_words
 from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.evaluate import time_validation
-from paceline.training.failures import explained
+from paceline.step.failures import explained
 from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher

@@ -14,13 +14,13 @@ from paceline.cluster import Link
 from paceline.cost.communication import ParameterServer
 from paceline.cost.exchange import ExchangeCost
 from paceline.cost.prediction import Prediction
+from paceline.cost.server_work import server_seconds
 from paceline.planning.candidate import Candidate
 from paceline.planning.machine_options import MachineOption
 from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import calibrated_exchange
 from paceline.simulation.on_cluster import HANDLING_S, TASK_S, leaves_updates, payloads_of, variation_of
 from paceline.simulation.placement import Placement
-from paceline.simulation.server_work import server_seconds
 from paceline.simulation.worker_step import acts_alone, exchanges_by_server, fetches_per_step, group_exchange_s
 from paceline.strategy.strategy import Strategy
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from paceline.cluster import Cluster, Device, Link, Machine, known_machines, read_cluster
 from paceline.cluster.catalogue import find_machine
 from paceline.cluster.cluster_file import is_file_name
+from paceline.cost.this_machine import HERE, a_worker_a_core, this_machine
 from paceline.errors import InputError
-from paceline.simulation.this_machine import HERE, a_worker_a_core, this_machine
 
 CATALOGUE = "catalogue"
 MAX_MACHINES = 16

@@ -10,11 +10,11 @@ from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
 from paceline.cost.communication import ParameterServer
 from paceline.cost.prediction import Prediction
+from paceline.cost.server_work import server_seconds
 from paceline.errors import InputError
 from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import as_calibrated, calibrated_exchange
 from paceline.simulation.placement import Placement, runs_on_gpu
-from paceline.simulation.server_work import server_seconds
 from paceline.simulation.worker_step import StepModel, exchanges_by_server
 from paceline.strategy.strategy import Strategy
 

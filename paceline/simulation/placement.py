@@ -10,8 +10,8 @@ from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
 from paceline.cost.communication import nested_all_gather_s, nested_all_reduce_s
 from paceline.cost.prediction import Prediction
+from paceline.cost.server_work import copy_rate
 from paceline.simulation.durations import DurationDistribution
-from paceline.simulation.server_work import copy_rate
 from paceline.simulation.virtual_cluster import Network
 
 WAKE_S = 60e-6

@@ -17,6 +17,7 @@ from paceline.data.dataset import Dataset
 from paceline.errors import DataError, PacelineError
 from paceline.notebook import NotebookRecord
 from paceline.step.build import load_data, placed_network
+from paceline.step.failures import explained
 from paceline.step.feeder import Feeder, make_feeder
 from paceline.step.order import Order
 from paceline.step.own_metric import OwnMetric
@@ -26,7 +27,6 @@ from paceline.step.randomness import default_generator, mix
 from paceline.step.step import reported
 from paceline.step.tally import Score, Tally
 from paceline.training.checkpoint import load_checkpoint, load_parameters
-from paceline.training.failures import explained
 from paceline.trust import check_code
 from paceline.workload import Workload, with_settings
 

@@ -1,20 +1,42 @@
-"""Checks what may differ when a run is resumed; any other change would make it another run."""
+"""What a run is resumed from, and what may differ then; any other change would make it another run."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from paceline.directory_lock import DirectoryLock
 from paceline.errors import CheckpointError
+from paceline.output_directory import writable
 from paceline.step.placement import choose_device
-from paceline.training.checkpoint import Checkpoint
+from paceline.training.checkpoint import NAME, Checkpoint
 from paceline.workload import Workload, with_settings
 
 CHANGEABLE = ("epochs", "device", "threads")
 
 VIRTUAL = "virtual"
 """The step of a checkpoint from a simulated cluster: it has parameters, but cannot be resumed."""
+
+
+def resumable_directory(path: Path) -> Path:
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such directory")
+    if not (path / NAME).exists():
+        raise CheckpointError(f"{path} has no {NAME}: the run stopped before its first one, start it again")
+    return path
+
+
+@contextmanager
+def claimed_to_resume(directory: str | Path) -> Iterator[Path]:
+    """The directory of a run with a checkpoint to resume from; nobody else can claim it meanwhile."""
+    path = resumable_directory(Path(directory))
+    with writable(f"{path}:"):
+        lock = DirectoryLock(path, lambda who: f"{path}: the run is still running{who}; wait for it, or stop it")
+    with lock:
+        yield path
 
 
 def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Path) -> Workload:

@@ -21,7 +21,7 @@ from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
 from paceline.training.driver import Driver, MakeDriver, RunOptions, Snapshot
 from paceline.training.evaluate import Evaluator
-from paceline.training.failures import likely_cause
+from paceline.step.failures import likely_cause
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run

@@ -16,16 +16,17 @@ from paceline import record, user_code
 from paceline.busy_machine import MachineWatch
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Interrupted, PacelineError, RecordError, WorkloadError
+from paceline.output_directory import claimed
 from paceline.step.build import load_data
+from paceline.step.failures import explained
 from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
 from paceline.training.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
-from paceline.training.directory import claimed, claimed_to_resume
 from paceline.training.driver import Driver, MakeDriver, RunOptions
 from paceline.training.ending import recorded_end
-from paceline.training.failures import explained
 from paceline.training.outcome import chance_accuracy, warnings_of
+from paceline.training.resuming import claimed_to_resume
 from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval

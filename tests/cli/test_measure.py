@@ -126,7 +126,7 @@ def test_a_run_is_not_a_measurement(paceline, tmp_path):
 
 
 def test_a_directory_that_someone_else_writes_to_is_refused(paceline, tmp_path):
-    from paceline.training.directory import claimed
+    from paceline.output_directory import claimed
 
     with claimed(tmp_path / "out"):
         line = paceline("measure", "mlp", "--iterations", "20", "--out", "out").refused()

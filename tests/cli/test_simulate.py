@@ -243,7 +243,7 @@ def test_a_strategy_of_the_user_is_found_by_module_and_name(paceline, tmp_path, 
 
 
 def test_a_directory_that_someone_else_writes_to_is_refused(paceline, tmp_path):
-    from paceline.training.directory import claimed
+    from paceline.output_directory import claimed
 
     with claimed(tmp_path / "out"):
         line = paceline("simulate", "mlp", "--strategy", "sync", "--workers", "2", "--out", "out").refused()

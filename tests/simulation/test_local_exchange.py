@@ -14,12 +14,12 @@ from paceline.cost.calibration import StepOverheads
 from paceline.cost.calibrations import calibration_path
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.predicting import predict
+from paceline.cost.this_machine import this_machine
 from paceline.planning.machine_options import find_machine_options
 from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
 from paceline.simulation.on_cluster import simulate_on
 from paceline.simulation.scaling import scale
-from paceline.simulation.this_machine import this_machine
 from paceline.step.placement import processor_name
 from paceline.strategy.presets import find_strategy
 from paceline.workload import resolve

@@ -12,11 +12,11 @@ import pytest
 from paceline.cluster import Device, DeviceCount, Link, Machine, find_link, find_machine
 from paceline.cost.communication import BUCKET_BYTES, ParameterServer, nested_all_reduce_s, ring_all_reduce_s
 from paceline.cost.prediction import Prediction
+from paceline.cost.server_work import server_seconds
 from paceline.errors import InputError, StrategyError
 from paceline.simulation.durations import DurationDistribution
 from paceline.simulation.group_rounds import GroupRounds
 from paceline.simulation.on_cluster import ClusterOutcome, simulate_on
-from paceline.simulation.server_work import server_seconds
 from paceline.simulation.simulation import simulate_time
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import PRESETS, find_strategy

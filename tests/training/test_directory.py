@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from paceline import record
+from paceline.directory_lock import DirectoryLock
 from paceline.errors import CheckpointError, OutputError
-from paceline.training.directory import check_new, claimed, claimed_to_resume, next_directory, resumable_directory
-from paceline.training.directory_lock import DirectoryLock
+from paceline.output_directory import check_new, claimed, next_directory
+from paceline.training.resuming import claimed_to_resume, resumable_directory
 from tests.own_process import OwnProcess
 
 NOBODY = 65534
@@ -148,7 +149,7 @@ def test_one_with_a_result_is_refused_and_not_locked(tmp_path):
 
 HOLD = """
 import sys, time
-from paceline.training.directory import claimed
+from paceline.output_directory import claimed
 with claimed(sys.argv[1]):
     print("claimed", flush=True)
     time.sleep(60)

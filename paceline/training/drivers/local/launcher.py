@@ -13,12 +13,11 @@ from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
 from paceline.training.checkpoint import Checkpoint, load_checkpoint
 from paceline.training.collective import check_collective
-from paceline.training.directory import resumable_directory
 from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
 from paceline.training.drivers.local.local_training import KIND, LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
-from paceline.training.resuming import resumed_workload
+from paceline.training.resuming import resumable_directory, resumed_workload
 from paceline.training.run import Run
 from paceline.training.training_run import resume_from, train_new
 from paceline.workload import Workload

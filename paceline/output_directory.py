@@ -1,4 +1,4 @@
-"""The directory of a run: where its record and its checkpoint are, and who may write there."""
+"""A new directory for the files of a run, measurement or simulation: nobody else's, and locked while it is written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from paceline.errors import CheckpointError, OutputError
-from paceline.training.checkpoint import NAME
-from paceline.training.directory_lock import LOCK, DirectoryLock
+from paceline.directory_lock import LOCK, DirectoryLock
+from paceline.errors import OutputError
 
 
 @contextlib.contextmanager
@@ -26,24 +25,15 @@ def claimed(out: str | Path | None) -> Iterator[Path | None]:
     check_new(path)
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, made)
-        with _refused(f"`out={str(path)!r}`"):
+        with writable(f"`out={str(path)!r}`"):
             stack.enter_context(_make_and_lock(path, made))
         check_new(path)  # a run may have come and gone between the first check and the lock
         yield path
 
 
 @contextlib.contextmanager
-def claimed_to_resume(directory: str | Path) -> Iterator[Path]:
-    """The directory of a run with a checkpoint to resume from; nobody else can claim it meanwhile."""
-    path = resumable_directory(Path(directory))
-    with _refused(f"{path}:"):
-        lock = DirectoryLock(path, lambda who: f"{path}: the run is still running{who}; wait for it, or stop it")
-    with lock:
-        yield path
-
-
-@contextlib.contextmanager
-def _refused(place: str) -> Iterator[None]:
+def writable(place: str) -> Iterator[None]:
+    """Errors of the file system while something is written become one line that names the `place`."""
     try:
         yield
     except OSError as error:
@@ -98,11 +88,3 @@ def next_directory(name: str, parent: Path = Path("runs")) -> Path:
 def remove_if_empty(path: Path) -> None:
     """Takes back a directory in which nothing came to be, and its parent if nothing else is there."""
     _remove([path, path.parent])
-
-
-def resumable_directory(path: Path) -> Path:
-    if not path.is_dir():
-        raise CheckpointError(f"{path}: no such directory")
-    if not (path / NAME).exists():
-        raise CheckpointError(f"{path} has no {NAME}: the run stopped before its first one, start it again")
-    return path
