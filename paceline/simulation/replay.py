@@ -6,7 +6,7 @@ What two processes did at the same time becomes a sequence that can be stepped t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -18,28 +18,23 @@ from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble, load_data
 from paceline.step.step import Parts
 from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
+from paceline.strategy.instructions import Apply
 from paceline.workload import with_settings
 
 
-def replay(parts: Parts, events: EventRecord, watch: Callable[[int, Tensor], None] | None = None) -> Tensor:
-    """The flat parameters after the last update; `watch` is called with each version, and must not change it.
+def replay(parts: Parts, events: EventRecord) -> Tensor:
+    """The flat parameters after the last update.
 
     `parts` are of the recorded workload, on a CPU with as many threads as the run's workers had.
     """
     replayed = _Replay(parts, events)
-    try:
+    with closing(replayed.store):
         for update in events.updates:
-            replayed.apply(update.update)
-            if watch is not None:
-                watch(update.update, replayed.versions[update.update])
-        return replayed.versions[len(events.updates)]
-    finally:
-        replayed.store.close()
+            replayed.apply(update.order)
+        return replayed.store.current
 
 
-def replay_run(
-    directory: str | Path, watch: Callable[[int, Tensor], None] | None = None, *, cache: Path | None = None
-) -> Tensor:
+def replay_run(directory: str | Path, *, cache: Path | None = None) -> Tensor:
     """Replays the run in `directory`, which was made with `record_events`, on the CPU."""
     place = Path(directory)
     if not (place / EVENTS).exists():
@@ -50,12 +45,11 @@ def replay_run(
     threads = load(place).conditions.threads if (place / "record.json").exists() else events.workload.threads
     workload = with_settings(events.workload, {"threads": threads})
     parts = assemble(workload, load_data(workload, cache), torch.device("cpu"))
-    return replay(parts, events, watch)
+    return replay(parts, events)
 
 
 class _Replay:
     def __init__(self, parts: Parts, events: EventRecord) -> None:
-        self.events = events
         self.store = VirtualStore(parts, events.strategy, events.workers)
         self.versions: dict[int, Tensor] = {0: self.store.current}
         self.wanted = Counter(version for task in events.tasks for version in task.versions)
@@ -67,8 +61,8 @@ class _Replay:
         self.applied = {key for update in events.updates for one in update.contributions for key in one.payloads}
         """Payloads of other tasks were dropped or refused."""
 
-    def apply(self, number: int) -> None:
-        order = self.events.updates[number - 1].order
+    def apply(self, order: Apply) -> None:
+        number = self.store.version + 1
         if order.update != number:
             raise RecordError(f"update {number} of the recorded run is missing: found {order.update}")
         tasks = [task for contribution in order.contributions for task in contribution.tasks]
