@@ -57,37 +57,32 @@ class DurationDistribution:
 
 def parse_distribution(text: str, option: str) -> DurationDistribution:
     """A number of seconds, or one of the distributions above, or recorded:FILE one number per line or a JSON list."""
-    name, _, rest = text.partition(":")
+    name, *words = text.split(":")
     if name == "recorded":
-        return DurationDistribution("recorded", recorded=_recorded(rest, option))
-    words = rest.split(":") if rest else []
-    if not rest:
-        try:
-            float(name)
-        except ValueError:
-            pass
-        else:
-            name, words = "constant", [name]
+        return DurationDistribution("recorded", recorded=_recorded(text.partition(":")[2], option))
+    if not words and _numbers([name]):
+        name, words = "constant", [name]
     if name not in SHAPES:
         known = ", ".join(":".join((shape, *parts)) for shape, parts in SHAPES.items())
         raise StrategyError(
             f"`{option}={text!r}` is unknown: {nearest(name, SHAPES)}; there are {known}, recorded:FILE"
         )
-    form = ":".join((name, *SHAPES[name]))
-    try:
-        numbers = tuple(float(word) for word in words)
-    except ValueError:
-        numbers = ()
-    if len(numbers) != len(SHAPES[name]) or not all(math.isfinite(n) for n in numbers):
-        raise StrategyError(f"`{option}={text!r}` should be {form}")
-    least_allowed = name == "constant"
-    if any(n < 0 or (n == 0 and not least_allowed) for n in numbers):
-        raise StrategyError(
-            f"`{option}={text!r}`: {form} needs numbers {'of at least' if least_allowed else 'above'} 0"
-        )
+    numbers, may_be_zero = _numbers(words), name == "constant"
+    if len(numbers) != len(SHAPES[name]) or min(numbers) < 0 or (0 in numbers and not may_be_zero):
+        form, least = ":".join((name, *SHAPES[name])), "of at least" if may_be_zero else "above"
+        raise StrategyError(f"`{option}={text!r}` should be {form} with numbers {least} 0")
     if name == "pareto" and numbers[0] <= 1:
         raise StrategyError(f"`{option}={text!r}`: a pareto shape of {numbers[0]:g} has no mean; use one above 1")
     return DurationDistribution(name, numbers)
+
+
+def _numbers(words: Sequence[str]) -> tuple[float, ...]:
+    """The words as finite numbers; none if one of them is not."""
+    try:
+        numbers = tuple(float(word) for word in words)
+    except ValueError:
+        return ()
+    return numbers if all(map(math.isfinite, numbers)) else ()
 
 
 def _recorded(place: str, option: str) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,16 +72,14 @@ def scale(
         raise InputError(f"per-machine={per_machine:,} should be from 1 to {MOST_PER_MACHINE:,} workers per machine")
     made = []
     for machine, count, network in _kinds(cluster):
-        device, devices = worker_device(machine)
-        each = per_machine or devices
-        ask = functools.cache(functools.partial(_predict, workload, device))
-        found = ask(workload.threads)
+        each = per_machine or worker_device(machine)[1]
+        predicted = _predictions(workload, machine)
         outcomes, left_out = [], []
         for number in workers:
             try:
                 outcome = simulate_on(
-                    ask(_threads(found, workload, machine, min(number, each))), machine, number, strategy,
-                    network=network, workers_per_machine=each, seed=workload.seed, overlap_backward=overlap_backward,
+                    predicted(min(number, each)), machine, number, strategy, network=network, workers_per_machine=each,
+                    seed=workload.seed, overlap_backward=overlap_backward,
                 )  # fmt: skip
             except StrategyError as error:
                 left_out.append(str(error))
@@ -92,7 +90,7 @@ def scale(
                 left_out.append(f"{number} workers need {outcome.machines} × {machine.name}, there {_are(count)}")
         between = network.name if network is not None and any(o.machines > 1 for o in outcomes) else ""
         kind = MachineScaling(
-            machine.name, each, between, machine.price_date, found, tuple(outcomes), tuple(left_out)
+            machine.name, each, between, machine.price_date, predicted(1), tuple(outcomes), tuple(left_out)
         )  # fmt: skip
         made.append(kind)
     if not any(kind.outcomes for kind in made):
@@ -104,11 +102,10 @@ def traces(scaling: Scaling, cluster: Cluster | Machine) -> dict[str, Trace]:
     """The first steps of every outcome, by its name, a row for each worker."""
     found, workload = {}, scaling.workload
     for each, (machine, _, network) in zip(scaling.machines, _kinds(cluster), strict=True):
-        ask = functools.cache(functools.partial(_predict, workload, worker_device(machine)[0]))
+        predicted = _predictions(workload, machine)
         for outcome in each.outcomes:
-            on_one = min(outcome.workers, each.workers_per_machine)
             model = step_model(
-                ask(_threads(each.prediction, workload, machine, on_one)), machine, outcome.workers, scaling.strategy,
+                predicted(min(outcome.workers, each.workers_per_machine)), machine, outcome.workers, scaling.strategy,
                 network=network, workers_per_machine=each.workers_per_machine, seed=workload.seed,
                 overlap_backward=scaling.overlap_backward,
             )  # fmt: skip
@@ -130,17 +127,26 @@ def worker_device(machine: Machine) -> tuple[Device, int]:
     return next((each.device, each.count) for each in machine.devices if each.device.kind == kind)
 
 
-def _threads(alone: Prediction, workload: Workload, machine: Machine, workers: int) -> int:
-    """Threads per worker where a machine has more workers than processors: together no more than it has cores."""
-    cores = Placement(machine, workers, workers, on_gpu=False).cores
-    most = max(1, cores // workers) if cores is not None and workers > worker_device(machine)[1] else alone.threads
-    return most if most < alone.threads else workload.threads
+def _predictions(workload: Workload, machine: Machine) -> Callable[[int], Prediction]:
+    """From how many workers share a machine to the step of one of them, each predicted once.
 
-
-def _predict(workload: Workload, device: Device, threads: int) -> Prediction:
+    Where they are more than its processors, together they have no more threads than it has cores.
+    """
     from paceline.cost.predicting import predict
 
-    return predict(replace(workload, threads=threads), device)
+    device, devices = worker_device(machine)
+    cores = Placement(machine, 1, 1, on_gpu=False).cores
+
+    @functools.cache
+    def with_threads(threads: int) -> Prediction:
+        return predict(replace(workload, threads=threads), device)
+
+    def predicted(workers: int) -> Prediction:
+        alone = with_threads(workload.threads)
+        each = max(1, cores // workers) if cores is not None and workers > devices else alone.threads
+        return with_threads(each) if each < alone.threads else alone
+
+    return predicted
 
 
 def _are(count: int) -> str:

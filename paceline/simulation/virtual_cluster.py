@@ -52,16 +52,14 @@ class Change:
 
 def parse_change(text: str) -> Change:
     """`WORKER:dies:SECONDS`."""
-    words = text.split(":")
     try:
-        worker, what, at_s = words
-        return Change(float(at_s), int(worker), what)
-    except ValueError as error:
-        if isinstance(error, StrategyError):
-            raise
+        worker, what, at_s = text.split(":")
+        number, seconds = int(worker), float(at_s)
+    except ValueError:
         raise StrategyError(
             f"`change={text!r}` should be WORKER:dies:SECONDS, WORKER:joins:… or WORKER:leaves:…"
         ) from None
+    return Change(seconds, number, what)
 
 
 @dataclass(frozen=True)
