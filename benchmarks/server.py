@@ -22,7 +22,7 @@ from paceline.step.build import assemble, load_data
 from paceline.step.flat import FlatStep
 from paceline.step.optimizers import Rule
 from paceline.step.tally import Tally
-from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
+from paceline.strategy.layout import Layout, PhaseLayout
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import launcher
@@ -115,7 +115,7 @@ def exchange_rates(numbers: int, repeats: int) -> dict[str, float]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     strategy = find_strategy("downpour")
-    layout = Layout((PhaseLayout(Rule("sgd", 1e-3), (NamedShape("all", (numbers,)),)),), 0, 1, 1, "float32")
+    layout = Layout((PhaseLayout(Rule("sgd", 1e-3), (("all", (numbers,)),)),), 0, 1, 1, "float32")
     updater = Updater(strategy, layout, 1)
     sizes = sizes_of(strategy, layout, 1, record_events=False, workers_commit=False)
     memory = SharedMemory(sizes)

@@ -10,7 +10,7 @@ import torch
 from paceline.step.optimizers import Rule
 from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
-from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
+from paceline.strategy.layout import Layout, PhaseLayout
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.updater import Updater
 
@@ -27,7 +27,7 @@ def update_maker(way: str, numbers: int, threads: int) -> Callable[[], float]:
     """Makes one update into other memory, as the server does, and returns its seconds."""
     name, optimizer = WAYS[way]
     strategy = find_strategy(name)
-    layout = Layout((PhaseLayout(Rule(optimizer, 1e-3), (NamedShape("all", (numbers,)),)),), 0, 1, 1, "float32")
+    layout = Layout((PhaseLayout(Rule(optimizer, 1e-3), (("all", (numbers,)),)),), 0, 1, 1, "float32")
     updater = Updater(strategy, layout, 1, threads)
     buffers = [torch.zeros(numbers) for _ in range(2)]
     states = [updater.initial_state() for _ in range(2)]

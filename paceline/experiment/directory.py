@@ -27,13 +27,15 @@ EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", 
 DAMAGED = "damaged"
 
 
-def locked_experiment(directory: Path) -> DirectoryLock:
+@contextmanager
+def locked_experiment(directory: Path) -> Iterator[None]:
     """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
     with writable(str(directory)):
         lock = DirectoryLock(
             directory, lambda who: f"{directory} is being worked on by another compare{who}: wait for it"
         )
-    return lock
+    with lock:
+        yield
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from paceline.measurement.feeding_images import feed_images
 from paceline.measurement.measuring import measure
 from paceline.reporting.record_files import context_of, write_measured, write_measurement
 from paceline.simulation.timing import time_workload
+from paceline.step.failures import explained
 from paceline.training.distributing import build_cluster, cluster_words
 from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.evaluate import time_validation
-from paceline.step.failures import explained
 from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher

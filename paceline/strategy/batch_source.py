@@ -87,4 +87,5 @@ def _batches(order: Order, own_pass: bool, worker: int, epoch: int) -> tuple[Ten
     """The samples of every batch of an epoch."""
     if own_pass:
         order = Order(order.samples, order.batch, mix(_OWN_PASS, order.seed, worker), shuffle=order.shuffle)
-    return order.permutation(epoch).split(order.batch)
+    batches: tuple[Tensor, ...] = order.permutation(epoch).split(order.batch)
+    return batches

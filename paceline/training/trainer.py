@@ -14,6 +14,7 @@ from paceline.data.dataset import Dataset
 from paceline.errors import Diverged
 from paceline.step.build import assemble
 from paceline.step.choose import make_step
+from paceline.step.failures import likely_cause
 from paceline.step.placement import choose_device
 from paceline.step.tally import Score, Tally
 from paceline.trace import Recorder
@@ -21,7 +22,6 @@ from paceline.training.checkpoint import Checkpoint
 from paceline.training.conditions import current_conditions
 from paceline.training.driver import Driver, MakeDriver, RunOptions, Snapshot
 from paceline.training.evaluate import Evaluator
-from paceline.step.failures import likely_cause
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run

@@ -8,7 +8,7 @@ from torch import Tensor
 from paceline.step.optimizers import Rule
 from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.instructions import Apply, Compute, Contribution
-from paceline.strategy.layout import Layout, NamedShape, PhaseLayout
+from paceline.strategy.layout import Layout, PhaseLayout
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
 
@@ -16,7 +16,7 @@ from paceline.strategy.updater import Updater
 def layout(*sizes: int, rule: Rule | None = None, buffers: int = 0, epochs: int = 1, batches: int = 100) -> Layout:
     rule = rule or Rule("sgd", 0.1)
     return Layout(
-        tuple(PhaseLayout(rule, (NamedShape(f"vector {i}", (size,)),)) for i, size in enumerate(sizes)),
+        tuple(PhaseLayout(rule, ((f"vector {i}", (size,)),)) for i, size in enumerate(sizes)),
         buffers,
         batches,
         epochs,
