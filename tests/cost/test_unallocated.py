@@ -121,6 +121,8 @@ start = process_time()
 settings = dict(data="tokens:512/32000", batch=4, optimizer="adamw", lr=1e-4)
 if sys.argv[1] == "plan":
     paceline.plan(sys.argv[2], **settings)
+elif sys.argv[1] == "simulate":
+    paceline.simulate(sys.argv[2], "sync", workers=2, cluster="p5.48xlarge", **settings)
 else:
     made = paceline.predict(sys.argv[2], device="H200", precision="bfloat16", **settings)
     assert 25e9 < made.parameter_bytes < 30e9, made.parameter_bytes
