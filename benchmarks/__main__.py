@@ -30,6 +30,7 @@ NAMES = (
     "measure",
     "virtual",
     "server",
+    "cluster",
     "faults",
     "predict",
     "workers",

@@ -64,7 +64,7 @@ def workload(epochs: int, network: str = "dnn", samples: str = "few_tests") -> W
     return resolve(network, settings)
 
 
-class _Steady(Silent):
+class Steady(Silent):
     """Leaves out the first epoch, in which processes, caches and memory warm up."""
 
     def begun(self, run: Run, notes: list[str]) -> None:
@@ -80,13 +80,13 @@ class _Steady(Silent):
 
 def updates_per_s(strategy: str, epochs: int, workers: int = WORKERS) -> float:
     """Of a whole run with several workers; for groups of one an update is a step."""
-    watcher = _Steady()
+    watcher = Steady()
     run = launcher.run(workload(epochs), find_strategy(strategy), workers=workers, watcher=watcher)
     return run.updates / epochs / watcher.seconds_an_epoch
 
 
 def sync_samples_per_s(network: str, epochs: int) -> float:
-    watcher = _Steady()
+    watcher = Steady()
     launcher.run(workload(epochs, network, "few_samples"), find_strategy("sync"), workers=WORKERS, watcher=watcher)
     return 3_200 / watcher.seconds_an_epoch
 

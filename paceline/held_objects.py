@@ -80,42 +80,57 @@ def find_held(place: str) -> Any:
     return _held[place]
 
 
+def dump_held(places: Mapping[str, str], keep: Callable[[memoryview], None]) -> dict[str, bytes]:
+    """The objects among `places`, texts by the setting that they are of; large arrays and tensors go to `keep`."""
+
+    def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+        content = buffer.raw()
+        if content.nbytes < LARGE_BYTES:
+            return True
+        keep(content)
+        return False
+
+    saved = {}
+    for setting, place in places.items():
+        if is_held(place):
+            try:
+                saved[place] = _dumped(find_held(place), keep_inside)
+            except Exception as error:
+                raise InputError(
+                    f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
+                    f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
+                    "make it with a function of a module, module:function, or train in one process"
+                ) from error
+    return saved
+
+
+def hold_dumped(saved: Mapping[str, bytes], arrays: Iterator[Any]) -> None:
+    """Holds for the rest of this process what `dump_held` returned, with what it kept, in the same order."""
+    for place, content in saved.items():
+        _held[place] = pickle.loads(content, buffers=arrays)
+
+
 def save_held(path: Path, places: Mapping[str, str]) -> None:
     """The objects among `places`, texts by the setting that they are of, for `load_held` in other processes.
 
     Large arrays and tensors go into a file of their own, which those processes map: they share one copy.
     """
-    saved, sizes = {}, []
+    sizes = []
     with _arrays_beside(path).open("wb") as arrays:
 
-        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
-            content = buffer.raw()
-            if content.nbytes < LARGE_BYTES:
-                return True
+        def keep(content: memoryview) -> None:
             arrays.write(content)
             arrays.write(bytes(-content.nbytes % mmap.PAGESIZE))
             sizes.append(content.nbytes)
-            return False
 
-        for setting, place in places.items():
-            if is_held(place):
-                try:
-                    saved[place] = _dumped(find_held(place), keep_inside)
-                except Exception as error:
-                    raise InputError(
-                        f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
-                        f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
-                        "make it with a function of a module, module:function, or train in one process"
-                    ) from error
+        saved = dump_held(places, keep)
     path.write_bytes(pickle.dumps((saved, sizes)))
 
 
 def load_held(path: Path) -> None:
     """Holds for the rest of this process what `save_held` wrote."""
     saved, sizes = pickle.loads(path.read_bytes())
-    arrays = iter(_mapped(_arrays_beside(path), sizes))
-    for place, content in saved.items():
-        _held[place] = pickle.loads(content, buffers=arrays)
+    hold_dumped(saved, iter(_mapped(_arrays_beside(path), sizes)))
 
 
 def _dumped(value: Any, keep_inside: Callable[[pickle.PickleBuffer], bool]) -> bytes:

@@ -54,8 +54,8 @@ def train(
     `optimizer`, `lr`, `precision`, `exchange`, `push_every` and all others that the command line and TOML files know.
 
     Without a `strategy` and with one worker, training runs in this process. `workers` alone train synchronously; a
-    strategy has two workers by default. `driver` is "auto", "local" (processes of this machine) or "virtual"
-    (simulated workers and time, real gradients).
+    strategy has two workers by default. `driver` is "auto", "local" (processes of this machine), "ray" (actors
+    of a Ray cluster, at `address`) or "virtual" (simulated workers and time, real gradients).
 
     `out` is a new directory for the record, the checkpoint, the trace and a summary page; without it nothing is
     written. `measure=True` also measures every layer and writes that into `out`; pass a `TrainingClock` to read the

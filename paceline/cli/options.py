@@ -19,7 +19,7 @@ from paceline.workload import Workload, is_option
 
 OUTPUT, OTHER = "Output", "Other settings"
 """Panels of the help."""
-RUNS = {"train": {"alone", "local", "virtual"}, "simulate": {"simulate"}, "measure": {"measure"}}
+RUNS = {"train": {"alone", "local", "ray", "virtual"}, "simulate": {"simulate"}, "measure": {"measure"}}
 """The kinds of run that a verb makes; the others take the settings of a workload alone."""
 
 

@@ -69,7 +69,8 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
     """What of `given` a run of its kind, strategy and driver is made of; the rest has no meaning for it."""
     kind, without = given["kind"], set()
     if kind == "train":
-        kind = "alone" if is_alone(given) else "virtual" if given.get("driver") == "virtual" else "local"
+        driver = given.get("driver", "auto")
+        kind = "alone" if is_alone(given) else "local" if driver == "auto" else driver
     if kind == "feed" and not given.get("devices", RunSettings.devices):
         without = {"refresh", "compute"}
     return {

@@ -81,8 +81,8 @@ class TensorBoard:
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         assert self.file is not None
         updates, seconds = updates_at_end(epoch, run), trained_s(run)
-        local = run.distribution is not None and run.distribution.driver == "local"
-        took_s = epoch.wall_s if local else seconds - self.seconds
+        real = run.distribution is not None and run.distribution.driver != "virtual"
+        took_s = epoch.wall_s if real else seconds - self.seconds
         figures = {
             "loss/train": epoch.loss,
             "loss/test": epoch.test_loss,

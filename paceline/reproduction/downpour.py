@@ -22,7 +22,7 @@ EPOCH_S = {"downpour": (3.52, 3.53, 3.55), "delay-compensated": (3.59, 3.61, 3.6
 GROWTH = {"downpour": 0.008, "delay-compensated": 0.014}
 """Of the epoch time from 4 to 12 nodes, as published."""
 NAMES = {"downpour": "Downpour", "delay-compensated": "delay compensation"}
-CLOCKS = {"virtual": "simulated", "local": "measured, processes on this machine"}
+CLOCKS = {"virtual": "simulated", "local": "measured, processes on this machine", "ray": "measured, a Ray cluster"}
 WAYS: dict[str, dict[str, str]] = {
     "Downpour": {"strategy": "downpour"},
     "constant compensation": {"correction": "constant:0.04"},

@@ -18,7 +18,7 @@ FIRST = ("network", "strategy", "correction", "workers", "groups", "driver", "ba
 """Settings by which runs are told apart before any other."""
 BARE = ("network", "data", "strategy", "correction", "driver", "optimizer", "processor", "kind")
 """Settings whose value says by itself what it is."""
-DRIVERS = {"virtual": "simulated", "local": "processes"}
+DRIVERS = {"virtual": "simulated", "local": "processes", "ray": "Ray cluster"}
 REPETITION = "seed"
 ID_LENGTH = 10
 

@@ -1,8 +1,4 @@
-"""The parameters of a simulated run: one learner for all workers, the update, and versions shared by who fetched them.
-
-Every update makes a new tensor that nobody overwrites; workers that fetched the same version hold the same one, and
-it is freed with the last of them.
-"""
+"""The parameters of a simulated run: a store in memory, and one learner for all workers."""
 
 from __future__ import annotations
 
@@ -17,12 +13,13 @@ from torch import Tensor
 from paceline.simulation.links import MessageSizes
 from paceline.step.step import Parts
 from paceline.step.tally import Score, Tally
-from paceline.strategy.event_record import EventRecord, TaskRecord, UpdateRecord
+from paceline.strategy.event_record import EventRecord, TaskRecord
 from paceline.strategy.finite import is_finite
-from paceline.strategy.gradient_mean import GroupContribution, Payload
-from paceline.strategy.instructions import Apply, Compute
+from paceline.strategy.gradient_mean import Payload
+from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
 from paceline.strategy.learner_state import LearnerState
+from paceline.strategy.memory_store import MemoryStore
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
 
@@ -39,20 +36,15 @@ class _Worker:
     """The last of them, where a correction looks at it."""
 
 
-class VirtualStore:
+class VirtualStore(MemoryStore):
     def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, record: bool = False) -> None:
         self.parts, self.strategy = parts, strategy
         self.learner = Learner(parts, strategy, workers, fetches_stay=True)
-        self.updater = Updater(strategy, self.learner.layout, workers, device=parts.device)
-        self.version = 0
-        self.current = self.learner.initial()
-        self.state = self.updater.initial_state()
-        self.correction_state = defaultdict[int, dict[str, Tensor]](self.updater.initial_correction_state)
-        """By group."""
+        updater = Updater(strategy, self.learner.layout, workers, device=parts.device)
+        super().__init__(updater, self.learner.initial(), record=record)
         self.workers: dict[int, _Worker] = {}
         """Those that are alive."""
         self._incarnations: Counter[int] = Counter()
-        self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
         self.epoch_score = Score()
         """Of the epoch that ended last."""
         self.scores: dict[int, Score] = {}
@@ -66,14 +58,9 @@ class VirtualStore:
         """By epoch and worker."""
         self._unread = 0
         self._spare: list[Tensor] = []
-        self._tasks: list[TaskRecord] | None = [] if record else None
-        self._updates: list[UpdateRecord] = []
+        self._tasks: list[TaskRecord] = []
         self._workers = workers
         self._decoded = torch.empty_like(self.current)
-
-    @property
-    def recording(self) -> bool:
-        return self._tasks is not None
 
     @property
     def messages(self) -> MessageSizes:
@@ -104,7 +91,7 @@ class VirtualStore:
             out[0] = math.nan
         fetched = mine.fetched if self.updater.needs_fetched else None
         self.payloads[task.worker, task.sequence] = Payload(out, result.samples, result.steps), fetched
-        if self._tasks is not None:
+        if self.recording:
             versions = tuple(mine.held[position][0] for position in sorted(mine.held))
             self._tasks.append(TaskRecord.of(task, self._incarnations[task.worker], versions))
         mine.held.clear()
@@ -117,18 +104,6 @@ class VirtualStore:
                 tally.read()
         gradient = self.updater.decode(out, self._decoded[: learner.parameters])
         return result.pulled, is_finite(gradient)
-
-    def apply(self, order: Apply) -> None:
-        given = []
-        for contribution in order.contributions:
-            found = [self.payloads[task.worker, task.sequence] for task in contribution.tasks]
-            state = self.correction_state[contribution.group]
-            given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
-        new = torch.empty_like(self.current)
-        self.updater.apply(order, given, self.current, new, self.state, self.state)
-        self.current, self.version = new, order.update
-        if self._tasks is not None:
-            self._updates.append(UpdateRecord.of(order))
 
     def release(self, worker: int, sequence: int) -> None:
         found = self.payloads.pop((worker, sequence), None)
@@ -156,9 +131,9 @@ class VirtualStore:
         return sum((tally.read() for tally in self._tallies.get(epoch, {}).values()), Score())
 
     def events(self) -> EventRecord:
-        assert self._tasks is not None, "the run was not recorded"
-        updates = tuple(self._updates)
-        return EventRecord(self.parts.workload, self.strategy, self._workers, tuple(self._tasks), updates)
+        assert self.updates is not None, "the run was not recorded"
+        tasks, updates = tuple(self._tasks), tuple(self.updates)
+        return EventRecord(self.parts.workload, self.strategy, self._workers, tasks, updates)
 
     def close(self) -> None:
         self.learner.close()

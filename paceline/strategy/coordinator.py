@@ -8,30 +8,15 @@ drives a simulated cluster and real processes.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from paceline.strategy.adoption import adopt
 from paceline.strategy.batches import Batches
 from paceline.strategy.group import Arrival, Group, Round
 from paceline.strategy.instructions import Apply, Compute, Contribution, Drop, EpochDone, Instruction
-from paceline.strategy.ledger import Ledger, LedgerSummary
+from paceline.strategy.ledger import Ledger
+from paceline.strategy.position import Position
 from paceline.strategy.rounds import Rounds
 from paceline.strategy.strategy import Strategy
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a coordinator stands, to continue from there: plain values only. Tasks under way count as not done."""
-
-    version: int
-    opened: int
-    done: dict[str, tuple[int, ...]]
-    """Batches done of the epochs that are open."""
-    sequences: dict[str, int]
-    """Tasks given so far to every worker that is alive or will be."""
-    clocks: dict[str, int]
-    """Rounds committed by every group."""
-    ledger: LedgerSummary
 
 
 class Coordinator:
@@ -202,6 +187,19 @@ class Coordinator:
                 self.rounds.proceed(group, out)
 
     # Where it stands
+
+    def position(self) -> Position:
+        """Where it stands, while no update is under way; payloads that an update waits for count as not done."""
+        per_epoch, opened = self.batches.per_epoch, range(self.epochs_done, self.batches.opened)
+        closed = {epoch: self.batches.done.get(epoch, b"\1" * per_epoch) for epoch in opened}
+        return Position(
+            version=self.version,
+            opened=self.batches.opened,
+            done={str(epoch): tuple(b for b, is_done in enumerate(done) if is_done) for epoch, done in closed.items()},
+            sequences={str(worker): member.sequence for worker, member in self.members.items()},
+            clocks={str(group.number): group.clock for group in self.groups.values()},
+            ledger=self.ledger.summary(),
+        )
 
     def restore(self, position: Position) -> None:
         """Continues from `position`, before any worker joins."""

@@ -47,7 +47,7 @@ class Distribution:
     strategy: Strategy
     workers: int
     driver: str
-    """local or virtual."""
+    """local, ray or virtual."""
     seconds: float = 0.0
     """On the driver's own clock: the wall's, or virtual ones."""
     steps: int = 0

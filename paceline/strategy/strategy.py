@@ -24,7 +24,7 @@ MOST_WORKERS = 10_000_000
 
 DISTRIBUTION = "Distribution"
 """A panel of the help."""
-DISTRIBUTED = ("local", "virtual", "simulate")
+DISTRIBUTED = ("local", "ray", "virtual", "simulate")
 """The kinds of run that a strategy has an effect on."""
 _OPTIONS = ("train", "simulate")
 

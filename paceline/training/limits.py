@@ -9,8 +9,8 @@ from __future__ import annotations
 from paceline.errors import StrategyError
 from paceline.free_memory import free_memory_bytes, memory_size
 
-WORKER_BYTES = {"local": 30 << 20, "virtual": 4096}
-"""By driver, whatever the network: a process with PyTorch, or about 7 kB of Python objects."""
+WORKER_BYTES = {"local": 30 << 20, "ray": 4096, "virtual": 4096}
+"""By driver, whatever the network: a process with PyTorch, or some Python objects if it is elsewhere or simulated."""
 
 
 def check_workers(workers: int, driver: str) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from paceline.directory_lock import DirectoryLock
 from paceline.errors import CheckpointError
 from paceline.output_directory import writable
+from paceline.record import from_json
 from paceline.step.placement import choose_device
+from paceline.strategy.strategy import Strategy
 from paceline.training.checkpoint import NAME, Checkpoint
 from paceline.workload import Workload, with_settings
 
@@ -19,6 +21,8 @@ CHANGEABLE = ("epochs", "device", "threads")
 
 VIRTUAL = "virtual"
 """The step of a checkpoint from a simulated cluster: it has parameters, but cannot be resumed."""
+WITH_WORKERS = ("local", "ray")
+"""The steps of checkpoints from real workers; each of these drivers resumes those of the others."""
 
 
 def resumable_directory(path: Path) -> Path:
@@ -56,6 +60,18 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
     if asked.epochs < begun:
         raise CheckpointError(f"{place} is in epoch {begun} already: `epochs={asked.epochs}` is less")
     return asked
+
+
+def resumed_distribution(checkpoint: Checkpoint, place: Path) -> tuple[Strategy, int, int]:
+    """The strategy of a checkpoint, its number of workers and of server threads."""
+    if checkpoint.step_kind not in WITH_WORKERS:
+        raise CheckpointError(f"{place} belongs to a run in one process: resume it without a strategy")
+    saved = checkpoint.optimizer
+    try:
+        strategy: Strategy = from_json(Strategy, saved["strategy"], "strategy")
+        return strategy, int(saved["workers"]), int(saved["server_threads"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{place} does not belong to a distributed run: {error}") from error
 
 
 def resumed_step(checkpoint: Checkpoint, workload: Workload) -> str:

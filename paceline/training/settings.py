@@ -18,19 +18,20 @@ from paceline.workload import DATA, STEPS, Workload
 CLUSTER, LIMITS, RUN = "Simulated cluster", "Faults and limits", "Run"
 """Panels of the help."""
 KINDS = ("train", "measure", "simulate", "feed")
-DRIVERS = ("auto", "local", "virtual")
+DRIVERS = ("auto", "local", "ray", "virtual")
 COLLECTIVES = ("auto", "shared", "nccl", "gloo")
 POLICIES = ("stop", "skip")
 RUNS = {
     "alone": "training in one process, without a strategy",
     "local": 'driver = "local"',
+    "ray": 'driver = "ray"',
     "virtual": 'driver = "virtual"',
     "simulate": 'kind = "simulate"',
     "measure": 'kind = "measure"',
     "feed": 'kind = "feed"',
 }
 """The kinds of run that a setting may have an effect on, and how an error names them."""
-REAL, SIMULATED = ("local",), ("virtual", "simulate")
+LOCAL, RAY, REAL, SIMULATED = ("local",), ("ray",), ("local", "ray"), ("virtual", "simulate")
 BOTH = ("train", "simulate")
 
 
@@ -95,21 +96,27 @@ class ClusterSettings:
 class DriverSettings:
     """What carries a strategy out."""
 
-    COMMON: ClassVar[dict[str, Any]] = {"group": LIMITS, "verbs": ("train",), "runs": ("local", "virtual")}
+    COMMON: ClassVar[dict[str, Any]] = {"group": LIMITS, "verbs": ("train",), "runs": ("local", "ray", "virtual")}
 
     driver: str = setting(
         "auto",
-        "local (processes of this machine) or virtual (simulated workers and time, real gradients).",
+        "local (processes of this machine), ray (actors of a Ray cluster) or virtual (simulated workers and time, real "
+        "gradients).",
         group=DISTRIBUTION,
         choices=DRIVERS,
     )
+    address: str = setting(
+        "", "Ray cluster, as 10.0.0.1:6379 or auto; empty: one is started on this machine.", group=DISTRIBUTION,
+        runs=RAY, metavar="HOST:PORT",
+    )  # fmt: skip
+    worker_cpus: float = setting(1.0, "CPUs of each worker on a Ray cluster.", group=DISTRIBUTION, runs=RAY, above=0)
     on_bad_gradient: str = setting("stop", "What to do with a non-finite payload.", choices=POLICIES)
     record_events: bool = setting(False, "Record the events that a replay needs.")
     validate_every: str = setting(
         "1epoch",
         "How often to validate, as 1epoch, 500updates or 30s.",
         group=DATA,
-        runs=("alone", "local", "virtual"),
+        runs=("alone", "local", "ray", "virtual"),
         check=parse_interval,
         metavar="INTERVAL",
     )
@@ -122,7 +129,7 @@ class DriverSettings:
         most=1024,
     )
     collective: str = setting(
-        "auto", "How a synchronous group averages its payloads.", group=DISTRIBUTION, runs=REAL, choices=COLLECTIVES
+        "auto", "How a synchronous group averages its payloads.", group=DISTRIBUTION, runs=LOCAL, choices=COLLECTIVES
     )
     stopped_timeout: float = setting(25.0, "Seconds until a stopped process is replaced.", runs=REAL, above=0)
     idle_timeout: float = setting(

@@ -26,6 +26,7 @@ DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS))
 """Every setting that says how a training is distributed; all others are of the workload."""
 FOR_ONE_PROCESS = tuple(key for key in DRIVER_KEYS if "alone" in SCHEMA[key].runs)
 """Settings of a driver that training in this process has, too."""
+PURPOSES = {"local": "is for real workers", "ray": "is for a Ray cluster", "virtual": "is simulated"}
 _ABSENT = ("strategy", "workers", "driver")
 """Settings for which None means that they were not given."""
 
@@ -88,6 +89,10 @@ class Setup:
         if step != "auto" or log_placement:
             raise WorkloadError("`step` and `log_placement` are for training in one process, without a strategy")
         options["workers"] = self.workers
+        if self.driver.driver == "ray":
+            from paceline.training.drivers.ray import launcher as ray_launcher
+
+            return ray_launcher.run(workload, self.strategy, **options)
         if self.driver.driver == "virtual":
             from paceline.training.virtual_run import run_virtual
 
@@ -106,16 +111,26 @@ def resume_training(
     **options: Any,
 ) -> Run:
     """Resumes the run in `directory`; `settings` are those of a driver that may change, `changes` the workload's."""
-    from paceline.training.drivers.local import launcher
+    from paceline.training.checkpoint import load_checkpoint
+    from paceline.training.resuming import WITH_WORKERS, resumable_directory
 
     given = {key: value for key, value in settings.items() if value is not None and value != []}
     for key in given:
-        if key not in DRIVER_KEYS or key in ("driver", "record_events"):
+        if key not in DRIVER_KEYS or key == "record_events" or (key == "driver" and given[key] not in WITH_WORKERS):
             raise StrategyError(f"`{key}` is for new runs: a resumed one continues as it was")
     options |= {"changes": dict(changes), **pick(DriverSettings, given)}
-    if launcher.is_distributed(directory):
+    kind = load_checkpoint(resumable_directory(directory)).step_kind
+    if kind in WITH_WORKERS:
         if clock is not None:
             raise WorkloadError("`measure` samples workers from the beginning of a run: this one continues without it")
+        driver = given.get("driver", kind)
+        _check_together(given, driver, measuring=False)
+        if driver == "ray":
+            from paceline.training.drivers.ray import launcher as ray_launcher
+
+            return ray_launcher.resume(directory, **options)
+        from paceline.training.drivers.local import launcher
+
         return launcher.resume(directory, **options)
     for key in given:
         if key not in FOR_ONE_PROCESS:
@@ -126,15 +141,11 @@ def resume_training(
 
 
 def _check_together(given: Mapping[str, Any], driver: str, measuring: bool) -> None:
-    if measuring and driver == "virtual":
+    if measuring and driver != "local":
         raise StrategyError(
             "`measure` samples real workers from the beginning of a run: it needs `driver='local'` and a new run"
         )
     for key in given:
         if driver not in SCHEMA[key].runs:
-            other = (
-                "is simulated: it needs `driver='virtual'`"
-                if driver == "local"
-                else "is for real workers: it needs `driver='local'`"
-            )
-            raise StrategyError(f"`{key}` {other}")
+            fitting = next(name for name in ("local", "ray", "virtual") if name in SCHEMA[key].runs)
+            raise StrategyError(f"`{key}` {PURPOSES[fitting]}: it needs `driver={fitting!r}`")

@@ -124,7 +124,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
         (["--exchange", "int8"], "--exchange needs --workers or a --strategy"),
         (["--validate-every", "often"], "--validate-every often should be like 1epoch, 500updates or 30s"),
         (["--workers", "2", "--staleness-bound", "1"], "with sync all of them wait for each other"),
-        (["--strategy", "downpour", "--driver", "ray"], "known: auto, local, virtual"),
+        (["--strategy", "downpour", "--driver", "slurm"], "known: auto, local, ray, virtual"),
         (["--strategy", "downpour", "--compute-time", "1"], "--compute-time is simulated"),
         (
             ["--strategy", "downpour", "--driver", "virtual", "--idle-timeout", "3"],

@@ -1,4 +1,4 @@
-"""One way to train with either driver; the contract is checked on what comes back from both."""
+"""One way to train with any driver; the contract is checked on what comes back from all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -21,6 +22,8 @@ from paceline.workload import Workload
 from tests.contract.small_training import GAMMA
 
 DRIVERS = ("virtual", "local")
+RAY = pytest.param("ray", marks=pytest.mark.slow)
+ALL_DRIVERS = (*DRIVERS, RAY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,10 @@ def train(
 ) -> Trained:
     if driver == "virtual":
         run = run_virtual(workload, strategy, workers=workers, cluster=cluster, out=directory, **options)
+    elif driver == "ray":
+        from paceline.training.drivers.ray import launcher as ray_launcher
+
+        run = ray_launcher.run(workload, strategy, workers=workers, out=directory, **options)
     else:
         run = launcher.run(workload, strategy, workers=workers, out=directory, **options)
     saved = load_checkpoint(directory).parameters

@@ -11,7 +11,7 @@ import torch
 from paceline.simulation.replay import replay_run
 from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.testing import Fault
-from tests.contract.drivers import DRIVERS, train
+from tests.contract.drivers import ALL_DRIVERS, train
 from tests.contract.small_training import start, trained, workload
 
 WORKERS, EPOCHS = 4, 2
@@ -25,7 +25,7 @@ def strategy(name: str):
     return found.with_changes(fetch_every=fetch_every, push_every=push_every)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize("name", PRESETS)
 def test_batches_are_conserved_and_the_run_is_repeated_bitwise(driver, name, tmp_path):
     made = workload(epochs=EPOCHS, dropout=0.2)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from paceline.step.optimizers import Rule, torch_optimizer
 from paceline.strategy.presets import find_strategy
-from tests.contract.drivers import DRIVERS, train
+from tests.contract.drivers import ALL_DRIVERS, train
 from tests.contract.small_training import EQUAL, GAMMA, difference, parts, trained, workload
 
 
@@ -25,7 +25,7 @@ def one_process(joined: int, optimizer: str, l2: float) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in own])
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize("name", ["sync", "towers", "backup"])
 def test_sync_is_one_process_with_the_joined_batch(driver, name, tmp_path):
     """103 updates, the last of a smaller batch."""
@@ -40,7 +40,7 @@ def test_so_it_is_with_momentum_and_regularisation():
     assert difference(found.parameters, one_process(14, "momentum", 1e-3)) <= 1e-5
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 def test_mixed_with_one_group_is_sync(driver, tmp_path):
     both = [
         train(driver, workload(), strategy, 3, tmp_path / strategy.name)

@@ -8,7 +8,7 @@ import torch
 from paceline.simulation.replay import replay_run
 from paceline.strategy.exchange import Replica, _built_in, find_exchange
 from paceline.strategy.strategy import Strategy
-from tests.contract.drivers import DRIVERS, train
+from tests.contract.drivers import ALL_DRIVERS, train
 from tests.contract.small_training import start, trained, workload
 from tests.contract.test_conservation import BATCHES
 
@@ -24,7 +24,7 @@ def strategy(exchange: str, groups: int | None) -> Strategy:
     return Strategy(f"with {exchange}", groups=groups, exchange=exchange, **LOCAL.get(exchange, {}), **optimizer)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize(
     ("exchange", "groups"), [(name, groups) for name in _built_in() for groups in (None, 1) if (name, groups) != ALONE]
 )

@@ -7,14 +7,14 @@ import torch
 
 from paceline.simulation.replay import replay_run
 from paceline.strategy.presets import find_strategy
-from tests.contract.drivers import DRIVERS, train
+from tests.contract.drivers import ALL_DRIVERS, train
 from tests.contract.small_training import start, trained, workload
 from tests.contract.test_conservation import BATCHES
 
 NAMES = [f"tests.contract.users_parts:{name}" for name in ("halving", "smoothing", "adam_at_the_server")]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_are_conserved_and_the_run_is_repeated_bitwise(name, driver, tmp_path):
     found = train(driver, workload(), find_strategy(name), 2, tmp_path / "run", record_events=True)

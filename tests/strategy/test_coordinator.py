@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.strategy.coordinator import Coordinator, Position
+from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.instructions import Apply, Compute, Drop, EpochDone
+from paceline.strategy.position import Position
 from paceline.strategy.presets import PRESETS, find_strategy
 from paceline.strategy.strategy import Strategy
 

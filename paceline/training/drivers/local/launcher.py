@@ -6,18 +6,17 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import CheckpointError, StrategyError
-from paceline.record import from_json
+from paceline.errors import StrategyError
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
-from paceline.training.checkpoint import Checkpoint, load_checkpoint
+from paceline.training.checkpoint import Checkpoint
 from paceline.training.collective import check_collective
 from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
-from paceline.training.drivers.local.local_training import KIND, LocalTraining
+from paceline.training.drivers.local.local_training import LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
-from paceline.training.resuming import resumable_directory, resumed_workload
+from paceline.training.resuming import resumed_distribution, resumed_workload
 from paceline.training.run import Run
 from paceline.training.training_run import resume_from, train_new
 from paceline.workload import Workload
@@ -50,30 +49,14 @@ def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **op
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
 
     def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
-        if checkpoint.step_kind != KIND:
-            raise CheckpointError(f"{place} belongs to a run in one process: resume it without a strategy")
         workload = resumed_workload(checkpoint, changes or {}, place)
-        strategy, workers, threads = _saved(checkpoint.optimizer, place)
+        strategy, workers, threads = resumed_distribution(checkpoint, place)
         given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
         _check(given)
         process_server()
         return workload, given, functools.partial(LocalTraining, None, given)
 
     return resume_from(directory, plan)
-
-
-def is_distributed(directory: str | Path) -> bool:
-    """Whether the run in `directory` is one for `resume`."""
-    return load_checkpoint(resumable_directory(Path(directory))).step_kind == KIND
-
-
-def _saved(saved: dict[str, Any], place: Path) -> tuple[Strategy, int, int]:
-    """The strategy of a checkpoint, its number of workers and of server threads."""
-    try:
-        strategy: Strategy = from_json(Strategy, saved["strategy"], "strategy")
-        return strategy, int(saved["workers"]), int(saved["server_threads"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{place} does not belong to a distributed run: {error}") from error
 
 
 def _check(options: DistributedOptions) -> None:

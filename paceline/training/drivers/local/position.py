@@ -9,8 +9,8 @@ from torch import Tensor
 
 from paceline.errors import CheckpointError
 from paceline.record import from_json, to_json
-from paceline.strategy.coordinator import Position
 from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.position import Position
 from paceline.training.drivers.local import batch_status
 from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, ControlField, GroupField, HeaderField, SlotField
 from paceline.training.drivers.local.shared_memory import STALENESS_BINS, SharedMemory
@@ -62,7 +62,7 @@ def put_position(memory: SharedMemory, position: Position) -> None:
     done = min(map(int, position.done), default=position.opened)
     _put_batches(memory, position, done)
     for staleness, count in position.ledger.staleness.items():
-        header[memory.sizes.staleness_word + int(staleness)] = count
+        header[memory.sizes.staleness_word + min(int(staleness), STALENESS_BINS - 1)] += count
     for group, clock in position.clocks.items():
         header[HeaderField.ROUNDS + int(group)] = clock
         memory.groups[int(group) * LINE + GroupField.PLANNED] = clock

@@ -12,9 +12,9 @@ import torch
 
 from paceline.errors import PacelineError
 from paceline.step.tally import Score
-from paceline.strategy.coordinator import Position
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.ledger import LedgerSummary
+from paceline.strategy.position import Position
 from paceline.strategy.presets import find_strategy
 from paceline.training.drivers.local import batch_status, commit_log, mailbox, shared_memory
 from paceline.training.drivers.local.doorbell import Doorbell

@@ -1,0 +1,94 @@
+"""The connection to a Ray cluster, and what can be wrong with it in one line each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.errors import InputError, PacelineError
+from paceline.step.placement import available_cores
+from paceline.step.reason import reason
+
+CONNECT_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What each worker takes of the cluster."""
+
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} CPU{'s' * (self.cpus != 1)}" + (f" and {self.gpus:g} GPU" if self.gpus else "")
+
+
+def import_ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise InputError("`driver='ray'` needs Ray: pip install 'paceline[ray]'") from None
+
+
+@contextmanager
+def connected(address: str, cpus_wanted: float) -> Iterator[Any]:
+    """Ray, connected to the cluster at `address`; empty: to one that is started here, unless there is one already.
+
+    A connection that was there before stays.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if address:
+            _check_reachable(address)
+            ray.init(address=address, **quiet)
+        else:
+            cpus = max(available_cores(), int(-(-cpus_wanted // 1)))
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+    except Exception as error:
+        text = reason(error)
+        if "ersion mismatch" in str(error):
+            raise InputError(f"the cluster at {address} has another version of Ray or Python: {text}") from error
+        where = f"the cluster at {address}" if address else "Ray on this machine"
+        raise InputError(f"cannot connect to {where}: {text}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Whether anyone listens; Ray itself would try for a minute."""
+    import socket
+
+    if address in ("auto", "local") or "://" in address:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"`address={address!r}` should be HOST:PORT, as 10.0.0.1:6379, or auto")
+    socket.create_connection((host, int(port)), CONNECT_WITHIN_S).close()
+
+
+def check_room(ray: Any, workers: int, shares: Shares) -> None:
+    """Whether so many workers fit on the nodes of the cluster, if nothing else runs on them."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    places = sum(_places(node, shares) for node in nodes)
+    if places >= workers:
+        return
+    cpus, gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
+    raise PacelineError(
+        f"{workers} workers with {shares} each do not fit: the cluster has {cpus:g} CPUs and {gpus:g} GPUs on "
+        f"{len(nodes)} node{'s' * (len(nodes) != 1)}, room for {places}; use fewer `workers` or add nodes"
+    )
+
+
+def _places(node: dict[str, float], shares: Shares) -> int:
+    found = [node.get("CPU", 0.0) // shares.cpus] if shares.cpus else []
+    found += [node.get("GPU", 0.0) // shares.gpus] if shares.gpus else []
+    return int(min(found)) if found else 1 << 30

@@ -1,0 +1,61 @@
+"""What every actor of a run is given: plain values, so that any node can read them."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+
+import torch
+
+from paceline.errors import InputError
+from paceline.strategy.layout import Layout
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import Fault
+from paceline.training.conditions import own_version
+from paceline.training.drivers.ray.sent_objects import SentObjects
+from paceline.workload import Workload
+
+
+def versions_here() -> dict[str, str]:
+    return {
+        "paceline": own_version(),
+        "torch": torch.__version__.partition("+")[0],
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+@dataclass(frozen=True)
+class Job:
+    strategy: Strategy
+    layout: Layout
+    workload: Workload
+    workers: int
+    threads: int
+    """Of each worker."""
+    device: str
+    """Of each worker, as it sees it: cpu, or cuda:0 where it has a GPU of its own."""
+    payload_size: int
+    cache: str = ""
+    """Where data sets are on a node; empty: the usual place."""
+    search_path: tuple[str, ...] = ()
+    """Where the launcher found modules; a node that shares its files finds the user's own there."""
+    on_bad_gradient: str = "stop"
+    faults: tuple[Fault, ...] = ()
+    record_events: bool = False
+    server_threads: int = 1
+    answer_within_s: float = 600.0
+    """How long a worker waits for a server that does not answer."""
+    objects: SentObjects | None = None
+    """What the user gave in Python."""
+    versions: dict[str, str] = field(default_factory=versions_here)
+
+    @property
+    def groups(self) -> int:
+        return self.strategy.groups or self.workers
+
+    def check_versions(self, node: str) -> None:
+        """An error unless this process has the versions that the launcher has."""
+        for name, here in versions_here().items():
+            wanted = self.versions.get(name, "")
+            if here != wanted:
+                raise InputError(f"node {node} has {name} {here}, the launching process {wanted}: install the same")

@@ -1,0 +1,49 @@
+"""`run` trains on a Ray cluster, `resume` continues a run there, whichever driver it began on."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from paceline.strategy.presets import find_strategy
+from paceline.strategy.strategy import Strategy
+from paceline.testing.faults import check_faults
+from paceline.training.checkpoint import Checkpoint
+from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
+from paceline.training.drivers.ray.connection import import_ray
+from paceline.training.drivers.ray.ray_training import RayTraining
+from paceline.training.resuming import resumed_distribution, resumed_workload
+from paceline.training.run import Run
+from paceline.training.training_run import resume_from, train_new
+from paceline.workload import Workload
+
+
+def run(workload: Workload, strategy: Strategy | str = "sync", *, workers: int = 2, **options: Any) -> Run:
+    """Trains `workload` with `workers` actors and a server of a Ray cluster, and returns the record.
+
+    `options` are those of `DistributedOptions`. The setting `address` says which cluster; without it one is started on
+    this machine, or the one that this process is connected to is used.
+    """
+    given = DistributedOptions.of(options, strategy=find_strategy(strategy), workers=workers)
+    _check(given)
+    return train_new(workload, given, functools.partial(RayTraining, given))
+
+
+def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
+    """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
+
+    def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
+        workload = resumed_workload(checkpoint, changes or {}, place)
+        strategy, workers, threads = resumed_distribution(checkpoint, place)
+        given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
+        _check(given)
+        return workload, given, functools.partial(RayTraining, given)
+
+    return resume_from(directory, plan)
+
+
+def _check(options: DistributedOptions) -> None:
+    import_ray()
+    options.check("ray")
+    check_faults(options.faults, range(options.workers))

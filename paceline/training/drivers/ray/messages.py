@@ -1,0 +1,109 @@
+"""What workers, the server and the launcher tell each other. Vectors travel beside these, in pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from paceline.step.tally import Score
+from paceline.strategy.distribution import FaultRecord
+from paceline.strategy.instructions import Compute
+from paceline.strategy.ledger import LedgerSummary
+
+
+class ServerLost(Exception):
+    """The server died, or does not know this worker: it should join, and forget the tasks that it has."""
+
+
+class WorkerReport(NamedTuple):
+    """What a worker has counted since it joined."""
+
+    tasks: int = 0
+    steps: int = 0
+    communicating_s: float = 0.0
+    waiting_s: float = 0.0
+    joined_s: float = 0.0
+    """How long ago it joined."""
+    scores: dict[int, Score] | None = None
+    """Of the epochs whose losses were counted since the last report."""
+
+
+class Push(NamedTuple):
+    """A payload: what is known about it besides its numbers."""
+
+    sequence: int
+    samples: int
+    steps: int
+    pulled: int
+    finite: bool
+    versions: tuple[int, ...]
+    """That its fetches returned."""
+
+
+class Call(NamedTuple):
+    """A worker joins, pushes, or asks for a task."""
+
+    worker: int
+    incarnation: int
+    """Counts the worker's starts."""
+    generation: str
+    """The server that it joined; empty: it joins with this call."""
+    report: WorkerReport
+    push: Push | None = None
+
+
+class Reply(NamedTuple):
+    generation: str
+    """The server that answers; empty: it does not know this worker, which should join."""
+    task: Compute | None = None
+    version: int = 0
+    """Of the parameters that come with the task, if its first step fetches."""
+    waited_s: float = 0.0
+    """How long the server had no task."""
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run is doing, as the server knows it. Times are seconds before the answer: clocks of nodes differ."""
+
+    generation: str
+    begun: bool
+    finished: bool = False
+    failure: tuple[str, str] | None = None
+    """The kind of error and its line."""
+    version: int = 0
+    epochs_done: int = 0
+    closed: int = 0
+    """Batches that are done, of the epoch under way."""
+    alive: int = 0
+    computing: tuple[int, ...] = ()
+    """Workers that have a task."""
+    updating_s: float = 0.0
+    began_ago_s: float | None = None
+    ended_ago_s: float | None = None
+    epoch_ended_ago_s: dict[int, float] = field(default_factory=dict)
+    ledger: LedgerSummary = field(default_factory=LedgerSummary)
+    refusals: tuple[FaultRecord, ...] = ()
+    scores: dict[int, Score] = field(default_factory=dict)
+    """By epoch, of those that are not taken yet."""
+    by_worker: tuple[WorkerReport, ...] = ()
+    totals: tuple[Score, ...] = ()
+    """Of each worker, over all epochs."""
+    accuracies: tuple[tuple[float, ...], ...] = ()
+    """Of each worker, by epoch that has ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServerState:
+    """What a server begins with, and what a checkpoint holds of it."""
+
+    parameters: Tensor
+    saved: dict[str, Any] | None = None
+    """Position and server state in the form of a checkpoint; None: nothing was learned yet."""
+    score: Score = field(default_factory=Score)
+    """Of the epoch under way."""
+    epochs_done: int = 0
+    version: int = 0

@@ -1,0 +1,162 @@
+"""The parameter server without threads or Ray: the engine's two ports, and what a worker's calls mean to them.
+
+The store is plain memory; the transport is a mailbox per worker, which the actor in `server.py` empties.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from torch import Tensor
+
+from paceline.record import from_json, to_json
+from paceline.step.tally import Score
+from paceline.strategy.coordinator import Coordinator
+from paceline.strategy.distribution import FaultRecord
+from paceline.strategy.engine import Engine
+from paceline.strategy.event_record import TaskRecord
+from paceline.strategy.gradient_mean import Payload
+from paceline.strategy.instructions import Apply, Compute
+from paceline.strategy.memory_store import MemoryStore
+from paceline.strategy.position import Position
+from paceline.strategy.updater import Updater
+from paceline.training.drivers.ray.job import Job
+from paceline.training.drivers.ray.mailbox import Mailbox
+from paceline.training.drivers.ray.messages import Call, Push, ServerState
+from paceline.training.drivers.ray.scoreboard import Scoreboard
+
+REFUSALS_KEPT = 64
+
+
+class ParameterServer:
+    def __init__(self, job: Job, state: ServerState, alive: list[int], mailboxes: list[Mailbox]) -> None:
+        """Continues from `state`, once the workers `alive` have joined or died."""
+        self.job, self.mailboxes, self.awaited = job, mailboxes, set(alive)
+        layout, strategy = job.layout, job.strategy
+        self.updater = Updater(strategy, layout, job.workers, job.server_threads)
+        self.store = MemoryStore(self.updater, state.parameters.clone(), record=job.record_events)
+        ahead = 2 if strategy.overlap else 1
+        self.coordinator = Coordinator(strategy, job.workers, layout.batches, layout.epochs, ahead=ahead)
+        self.engine = Engine(self.coordinator, self, self, job.on_bad_gradient)
+        self.scoreboard = Scoreboard(job.workers)
+        self.joining: list[int] = []
+        self.tasks: list[TaskRecord] = []
+        self.epochs: dict[int, tuple[int, Tensor, float]] = {}
+        """Version, parameters and end of the epochs that the launcher has not taken yet."""
+        self.refusals: list[FaultRecord] = []
+        self.refusal_count = 0
+        self.updating_s = 0.0
+        self.began_s: float | None = None
+        self._rounds: dict[int, tuple[int, int, Tensor]] = {}
+        """For each group its round, and the version and parameters of the round's first fetch."""
+        if state.saved is not None:
+            self._restore(state)
+        self.first_epoch = self.coordinator.epochs_done
+
+    def _restore(self, state: ServerState) -> None:
+        assert state.saved is not None
+        saved, self.store.updates = state.saved, None  # what was recorded would be only about a part
+        position: Position = from_json(Position, saved["position"], "position")
+        self.store.restore(position.version, self.store.current, saved)
+        self.coordinator.restore(position)
+        self.updating_s, self.refusal_count = saved["update_ns"] / 1e9, int(saved["refusals"])
+        totals = [Score(**score) for score in saved["worker_scores"]]
+        self.scoreboard.restore(totals, self.coordinator.epochs_done, state.score)
+
+    def snapshot(self) -> ServerState:
+        """One version of everything, in the form of a checkpoint."""
+        saved = {
+            **self.store.saved(self.job.groups),
+            "position": to_json(self.coordinator.position()),
+            "update_ns": int(self.updating_s * 1e9),
+            "refusals": self.refusal_count,
+            "worker_scores": [asdict(score) for score in self.scoreboard.totals()],
+        }
+        done = self.coordinator.epochs_done
+        return ServerState(self.store.current, saved, self.scoreboard.epoch(done), done, self.store.version)
+
+    # What workers do
+
+    def join(self, call: Call) -> None:
+        mailbox = self.mailboxes[call.worker]
+        if mailbox.incarnation:
+            self.leave(call.worker)
+        mailbox.incarnation = call.incarnation
+        self.scoreboard.joined(call.worker)
+        self.coordinator.starts_anew(call.worker)
+        self.awaited.discard(call.worker)
+        self.joining.append(call.worker)
+        self._begin_together()
+
+    def died(self, worker: int) -> None:
+        """What it had not finished goes to others."""
+        self.awaited.discard(worker)
+        if self.mailboxes[worker].incarnation:
+            self.leave(worker)
+        self._begin_together()
+
+    def leave(self, worker: int) -> None:
+        self.mailboxes[worker].clear()
+        if worker in self.joining:
+            self.joining.remove(worker)
+        self.engine.died(worker)
+
+    def _begin_together(self) -> None:
+        """So that the first rounds have all their members."""
+        if self.awaited or not self.joining:
+            return
+        joining, self.joining = sorted(self.joining), []
+        if self.began_s is None:
+            self.began_s = time.monotonic()
+        self.engine.joined(*joining)
+
+    def push(self, worker: int, push: Push, values: Tensor) -> None:
+        mailbox = self.mailboxes[worker]
+        task = mailbox.computing.pop(push.sequence)
+        fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
+        if self.store.recording:
+            record = TaskRecord(
+                worker, task.sequence, mailbox.incarnation, task.epoch, task.batches, task.fetches, push.versions
+            )
+            self.tasks.append(record)
+        payload = Payload(values, push.samples, push.steps)
+        self.store.payloads[worker, push.sequence] = payload, fetched if self.updater.needs_fetched else None
+        self.engine.pushed(worker, push.sequence, push.pulled, push.finite)
+
+    def fetch(self, task: Compute, position: int) -> tuple[int, Tensor]:
+        """The newest version; all of a round's tasks find what its first fetch found."""
+        version, parameters = self.store.version, self.store.current
+        if task.round is not None and position < len(task.batches):
+            group = self.job.strategy.group_of(task.worker, self.job.workers)
+            begun = self._rounds.get(group)
+            if begun is None or begun[0] != task.round:
+                begun = self._rounds[group] = task.round, version, parameters
+            version, parameters = begun[1:]
+        self.mailboxes[task.worker].held[task.sequence] = parameters
+        return version, parameters
+
+    # The engine's ports
+
+    def commit(self, order: Apply) -> bool:
+        start_s = time.monotonic()
+        self.store.apply(order)
+        self.updating_s += time.monotonic() - start_s
+        return True
+
+    def discard(self, task: Compute, refused: bool) -> None:
+        if refused:
+            self.refusal_count += 1
+            note = f"not finite, epoch {task.epoch + 1}, batch {task.batches[0]}"
+            if len(self.refusals) < REFUSALS_KEPT:
+                at_s = time.monotonic() - (self.began_s or 0.0)
+                self.refusals.append(FaultRecord(at_s, "refused", task.worker, task.sequence, note))
+
+    def assign(self, task: Compute) -> None:
+        self.mailboxes[task.worker].put(task)
+
+    def release(self, worker: int, sequence: int) -> None:
+        self.store.release(worker, sequence)
+
+    def announce(self, epoch: int) -> None:
+        self.epochs[epoch] = self.store.version, self.store.current, time.monotonic()

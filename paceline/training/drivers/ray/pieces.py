@@ -1,0 +1,56 @@
+"""Flat tensors as Ray carries them fastest.
+
+Ray sends an argument or a result of up to 100 KiB within the call itself; a larger one makes a detour through the
+object store that takes milliseconds. So a vector of up to `INLINE_BYTES` travels as several small arrays, and a larger
+one as a single array, which processes of one node then share without a copy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+PIECE_BYTES = 96 << 10
+INLINE_BYTES = 1 << 20
+
+Array = npt.NDArray[Any]
+
+
+class Pieces:
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        self.size, self.dtype = size, dtype
+        inline = size * dtype.itemsize <= INLINE_BYTES
+        length = PIECE_BYTES // dtype.itemsize if inline else max(size, 1)
+        self.ends = [(first, min(first + length, size)) for first in range(0, max(size, 1), length)]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def cut(self, flat: Tensor) -> list[Array]:
+        """The pieces, as views where the tensor is on the CPU."""
+        array: Array = flat.detach().cpu().numpy()
+        return [array] if len(self.ends) == 1 else [array[first:last] for first, last in self.ends]
+
+    def put_into(self, out: Tensor, pieces: Sequence[Array]) -> None:
+        for (first, last), piece in zip(self.ends, pieces, strict=True):
+            out[first:last].copy_(_tensor(piece))
+
+    def joined(self, pieces: Sequence[Array]) -> Tensor:
+        """One tensor, which is not to be written to: a single piece is not copied."""
+        if len(pieces) == 1:
+            return _tensor(pieces[0])
+        out = torch.empty(self.size, dtype=self.dtype)
+        self.put_into(out, pieces)
+        return out
+
+
+def _tensor(piece: Array) -> Tensor:
+    with warnings.catch_warnings():  # what Ray received is read-only, and nobody writes to it
+        warnings.simplefilter("ignore")
+        return torch.from_numpy(np.asarray(piece))

@@ -1,0 +1,45 @@
+"""One worker as the launching process knows it, through all its incarnations."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from paceline.training.drivers.ray.hang_detection import Heartbeat
+from paceline.training.settings import DriverSettings
+
+
+class WorkerHandle:
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self.ray, self.actor = ray, actor
+        self.incarnation = 0
+        self.consecutive_failures = 0
+        self.started_s = 0.0
+        self.working: Any = None
+        """Its work, as a reference that is ready when it ends."""
+        self._heartbeat = Heartbeat(0.0)
+        self._asked: Any = None
+
+    def start(self) -> None:
+        """Lets the actor work, as soon as Ray has started it."""
+        self.incarnation += 1
+        self.started_s = time.monotonic()
+        self._heartbeat, self._asked = Heartbeat(self.started_s), None
+        self.working = self.actor.work.remote(self.incarnation)
+
+    def hung(self, limits: DriverSettings, *, computing: bool) -> str | None:
+        """Why it was killed, if it hung; Ray starts it again."""
+        now_s, heartbeat = time.monotonic(), self._heartbeat
+        if self._asked is not None and self.ray.wait([self._asked], timeout=0)[0]:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                heartbeat.answered(now_s, *self.ray.get(self._asked))
+            self._asked = None
+        if heartbeat.should_ask(now_s):
+            self._asked = self.actor.vitals.remote()
+            heartbeat.asked(now_s)
+        verdict = heartbeat.verdict(now_s, limits, computing=computing)
+        if verdict is not None:
+            self.ray.kill(self.actor, no_restart=False)
+            self._heartbeat, self._asked = Heartbeat(now_s), None
+        return verdict

@@ -1,0 +1,104 @@
+"""The server and its workers without Ray: tasks, payloads, deaths, a server that goes back to a checkpoint."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from paceline.record import from_json
+from paceline.simulation.replay import replay
+from paceline.strategy.position import Position
+from paceline.strategy.presets import PRESETS, find_strategy
+from paceline.testing import Fault
+from paceline.training.drivers.ray.messages import Call, WorkerReport
+from paceline.training.drivers.ray.server import Server
+from tests.contract.small_training import workload
+from tests.contract.test_conservation import strategy
+from tests.training.drivers.ray.in_process import InProcessWorker, Place, job_of, parts_of
+
+BATCHES = -(-1437 // 16)
+MADE = {"batch": 16, "epochs": 2}
+
+
+def trained(job, state):
+    """All workers until the end; the server."""
+    place = Place(job)
+    place.server.begin(state, list(range(job.workers)))
+    with ThreadPoolExecutor(job.workers) as threads:
+        for worker in [threads.submit(InProcessWorker(job, place, w).work, 1) for w in range(job.workers)]:
+            worker.result(60)
+    return place.server
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_batch_is_applied_once_and_the_run_is_repeated_bitwise(name):
+    made = workload(**MADE)
+    job, state = job_of(made, strategy(name), 2, record_events=True)
+    server = trained(job, state)
+    status = server.status(0.0, 0)
+    assert status.finished and status.failure is None
+    assert status.ledger.applied + status.ledger.dropped == 2 * BATCHES
+    assert sum(score.samples for score in status.totals) == 2 * 1437
+    version, parameters = server.current_parameters()
+    assert version == status.version > 0
+    assert torch.equal(replay(parts_of(made), server.events()), torch.from_numpy(parameters))
+
+
+def test_a_checkpoint_is_where_a_server_continues():
+    made = workload(**MADE)
+    job, state = job_of(made, find_strategy("sync"), 2)
+    whole = trained(job, state)
+    place = Place(job)
+    place.server.begin(state, [0, 1])
+    with ThreadPoolExecutor(2) as threads:
+        working = [threads.submit(InProcessWorker(job, place, worker).work, 1) for worker in range(2)]
+        while place.server.status(0.0, 0).version < 20:
+            time.sleep(0.001)
+        kept = place.server.snapshot()
+        position = from_json(Position, kept.saved["position"], "position")
+        assert position.version == kept.version >= 20
+        assert position.ledger.updates == kept.version
+        while place.server.status(0.0, 0).version < kept.version + 10:
+            time.sleep(0.001)
+        dead, place.server = place.server, Server(job)
+        dead.failure = ("PacelineError", "it is gone")  # whoever waits in it is answered
+        dead._tell_all()
+        place.server.begin(kept, [0, 1])
+        for worker in working:
+            worker.result(60)
+    status = place.server.status(0.0, 0)
+    assert status.finished and status.ledger.applied_by_epoch == (BATCHES, BATCHES)
+    assert torch.equal(*(torch.from_numpy(s.current_parameters()[1]) for s in (whole, place.server)))
+
+
+def test_what_a_dead_worker_had_goes_to_others_and_its_late_payload_is_ignored():
+    job, state = job_of(workload(**MADE), find_strategy("downpour"), 2)
+    place = Place(job)
+    place.server.begin(state, [0, 1])
+    joining = [threading.Thread(target=place.server.exchange, args=(Call(w, 1, "", WorkerReport()),)) for w in (0, 1)]
+    for one in joining:
+        one.start()
+    for one in joining:
+        one.join(10)
+    place.server.died(1, 1)
+    InProcessWorker(job, place, 0).work(2)  # joins again: what it had as the first incarnation is done, too
+    status = place.server.status(0.0, 0)
+    assert status.ledger.applied_by_epoch == (BATCHES, BATCHES)
+    assert status.ledger.returned >= 2
+    reply, *_ = place.server.exchange(Call(1, 1, place.server.generation, WorkerReport()))
+    assert reply.over
+
+
+def test_a_payload_that_is_not_finite_ends_the_run_with_one_line_or_is_refused():
+    spoilt = (Fault("corrupt", at=1, worker=1),)
+    job, state = job_of(workload(**MADE), find_strategy("downpour"), 2, faults=spoilt)
+    kind, text = trained(job, state).status(0.0, 0).failure
+    assert kind == "Diverged" and "a payload is not finite (worker 1" in text and "\n" not in text
+    job, state = job_of(workload(**MADE), find_strategy("downpour"), 2, faults=spoilt, on_bad_gradient="skip")
+    status = trained(job, state).status(0.0, 0)
+    assert status.failure is None and status.ledger.refused == 1
+    assert [(fault.what, fault.worker) for fault in status.refusals] == [("refused", 1)]
