@@ -56,8 +56,10 @@ class ParameterServer:
 
     def _restore(self, state: ServerState) -> None:
         assert state.saved is not None
-        saved, self.store.updates = state.saved, None  # what was recorded would be only about a part
+        saved = state.saved
         position: Position = from_json(Position, saved["position"], "position")
+        if position.version:  # what would be recorded is only about a part
+            self.store.updates = None
         self.store.restore(position.version, self.store.current, saved)
         self.coordinator.restore(position)
         self.updating_s, self.refusal_count = saved["update_ns"] / 1e9, int(saved["refusals"])

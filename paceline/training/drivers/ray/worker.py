@@ -6,6 +6,7 @@ died joins its successor: it keeps its network, data and optimizer, and forgets 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,8 @@ class Worker(Actor):
             if sent is not None:
                 reply, pieces = self._receive(sent)
             sent = self.link.send(self._report(), push, self.payload)
+        with contextlib.suppress(ServerLost):  # the last losses
+            self.link.receive(self._ask())
 
     def _join(self) -> tuple[Reply, list[Any]]:
         """Until a server that has begun answers; where it died Ray starts another."""
