@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError, PacelineError, reason
 from paceline.step.placement import available_cores
-from paceline.step.reason import reason
 
 CONNECT_WITHIN_S = 20.0
 

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.errors import Diverged, InputError, PacelineError
-from paceline.step.reason import reason
+from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.strategy.event_record import EventRecord
 from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.job import Job

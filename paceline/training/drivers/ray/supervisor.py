@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline import errors
-from paceline.errors import PacelineError
-from paceline.step.reason import reason
+from paceline.errors import PacelineError, reason
 from paceline.strategy.distribution import FaultRecord
 from paceline.training.drivers.ray.connection import Shares
 from paceline.training.drivers.ray.job import Job
