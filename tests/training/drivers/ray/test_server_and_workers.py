@@ -65,8 +65,9 @@ def test_a_checkpoint_is_where_a_server_continues():
         while place.server.status(0.0, 0).version < kept.version + 10:
             time.sleep(0.001)
         dead, place.server = place.server, Server(job)
-        dead.failure = ("PacelineError", "it is gone")  # whoever waits in it is answered
-        dead._tell_all()
+        with dead.lock:
+            dead.failure = ("PacelineError", "it is gone")  # whoever waits in it is answered
+            dead._tell_all()
         place.server.begin(kept, [0, 1])
         for worker in working:
             worker.result(60)
