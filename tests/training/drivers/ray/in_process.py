@@ -39,9 +39,9 @@ class Link:
 
     def receive(self, sent: tuple[Server, Future[Any]]) -> tuple[Reply, list[Any]]:
         server, answer = sent
-        if server is not self.place.server:
-            raise ServerLost
         reply, *pieces = answer.result(30)
+        if server is not self.place.server:  # whatever a server answers that is dead by now
+            raise ServerLost
         return reply, pieces
 
     def fetch(self, sequence: int, position: int) -> tuple[int, list[Any]]:
