@@ -161,7 +161,7 @@ class Supervisor:
         """The error of an actor, as one line."""
         if isinstance(error, PacelineError):
             return type(error)(f"{who}: {error}")
-        return PacelineError(f"{who}: {reason(error)}")  # type: ignore[arg-type]
+        return PacelineError(f"{who}: {reason(error)}")
 
     def _check_start(self) -> None:
         limit_s, now_s = self.limits.start_timeout, time.monotonic()
