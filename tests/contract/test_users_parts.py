@@ -23,7 +23,7 @@ def test_batches_are_conserved_and_the_run_is_repeated_bitwise(name, driver, tmp
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize("strategy", ["local-sgd", "easgd"])
 def test_every_worker_has_an_optimizer_with_a_scheduler(strategy, driver, tmp_path):
     """Real workers have one each; a replay has one for all of them, which have made different numbers of updates."""
