@@ -200,7 +200,7 @@ def test_what_diverges_is_counted_and_said():
     )
     assert made.findings[0].sentence == "With 32 simulated workers, Downpour diverges."
     once = replace(found, rows=({**told[0], "test_loss": 0.3},), summary=tuple(rows[:1]))
-    said = "With 3 simulated workers, Downpour reaches 90.0 % test accuracy."
+    said = "With 3 simulated workers, test accuracy is 90.0 % with Downpour."
     assert find_study("downpour").conclude(once, Path()).findings[0].sentence == said
     worse = replace(once, rows=(*once.rows, {"setting": "3", "status": "finished", "test_loss": 61.5}))
     made = find_study("downpour").conclude(worse, Path())
