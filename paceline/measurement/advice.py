@@ -7,10 +7,17 @@ from paceline.measurement.measurement import LayerTime, Measurement
 
 MIN_GAIN = 0.05
 """Advice that would save a smaller share of an iteration is left out."""
+MOST_OFF = 0.1
+"""Where the parts and the iteration disagree by more, shares and gains would not be true."""
 
 
 def advice(m: Measurement) -> list[str]:
     """Sentences, largest possible gain first."""
+    if abs(m.accounted - 1.0) > MOST_OFF:
+        return [
+            f"The parts add up to {percent(m.accounted, 0)} of an iteration, too far off for advice: measure again, "
+            "with nothing else running."
+        ]
     total = m.iteration_s.mean_s or 1.0
     load, update, loop = (m.parts_s.get(part, 0.0) / total for part in ("load", "update", "loop"))
     outside = sum(layer.total_s for layer in m.layers if layer.kind == "outside") / total
