@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline.cli.options import parse_pairs
 from paceline.errors import InputError
 from paceline.record import from_json, to_json
-from paceline.settings import parse_pairs
 from paceline.workload import (
     BUILT_IN,
     OPTIMIZERS,

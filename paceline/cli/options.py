@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from paceline.errors import InputError, nearest
-from paceline.settings import Setting, parse_pairs, read_any, settings_of
+from paceline.settings import Setting, read_any, settings_of
 from paceline.training.settings import SCHEMA
 from paceline.workload import Workload, is_option
 
@@ -84,6 +84,17 @@ def takes_settings(verb: str) -> Callable[[Callable[..., Any]], Callable[..., An
         return flat
 
     return decorate
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` words of `--set` as a table; keys may have dashes."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"--set {pair!r} should be KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def of_workload(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

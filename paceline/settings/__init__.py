@@ -1,12 +1,11 @@
 """The settings schema: every setting is declared once, as a field of a record made with `setting`."""
 
 from paceline.settings.setting import Setting, check, pick, read, setting, settings_of
-from paceline.settings.text import parse_pairs, read_any, read_toml, shown
+from paceline.settings.text import read_any, read_toml, shown
 
 __all__ = [
     "Setting",
     "check",
-    "parse_pairs",
     "pick",
     "read",
     "read_any",

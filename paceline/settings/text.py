@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ def read_toml(path: str | Path, error: type[InputError] = InputError) -> dict[st
         raise error(f"{path}: not valid TOML: tables or lists are nested too deeply") from None
     except ValueError as raised:  # not TOML, not text, or a number of thousands of digits
         raise error(f"{path}: not valid TOML: {raised}") from raised
-
-
-def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` words of `--set` as a table; keys may have dashes."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InputError(f"--set {pair!r} should be KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def read_any(text: str) -> Any:

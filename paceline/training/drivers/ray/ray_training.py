@@ -29,10 +29,10 @@ from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, Dri
 from paceline.training.drivers.ray.connection import check_room, connected
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState
-from paceline.training.drivers.ray.parameter_server import ParameterServer
 from paceline.training.drivers.ray.preparation import share_cluster
 from paceline.training.drivers.ray.progress import RayProgress
 from paceline.training.drivers.ray.sent_objects import send_objects
+from paceline.training.drivers.ray.serving import ServedTraining
 from paceline.training.drivers.ray.supervisor import Supervisor
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import flat_parameters, named_parameters
@@ -79,7 +79,7 @@ class RayTraining(Driver):
             server_threads=settings.server_threads, answer_within_s=settings.start_timeout,
             objects=send_objects(self.ray, workload),
         )  # fmt: skip
-        self.start_state = ParameterServer(self.job, ServerState(self.learner.initial().cpu()), [], []).snapshot()
+        self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), [], []).snapshot()
         self.shares = share.shares
         self.notes = list(share.notes)
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"

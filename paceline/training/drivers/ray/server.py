@@ -22,8 +22,8 @@ from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import Mailbox
 from paceline.training.drivers.ray.messages import Call, Reply, ServerState, Status
-from paceline.training.drivers.ray.parameter_server import ParameterServer
 from paceline.training.drivers.ray.pieces import Array, Pieces
+from paceline.training.drivers.ray.serving import ServedTraining
 
 ANSWER_WITHIN_S = 0.5
 
@@ -39,7 +39,7 @@ class Server(Actor):
         self.mailboxes = [Mailbox(self.lock) for _ in range(job.workers)]
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
         self.payloads = Pieces(job.payload_size, job.layout.torch_dtype)
-        self.serving: ParameterServer | None = None
+        self.serving: ServedTraining | None = None
         self.failure: tuple[str, str] | None = None
         self.ended_s: float | None = None
         self.epochs_told = 0
@@ -106,7 +106,7 @@ class Server(Actor):
         """Begins, or continues from `state`, unless it has begun already; the server's generation."""
         with self.lock:
             if self.serving is None:
-                self.serving = ParameterServer(self.job, state, alive, self.mailboxes)
+                self.serving = ServedTraining(self.job, state, alive, self.mailboxes)
                 self._tell_all()
             return self.generation
 
@@ -178,7 +178,7 @@ class Server(Actor):
 
     # How it ends
 
-    def _end_if_done(self, serving: ParameterServer) -> None:
+    def _end_if_done(self, serving: ServedTraining) -> None:
         if serving.coordinator.finished and self.ended_s is None:
             self.ended_s = time.monotonic()
             self._tell_all()

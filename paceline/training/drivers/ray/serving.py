@@ -29,7 +29,7 @@ from paceline.training.drivers.ray.scoreboard import Scoreboard
 REFUSALS_KEPT = 64
 
 
-class ParameterServer:
+class ServedTraining:
     def __init__(self, job: Job, state: ServerState, alive: list[int], mailboxes: list[Mailbox]) -> None:
         """Continues from `state`, once the workers `alive` have joined or died."""
         self.job, self.mailboxes, self.awaited = job, mailboxes, set(alive)
