@@ -34,14 +34,18 @@ def recover(server: Server) -> None:
             if incarnation == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
                 steps[worker] = slot[SlotField.STEPS_SINCE_FETCH]
                 server.recovered[worker] = alive
-            is_ready = not server.workers_commit and seen[task.sequence % 2] == task.sequence
+            is_delivered = not server.workers_commit and seen[task.sequence % 2] == task.sequence
+            is_ready = is_delivered and bool(server.whole_payload(worker, task.sequence))
             if not _is_open(server, task) or not (is_ready or (alive and incarnation == alive)):
                 continue
             tasks.append(task)
             server.incarnations[worker] = alive
-            if is_ready:
+            if is_delivered:
                 kept.add(task.sequence % 2)
+            if is_ready:
                 waiting.append((worker, task.sequence))
+            elif is_delivered:  # it is looked at again when the others of its group have delivered
+                seen[task.sequence % 2] = 0
         for place in {0, 1} - kept:  # nobody will ask for it again
             slot[SlotField.RELEASED + place] = seen[place]
             server.worker_bells[worker].notify()

@@ -142,11 +142,39 @@ class Server:
         happened = False
         for place in (0, 1) if ready[0] < ready[1] else (1, 0):
             if ready[place] > seen[place]:
-                self.bell.disarm()
-                seen[place] = ready[place]
-                self.take_payload(worker, ready[place])
-                happened = True
+                for member, sequence in self.whole_payload(worker, ready[place]):
+                    if sequence > self.seen[member][sequence % 2]:
+                        self.bell.disarm()
+                        self.seen[member][sequence % 2] = sequence
+                        self.take_payload(member, sequence)
+                        happened = True
         return happened
+
+    def whole_payload(self, worker: int, sequence: int) -> list[tuple[int, int]]:
+        """The payload, as worker and sequence. A mean that members made among themselves is all of theirs, or none.
+
+        Until each of them has delivered its part, one may die, and then all start again with their batches.
+        """
+        slots, found = self.slots, mailbox.get(self.memory, worker, sequence)
+        averaged = slots[worker * SLOT_WORDS + SlotField.PAYLOAD + sequence % 2 * LINE + PayloadField.AVERAGED]
+        if not averaged or found is None:
+            return [(worker, sequence)]
+        group, parts = self.settings.strategy.group_of(worker, self.settings.workers), []
+        for member in range(self.settings.workers):
+            if self.settings.strategy.group_of(member, self.settings.workers) == group:
+                parts += [(member, s) for s in self._delivered(member) if self._is_of_round(member, s, found[1].round)]
+        return parts if len(parts) == found[1].parts else []
+
+    def _delivered(self, worker: int) -> list[int]:
+        """Sequences of the payloads in a worker's slot that are not released."""
+        slot = worker * SLOT_WORDS
+        ready = [self.slots[slot + SlotField.PAYLOAD + place * LINE + PayloadField.READY] for place in (0, 1)]
+        released = self.slots[slot + SlotField.RELEASED : slot + SlotField.RELEASED + 2]
+        return [sequence for place, sequence in enumerate(ready) if sequence != released[place]]
+
+    def _is_of_round(self, worker: int, sequence: int, number: int | None) -> bool:
+        found = mailbox.get(self.memory, worker, sequence)
+        return found is not None and found[1].round == number
 
     def take_payload(self, worker: int, sequence: int) -> None:
         """A payload is whole."""
@@ -162,6 +190,10 @@ class Server:
         with self.store.lock:
             self._read_commits()
             self.store.withdraw(worker)
+            for sequence in self._delivered(worker):
+                if sequence > self.seen[worker][sequence % 2]:  # part of a mean that not all have delivered
+                    self.seen[worker][sequence % 2] = sequence
+                    self.slots[worker * SLOT_WORDS + SlotField.RELEASED + sequence % 2] = sequence
             self.incarnations[worker] = 0
             self.engine.died(worker)
         self.control[ControlField.RETURNED] = self.coordinator.ledger.returned

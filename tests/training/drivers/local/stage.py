@@ -38,11 +38,11 @@ SIZE = 5
 class Stage:
     def __init__(
         self, strategy: Strategy, workers: int, batches: int, epochs: int, *, record_events: bool = False,
-        policy: str = "skip", optimizer: str = "momentum",
+        policy: str = "skip", optimizer: str = "momentum", collective: str = "shared",
     ) -> None:  # fmt: skip
         self.strategy, self.workers = strategy, workers
         self.layout = layout(SIZE, rule=Rule(optimizer, 0.1), batches=batches, epochs=epochs)
-        self.commits = not why_server_commits(strategy, self._updater(), workers, "cpu", "shared")
+        self.commits = not why_server_commits(strategy, self._updater(), workers, "cpu", collective)
         sizes = sizes_of(strategy, self.layout, workers, record_events=record_events, workers_commit=self.commits)
         if self.commits:
             sizes = replace(sizes, logged=2)  # a snapshot after every other update

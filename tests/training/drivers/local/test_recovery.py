@@ -9,7 +9,7 @@ import torch
 
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
-from paceline.training.drivers.local.fields import ControlField, SlotField
+from paceline.training.drivers.local.fields import LINE, ControlField, PayloadField, SlotField
 
 BY_SERVER = {"correction": f"{__name__}:unchanged"}
 """So that the server makes the updates."""
@@ -209,3 +209,51 @@ def test_many_refusals_in_a_row_bring_no_old_row_of_the_commit_log_back(stage):
     assert s.version == 1
     s.finish()
     s.assert_every_batch_counts_once()
+
+
+# Means that the members of a group made among themselves
+
+
+def deliver_part(s, worker, averaged):
+    """The worker has averaged with the others of its group, and says so."""
+    task = s.compute(worker)
+    s.memory.slot(worker)[SlotField.PAYLOAD + task.sequence % 2 * LINE + PayloadField.AVERAGED] = averaged
+    s.push(worker, task)
+
+
+@pytest.mark.parametrize("delivered", [0, 1])
+@pytest.mark.parametrize("server_dies", [False, True])
+def test_a_mean_that_not_all_have_delivered_is_made_again_by_all(stage, delivered, server_dies):
+    """Member 0 has the mean, the others say that they are part of it: one without the other is not to be used."""
+    s = stage(find_strategy("sync"), 2, 8, 1, collective="gloo")
+    assert not s.commits
+    s.join(0, 1)
+    s.poll()
+    before = [s.task(worker).batches for worker in (0, 1)]
+    deliver_part(s, delivered, averaged=-1 if delivered else 1)
+    s.poll()
+    if server_dies:
+        s.start_server()
+    s.kill(0), s.kill(1)  # the supervisor starts the group again when one of them dies
+    s.poll()
+    s.join(0, 1)
+    s.poll()
+    again = [s.task(worker) for worker in (0, 1)]
+    assert sorted(task.batches for task in again) == sorted(before), "each has one part of the round"
+    for worker in (1, 0):
+        deliver_part(s, worker, averaged=-1 if worker else 1)
+        s.done[worker] = again[worker].sequence
+    s.poll()
+    assert (s.version, s.counts(0)) == (1, (2, 0, 0))
+
+
+def test_a_mean_whose_last_part_comes_after_the_server_s_death_is_used(stage):
+    s = stage(find_strategy("sync"), 2, 8, 1, collective="gloo")
+    s.join(0, 1)
+    s.poll()
+    deliver_part(s, 0, averaged=1)
+    s.start_server()
+    assert s.version == 0
+    deliver_part(s, 1, averaged=-1)
+    s.poll()
+    assert (s.version, s.counts(0)) == (1, (2, 0, 0))
