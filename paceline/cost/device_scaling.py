@@ -119,7 +119,7 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
 
 
 def _reached(cpu: Device, threads: int) -> float:
-    """Memory bandwidth that so many threads of a CPU reach together; 0 if unknown."""
+    """The memory bandwidth that `threads` threads of a CPU reach together; 0 if unknown."""
     whole = cpu.memory_bandwidth or 0.0
     return whole if threads >= (cpu.cores or 1) else min(whole, threads * CORE_BANDWIDTH)
 

@@ -23,10 +23,10 @@ from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
 from paceline.training.checkpoint import Checkpoint, load_checkpoint, load_parameters, save_checkpoint
-from paceline.training.driver import Driver, MakeDriver, RunOptions
+from paceline.training.driver import DistributedOptions, Driver, MakeDriver, RunOptions
 from paceline.training.ending import recorded_end
 from paceline.training.outcome import chance_accuracy, warnings_of
-from paceline.training.resuming import claimed_to_resume
+from paceline.training.resuming import claimed_to_resume, resumed_distribution, resumed_workload
 from paceline.training.run import Epoch, Run, ValidationPoint
 from paceline.training.stopping import StopRequest
 from paceline.training.validation_interval import parse_interval
@@ -58,6 +58,21 @@ def resume_from(directory: str | Path, plan: Plan) -> Run:
         with _prepared(workload, options, make, place) as run:
             run.restore(checkpoint, place)
             return run.train()
+
+
+def resume_with_workers(
+    directory: str | Path, changes: dict[str, Any], options: dict[str, Any],
+    prepare: Callable[[DistributedOptions], MakeDriver],
+) -> Run:  # fmt: skip
+    """Resumes the distributed run in `directory`; what `options` do not give is as before. `prepare` checks them."""
+
+    def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
+        workload = resumed_workload(checkpoint, changes, place)
+        strategy, workers, threads = resumed_distribution(checkpoint, place)
+        given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
+        return workload, given, prepare(given)
+
+    return resume_from(directory, plan)
 
 
 def _strategy_of(checkpoint: Checkpoint) -> dict[str, Any]:

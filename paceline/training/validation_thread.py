@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from paceline.step.tally import Score
+from paceline.training.run import Epoch
+from paceline.training.training_run import TrainingRun
 
 
 class Validation(NamedTuple):
@@ -20,6 +22,17 @@ class Validation(NamedTuple):
     """The epoch that ended with it; None: it is in between."""
     passes: float = 0.0
     seconds: float = 0.0
+
+
+class EpochProgress(Protocol):
+    """What a driver knows about the epochs of its workers."""
+
+    def is_scored(self, epoch: int) -> bool:
+        """Whether the training losses of an epoch are complete, or late."""
+
+    def epoch(self, epoch: int, test: Score) -> Epoch: ...
+
+    def seconds_at_end_of(self, epoch: int) -> float: ...
 
 
 class ValidationThread:
@@ -44,6 +57,21 @@ class ValidationThread:
         else:
             future = self._thread.submit(self.validate, parameters)
         self.queue.append(Validation(version, future, epoch, passes, seconds))
+
+    def report(self, run: TrainingRun, progress: EpochProgress, wait: bool = False) -> None:
+        """Reports the validations that are done, in their order; with `wait` all that are under way."""
+        while (one := self.first_done(wait)) is not None:
+            if one.epoch is not None and not (wait or progress.is_scored(one.epoch)):
+                return  # its losses are still being written
+            self.queue.popleft()
+            test = one.future.result()
+            if one.epoch is None:
+                run.validated(one.passes, one.seconds, one.version, test)
+                continue
+            done = progress.epoch(one.epoch, test)
+            if run.validates(one.epoch):
+                run.validated(one.epoch + 1, progress.seconds_at_end_of(one.epoch), one.version, test, done.loss)
+            run.finished_epoch(done, one.version)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -333,7 +333,7 @@ def test_runs_that_diverged_or_did_not_learn_are_not_ranked():
 
 
 def several(strategy: str, workers: int, seconds: tuple[float, ...]) -> list[tuple[str, Run]]:
-    """Repetitions that took so many simulated seconds."""
+    """One repetition for each of these numbers of simulated seconds."""
     runs = [a_virtual_run(strategy, workers, seed) for seed in range(len(seconds))]
     took = [replace(r, distribution=replace(r.distribution, seconds=s)) for r, s in zip(runs, seconds, strict=True)]
     return [(f"{strategy}{workers}-{seed}", run) for seed, run in enumerate(took)]

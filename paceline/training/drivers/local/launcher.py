@@ -10,15 +10,13 @@ from paceline.errors import StrategyError
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
-from paceline.training.checkpoint import Checkpoint
 from paceline.training.collective import check_collective
-from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
+from paceline.training.driver import DistributedOptions, MakeDriver
 from paceline.training.drivers.local.local_training import LocalTraining
 from paceline.training.drivers.local.process_server import process_server
 from paceline.training.drivers.local.shared_memory import check_platform
-from paceline.training.resuming import resumed_distribution, resumed_workload
 from paceline.training.run import Run
-from paceline.training.training_run import resume_from, train_new
+from paceline.training.training_run import resume_with_workers, train_new
 from paceline.workload import Workload
 
 MOST_WORKERS = 240
@@ -48,15 +46,12 @@ def run(
 def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
 
-    def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
-        workload = resumed_workload(checkpoint, changes or {}, place)
-        strategy, workers, threads = resumed_distribution(checkpoint, place)
-        given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
+    def prepare(given: DistributedOptions) -> MakeDriver:
         _check(given)
         process_server()
-        return workload, given, functools.partial(LocalTraining, None, given)
+        return functools.partial(LocalTraining, None, given)
 
-    return resume_from(directory, plan)
+    return resume_with_workers(directory, changes or {}, options, prepare)
 
 
 def _check(options: DistributedOptions) -> None:

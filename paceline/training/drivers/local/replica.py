@@ -26,7 +26,7 @@ class ParameterReplica:
 
     def catch_up(self) -> int:
         """Makes the updates since, or those since the newest snapshot if it is behind that one; the newest version."""
-        memory, rows = self.memory, self.memory.sizes.logged + 1
+        memory, rows = self.memory, len(self.memory.gradients)
         while True:
             start = self.version
             if start == (newest := memory.version):
@@ -49,7 +49,7 @@ class ParameterReplica:
         self.version = version
 
     def _make(self, version: int) -> None:
-        row = version % (self.memory.sizes.logged + 1)
+        row = version % len(self.memory.gradients)
         epoch, closed = self.memory.gradient_words[2 * row], self.memory.gradient_words[2 * row + 1]
         self.updater.update_by(self.memory.gradients[row], epoch, closed, self.parameters, self.state)
 

@@ -165,7 +165,7 @@ class SharedMemory:
         self.states = self._two_states(room, s.state)
         rows = s.logged + 1 if s.logged else 0
         self.gradients = [torch.from_numpy(self._array(room, s.dtype, s.numbers)) for _ in range(rows)]
-        """Of the newest updates; that of version V is V % rows."""
+        """Of the newest updates; that of version V is number V % len(gradients)."""
         self.gradient_words = self._words(room, 2 * rows)
         """Epoch and closed batches of each."""
         groups, workers = range(s.groups), range(s.workers)

@@ -158,7 +158,7 @@ class SharedStore:
     ) -> None:
         """Writes the gradient of an update, for all to make it by themselves; now and then a snapshot after it."""
         memory, version = self.memory, order.update
-        row = version % (memory.sizes.logged + 1)
+        row = version % len(memory.gradients)
         if self.updater.correction is not None:
             replica.catch_up()
         self.updater.gradient_of(order, given, replica.parameters, memory.gradients[row])

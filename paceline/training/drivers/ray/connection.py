@@ -75,7 +75,7 @@ def _check_reachable(address: str) -> None:
 
 
 def check_room(ray: Any, workers: int, shares: Shares) -> None:
-    """Whether so many workers fit on the nodes of the cluster, if nothing else runs on them."""
+    """Raise an error if `workers` workers do not fit on the nodes of the cluster, even with nothing else running."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     places = sum(_places(node, shares) for node in nodes)
     if places >= workers:

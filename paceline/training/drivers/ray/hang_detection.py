@@ -28,7 +28,7 @@ class Heartbeat:
         self.asked_s = now_s
 
     def answered(self, now_s: float, cpu_s: float, steps: int) -> None:
-        """It has used so much CPU time, and finished so many steps."""
+        """The actor answered: its CPU time and its finished steps so far."""
         self.asked_s, self.answered_s, self._cpu_s = None, now_s, cpu_s
         if steps != self._steps:
             self._steps, self._since_s, self._cpu_at_step_s = steps, now_s, cpu_s

@@ -9,13 +9,11 @@ from typing import Any
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
-from paceline.training.checkpoint import Checkpoint
-from paceline.training.driver import DistributedOptions, MakeDriver, RunOptions
+from paceline.training.driver import DistributedOptions, MakeDriver
 from paceline.training.drivers.ray.connection import import_ray
 from paceline.training.drivers.ray.ray_training import RayTraining
-from paceline.training.resuming import resumed_distribution, resumed_workload
 from paceline.training.run import Run
-from paceline.training.training_run import resume_from, train_new
+from paceline.training.training_run import resume_with_workers, train_new
 from paceline.workload import Workload
 
 
@@ -33,14 +31,11 @@ def run(workload: Workload, strategy: Strategy | str = "sync", *, workers: int =
 def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
 
-    def plan(checkpoint: Checkpoint, place: Path) -> tuple[Workload, RunOptions, MakeDriver]:
-        workload = resumed_workload(checkpoint, changes or {}, place)
-        strategy, workers, threads = resumed_distribution(checkpoint, place)
-        given = DistributedOptions.of({"server_threads": threads, **options}, strategy=strategy, workers=workers)
+    def prepare(given: DistributedOptions) -> MakeDriver:
         _check(given)
-        return workload, given, functools.partial(RayTraining, given)
+        return functools.partial(RayTraining, given)
 
-    return resume_from(directory, plan)
+    return resume_with_workers(directory, changes or {}, options, prepare)
 
 
 def _check(options: DistributedOptions) -> None:

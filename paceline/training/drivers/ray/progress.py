@@ -19,7 +19,7 @@ RATE_EVERY_S = 0.5
 
 class RayProgress:
     def __init__(self, workload: Workload, described: Distribution, samples: int, batches: int) -> None:
-        """`described` says how the run is distributed; an epoch has so many samples and batches."""
+        """`described` says how the run is distributed; `samples` and `batches` are those of an epoch."""
         self.workload, self.before, self.samples, self.batches = workload, described, samples, batches
         self.supervisor: Supervisor | None = None
         self.status = Status("", begun=False)

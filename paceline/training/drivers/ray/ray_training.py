@@ -79,7 +79,7 @@ class RayTraining(Driver):
             server_threads=settings.server_threads, answer_within_s=settings.start_timeout,
             objects=send_objects(self.ray, workload),
         )  # fmt: skip
-        self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), [], []).snapshot()
+        self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.shares = share.shares
         self.notes = list(share.notes)
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"
@@ -169,22 +169,10 @@ class RayTraining(Driver):
                 self.validation.add(found[0], torch.tensor(found[1]), None, passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
-        """Reports the validations that are done, in their order; with `wait` all that are under way."""
+        """Reports the validations that are done; with `wait` all that are under way."""
         assert self.validation is not None
         self._take_epochs(run)
-        while (one := self.validation.first_done(wait)) is not None:
-            if one.epoch is not None and not (wait or self.progress.is_scored(one.epoch)):
-                return  # its losses are still being reported
-            self.validation.queue.popleft()
-            test = one.future.result()
-            if one.epoch is None:
-                run.validated(one.passes, one.seconds, one.version, test)
-                continue
-            done = self.progress.epoch(one.epoch, test)
-            if run.validates(one.epoch):
-                seconds = self.progress.seconds_at_end_of(one.epoch)
-                run.validated(one.epoch + 1, seconds, one.version, test, done.loss)
-            run.finished_epoch(done, one.version)
+        self.validation.report(run, self.progress, wait)
 
     def _take_epochs(self, run: TrainingRun) -> None:
         """The epochs that have ended since are validated."""

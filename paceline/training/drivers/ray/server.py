@@ -73,6 +73,7 @@ class Server(Actor):
             serving.scoreboard.add(call.worker, call.report)
             if call.push is not None and call.push.sequence in mailbox.computing:
                 serving.push(call.worker, call.push, self.payloads.joined(pieces))
+        serving.begin_together()
         self._end_if_done(serving)
         began_s = time.monotonic()
         if not mailbox.computing:  # else it has something to compute before it needs another task
@@ -102,11 +103,11 @@ class Server(Actor):
 
     # What the launcher calls
 
-    def begin(self, state: ServerState, alive: list[int]) -> str:
+    def begin(self, state: ServerState, join_within_s: float) -> str:
         """Begins, or continues from `state`, unless it has begun already; the server's generation."""
         with self.lock:
             if self.serving is None:
-                self.serving = ServedTraining(self.job, state, alive, self.mailboxes)
+                self.serving = ServedTraining(self.job, state, self.mailboxes, join_within_s)
                 self._tell_all()
             return self.generation
 

@@ -5,6 +5,7 @@ The store is plain memory; the transport is a mailbox per worker, which the acto
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict
 
@@ -30,9 +31,12 @@ REFUSALS_KEPT = 64
 
 
 class ServedTraining:
-    def __init__(self, job: Job, state: ServerState, alive: list[int], mailboxes: list[Mailbox]) -> None:
-        """Continues from `state`, once the workers `alive` have joined or died."""
-        self.job, self.mailboxes, self.awaited = job, mailboxes, set(alive)
+    def __init__(
+        self, job: Job, state: ServerState, mailboxes: list[Mailbox], join_within_s: float = math.inf
+    ) -> None:  # fmt: skip
+        """Continues from `state`, once all workers have joined or died, or after `join_within_s`."""
+        self.job, self.mailboxes, self.awaited = job, mailboxes, set(range(job.workers))
+        self._join_until_s = time.monotonic() + join_within_s
         layout, strategy = job.layout, job.strategy
         self.updater = Updater(strategy, layout, job.workers, job.server_threads)
         self.store = MemoryStore(self.updater, state.parameters.clone(), record=job.record_events)
@@ -89,14 +93,14 @@ class ServedTraining:
         self.coordinator.starts_anew(call.worker)
         self.awaited.discard(call.worker)
         self.joining.append(call.worker)
-        self._begin_together()
+        self.begin_together()
 
     def died(self, worker: int) -> None:
         """What it had not finished goes to others."""
         self.awaited.discard(worker)
         if self.mailboxes[worker].incarnation:
             self.leave(worker)
-        self._begin_together()
+        self.begin_together()
 
     def leave(self, worker: int) -> None:
         self.mailboxes[worker].clear()
@@ -104,9 +108,9 @@ class ServedTraining:
             self.joining.remove(worker)
         self.engine.died(worker)
 
-    def _begin_together(self) -> None:
-        """So that the first rounds have all their members."""
-        if self.awaited or not self.joining:
+    def begin_together(self) -> None:
+        """Lets workers that wait begin when all are there, so that the first rounds have all their members."""
+        if not self.joining or (self.awaited and time.monotonic() < self._join_until_s):
             return
         joining, self.joining = sorted(self.joining), []
         if self.began_s is None:

@@ -6,6 +6,7 @@ Ray places them and starts them again; this tells the server who is gone, and gi
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,8 @@ STATUS_EVERY_S = 0.2
 FAULTS_KEPT = 1000
 MOST_FAILURES = 5
 """Consecutive failures without a task or an update in between after which the run fails."""
+REJOIN_WITHIN_S = 10.0
+"""A new server waits this long for all workers; one whose node is gone may have no room."""
 
 
 class Supervisor:
@@ -65,12 +68,12 @@ class Supervisor:
         self.state = state
         for worker in self.workers:
             worker.start()
-        self._begin(state, list(range(self.job.workers)))
+        self._begin(state, math.inf)
 
-    def _begin(self, state: ServerState, together: list[int]) -> None:
+    def _begin(self, state: ServerState, join_within_s: float) -> None:
         """Lets a new server begin; one that dies meanwhile is started again, for as long as a start may take."""
         latest_s = time.monotonic() + self.limits.start_timeout
-        began = self.server.begin.remote(state, together)
+        began = self.server.begin.remote(state, join_within_s)
         while time.monotonic() < latest_s:
             self.on_wait()
             if self.ray.wait([began], timeout=STATUS_EVERY_S)[0]:
@@ -78,7 +81,7 @@ class Supervisor:
                     self.ray.get(began)
                     return
                 except self.ray.exceptions.RayActorError:
-                    began = self.server.begin.remote(state, together)
+                    began = self.server.begin.remote(state, join_within_s)
         raise PacelineError(f"the server did not start within {self.limits.start_timeout:g} s (start_timeout)")
 
     # How they are doing
@@ -126,7 +129,9 @@ class Supervisor:
             raise PacelineError(f"the server died {MOST_FAILURES} times in a row without an update")
         assert self.state is not None
         self.note("server died", None, f"continued from update {self.state.version}")
-        self._begin(self.state, [])
+        self._begin(self.state, REJOIN_WITHIN_S)
+        for worker in self.workers:  # they join again from now on
+            worker.started_s = time.monotonic()
         self.restored(self.state)
 
     def _ended(self, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ MADE = {"batch": 16, "epochs": 2}
 def trained(job, state):
     """All workers until the end; the server."""
     place = Place(job)
-    place.server.begin(state, list(range(job.workers)))
+    place.server.begin(state, math.inf)
     with ThreadPoolExecutor(job.workers) as threads:
         for worker in [threads.submit(InProcessWorker(job, place, w).work, 1) for w in range(job.workers)]:
             worker.result(60)
@@ -53,7 +54,7 @@ def test_a_checkpoint_is_where_a_server_continues():
     job, state = job_of(made, find_strategy("sync"), 2)
     whole = trained(job, state)
     place = Place(job)
-    place.server.begin(state, [0, 1])
+    place.server.begin(state, math.inf)
     with ThreadPoolExecutor(2) as threads:
         working = [threads.submit(InProcessWorker(job, place, worker).work, 1) for worker in range(2)]
         while place.server.status(0.0, 0).version < 20:
@@ -68,7 +69,7 @@ def test_a_checkpoint_is_where_a_server_continues():
         with dead.lock:
             dead.failure = ("PacelineError", "it is gone")  # whoever waits in it is answered
             dead._tell_all()
-        place.server.begin(kept, [0, 1])
+        place.server.begin(kept, math.inf)
         for worker in working:
             worker.result(60)
     status = place.server.status(0.0, 0)
@@ -79,7 +80,7 @@ def test_a_checkpoint_is_where_a_server_continues():
 def test_what_a_dead_worker_had_goes_to_others_and_its_late_payload_is_ignored():
     job, state = job_of(workload(**MADE), find_strategy("downpour"), 2)
     place = Place(job)
-    place.server.begin(state, [0, 1])
+    place.server.begin(state, math.inf)
     joining = [threading.Thread(target=place.server.exchange, args=(Call(w, 1, "", WorkerReport()),)) for w in (0, 1)]
     for one in joining:
         one.start()
@@ -103,3 +104,17 @@ def test_a_payload_that_is_not_finite_ends_the_run_with_one_line_or_is_refused()
     status = trained(job, state).status(0.0, 0)
     assert status.failure is None and status.ledger.refused == 1
     assert [(fault.what, fault.worker) for fault in status.refusals] == [("refused", 1)]
+
+
+@pytest.mark.parametrize(("within_s", "begins"), [(math.inf, False), (0.0, True)])
+def test_the_first_rounds_wait_for_all_workers_but_no_longer_than_they_may(within_s, begins):
+    """A server that Ray started again is joined by one worker after the other; one of them may have no room."""
+    job, state = job_of(workload(**MADE), find_strategy("sync"), 2)
+    server = Server(job)
+    server.begin(state, within_s)
+    first, *_ = server.exchange(Call(0, 1, "", WorkerReport()))
+    assert (first.task is not None) == begins
+    server.exchange(Call(1, 1, "", WorkerReport()))
+    if not begins:
+        first, *_ = server.exchange(Call(0, 1, first.generation, WorkerReport()))
+    assert first.task.parts == (1 if begins else 2)
