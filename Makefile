@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
 CORES := $(shell nproc 2>/dev/null || echo 2)
+# Tests wait a quarter of their time, for processes or a browser: more of them than cores keep the cores busy.
+AT_A_TIME := $(shell echo $$(((3 * $(CORES) + 1) / 2)))
 
 # Compiled tests are kept, so that only the first of several sessions compiles them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # $(1) chooses the tests, $(2) is where they are; files without the mark are not even read for the serial part.
 marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests)
 run_tests = parallel=0; serial=0; \
-	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m '($(1)) and not serial' $(3) $(2) || parallel=$$?; \
+	$(BIN)/python -m pytest -n $(AT_A_TIME) --dist worksteal -m '($(1)) and not serial' $(3) $(2) || parallel=$$?; \
 	$(BIN)/python -m pytest -m '($(1)) and serial' $(3) $(call marked,serial) || serial=$$?; \
 	exit $$((parallel | serial))
 

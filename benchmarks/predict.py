@@ -27,7 +27,8 @@ from paceline.cost.prediction import Prediction
 from paceline.cost.timing import Probe
 from paceline.cost.workload_tracing import DataShape, data_shape_of
 from paceline.measurement.measuring import measure
-from paceline.measurement.network_times import NetworkTimes, time_network, times_of
+from paceline.measurement.network_times import NetworkTimes, times_of
+from paceline.measurement.network_timing import time_network
 from paceline.workload import Workload
 
 LARGE, MIDDLE = "synthetic:3x224x224/1000:256", "synthetic:3x96x96/100:256"
@@ -85,8 +86,7 @@ class Case:
         return Workload(self.network, self.data, batch=self.batch, device=str(device), precision=self.precision)
 
 
-def cases_of(options: Options) -> list[Case]:
-    kind = options.device.type
+def cases_of(options: Options, kind: str) -> list[Case]:
     return [
         Case(name, data, batch, step, precision)
         for step, precision in MODES[kind]
@@ -100,7 +100,7 @@ def cases_of(options: Options) -> list[Case]:
 def measured(options: Options, calibration: Calibration) -> list[NetworkTimes]:
     """Cases not kept yet, round by round over everything, so that a slow moment meets all alike."""
     device, folder = options.device, options.keep
-    cases = cases_of(options)
+    cases = cases_of(options, device.type)
     kept = {case: loaded for case in cases if folder is not None and (loaded := load(folder / case.file)) is not None}
     left = [case for case in cases if case not in kept]
     found: dict[Case, list[NetworkTimes]] = {case: [] for case in left}
@@ -236,7 +236,7 @@ def _show_mode(mode: str, results: list[Result]) -> dict[str, Any]:
 
 
 def run(options: Options) -> dict[str, Any]:
-    """With `--load DIR` what `--keep DIR` kept is evaluated again, and nothing is run."""
+    """With `--load DIR` what `--keep DIR` kept, on this machine or another, is evaluated again, and nothing is run."""
     folder = options.load or options.keep
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,8 @@ def run(options: Options) -> dict[str, Any]:
         if place is not None:
             record.save(calibration, place)
     if options.load is not None:
-        times = [each for case in cases_of(options) if (each := load(options.load / case.file)) is not None]
+        cases = cases_of(options, calibration.device)
+        times = [each for case in cases if (each := load(options.load / case.file)) is not None]
     else:
         times = measured(options, calibration)
     trials, residual = calibration.conditions.get("trials"), calibration.residual

@@ -28,7 +28,6 @@ from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import launcher
 from paceline.training.drivers.local.preparation import sizes_of
 from paceline.training.drivers.local.shared_memory import SharedMemory
-from paceline.training.drivers.local.span_log import SpanLog
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.run import Run
 from paceline.training.watcher import Silent
@@ -119,7 +118,7 @@ def exchange_rates(numbers: int, repeats: int) -> dict[str, float]:
     updater = Updater(strategy, layout, 1)
     sizes = sizes_of(strategy, layout, 1, record_events=False, workers_commit=False)
     memory = SharedMemory(sizes)
-    store = SharedStore(memory, updater, SpanLog(memory, 1))
+    store = SharedStore(memory, 1, updater)
     source, target = torch.ones(numbers), torch.zeros(numbers)
     found: dict[str, list[float]] = {"copy": [], "pull": [], "push": []}
     actions: dict[str, Callable[[], object]] = {

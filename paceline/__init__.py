@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paceline.api.calibrate import calibrate
     from paceline.api.compare import compare
+    from paceline.api.deploy import deploy
+    from paceline.api.draw import draw
     from paceline.api.evaluate import evaluate
     from paceline.api.listing import datasets, devices, links, machines, models, strategies, studies
     from paceline.api.load_dataset import load_dataset
@@ -83,7 +85,9 @@ _HOMES = {
     "collect": "paceline.results.table",
     "compare": "paceline.api.compare",
     "datasets": "paceline.api.listing",
+    "deploy": "paceline.api.deploy",
     "devices": "paceline.api.listing",
+    "draw": "paceline.api.draw",
     "evaluate": "paceline.api.evaluate",
     "find_strategy": "paceline.strategy.presets",
     "links": "paceline.api.listing",
@@ -143,7 +147,9 @@ __all__ = [
     "collect",
     "compare",
     "datasets",
+    "deploy",
     "devices",
+    "draw",
     "evaluate",
     "find_strategy",
     "links",

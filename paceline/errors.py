@@ -18,11 +18,16 @@ An error is one line: which argument, which value, and what to do.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
 class PacelineError(Exception):
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        """Objects that were given in Python are `object:NAME` in a workload; users know them by the name alone."""
+        super().__init__(re.sub(r"(?<![\w.])object:", "", message))
 
 
 class Diverged(PacelineError):
@@ -93,6 +98,12 @@ def nearest(word: str, known: Iterable[str], *, or_custom: bool = False) -> str:
     if close:
         return f"did you mean {' or '.join(close)}{' (or a custom module:name)' * or_custom}?"
     return f"known: {', '.join(names)}{', or a custom module:name' * or_custom}"
+
+
+def a_type(value: object) -> str:
+    """The type of a value that should have been another: `an int`, `a list`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
 def reason(error: BaseException) -> str:

@@ -35,9 +35,7 @@ def given_workload(
             yield resolve(str(workload), given)
         elif _is_module(workload):
             if "data" not in given:
-                raise WorkloadError(
-                    f"{type(workload).__name__} needs data to train on: give data=..., as data='digits'"
-                )
+                raise WorkloadError(f"{type(workload).__name__} needs data to train on: give data=, e.g. data='digits'")
             made = same(workload) if changes_it else copied(workload)
             yield with_settings(Workload(network=hold(made, type(workload).__name__)), given)
         elif callable(workload):
@@ -58,8 +56,17 @@ def _as_text(key: str, value: Any, hold: Hold) -> Any:
     if isinstance(value, Path) or (key == "device" and not isinstance(value, _PLAIN)):  # a torch.device
         return str(value)
     if key == "data":
-        return value if isinstance(value, str) else hold(value)
+        return value if isinstance(value, str) else hold(value, _data_word(value))
+    if key == "precision" and not isinstance(value, _PLAIN):  # a torch.dtype
+        return str(value).removeprefix("torch.")
     return value if isinstance(value, _PLAIN) else hold(value)
+
+
+def _data_word(value: Any) -> str:
+    """What data are called: a pair (train, test) and (x, y) by the type of what is first in them."""
+    while isinstance(value, tuple | list) and value:
+        value = value[0]
+    return type(value).__name__ if not callable(value) else ""
 
 
 def _is_module(value: Any) -> bool:

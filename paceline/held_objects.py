@@ -73,10 +73,16 @@ def is_held(place: str) -> bool:
     return place.startswith(PREFIX)
 
 
+def shown_name(place: str) -> str:
+    """A name as users know it: that of an object is its type."""
+    return place.removeprefix(PREFIX)
+
+
 def find_held(place: str) -> Any:
     if place not in _held:
-        what = place.removeprefix(PREFIX)
-        raise WorkloadError(f"{what} was an object of the program that used it, not of a file: give it again in Python")
+        raise WorkloadError(
+            f"{shown_name(place)} was an object of the program that used it, not of a file: give it again in Python"
+        )
     return _held[place]
 
 
@@ -97,7 +103,7 @@ def dump_held(places: Mapping[str, str], keep: Callable[[memoryview], None]) -> 
                 saved[place] = _dumped(find_held(place), keep_inside)
             except Exception as error:
                 raise InputError(
-                    f"{setting} {place.removeprefix(PREFIX)} cannot be sent to other processes "
+                    f"{setting} {shown_name(place)} cannot be sent to other processes "
                     f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
                     "make it with a function of a module, module:function, or train in one process"
                 ) from error

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import PacelineError
+from paceline.formatting import duration
+from paceline.held_objects import shown_name
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -53,13 +55,13 @@ def to_pandas(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
 
 def html_of(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> str:
     """A caption, a line of facts, and a table of rows, of which the first 60 are shown."""
-    told = ", ".join(f"{html.escape(name)} <b>{_cell(value)}</b>" for name, value in facts.items())
+    shown = {_heading(name): _written(name, value) for name, value in facts.items() if not _missing(value)}
+    told = ", ".join(f"{html.escape(name)} <b>{html.escape(value)}</b>" for name, value in shown.items())
     parts = [f"<p><b>{html.escape(title)}</b>{': ' if told else ''}{told}</p>"]
     if rows:
-        header = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
-        body = "".join(
-            f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row.values())}</tr>" for row in rows[:MOST_ROWS]
-        )
+        names, *lines = _cells(rows)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+        header = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         parts.append(f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>")
         if len(rows) > MOST_ROWS:
             parts.append(f"<p>{len(rows) - MOST_ROWS:,} more rows</p>")
@@ -68,12 +70,13 @@ def html_of(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, An
 
 def facts_and_rows(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> str:
     """The same as lines of text."""
-    told = ", ".join(f"{name} {_written(value)}" for name, value in facts.items())
+    shown = {_heading(name): _written(name, value) for name, value in facts.items() if not _missing(value)}
+    told = ", ".join(f"{name} {value}" for name, value in shown.items())
     lines = [f"{title}{': ' if told else ''}{told}"]
     if rows:
-        cells = [list(map(str, rows[0])), *([_written(value) for value in row.values()] for row in rows[:MOST_ROWS])]
+        cells = _cells(rows)
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        is_text = [isinstance(value, str) for value in rows[0].values()]
+        is_text = [isinstance(rows[0][name], str) for name in _columns(rows)]
         for line in cells:
             placed = zip(line, widths, is_text, strict=True)
             lines.append("  ".join(c.ljust(width) if left else c.rjust(width) for c, width, left in placed).rstrip())
@@ -82,13 +85,35 @@ def facts_and_rows(title: str, facts: Mapping[str, Any], rows: Sequence[Mapping[
     return "\n".join(lines)
 
 
-def _cell(value: Any) -> str:
-    return html.escape(_written(value))
+def _cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Headings, and the first rows as text."""
+    names = _columns(rows)
+    return [[_heading(name) for name in names], *([_written(n, row[n]) for n in names] for row in rows[:MOST_ROWS])]
 
 
-def _written(value: Any) -> str:
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns with a value in any of the rows, such as no `test_metric` where there is none."""
+    return [name for name in rows[0] if not all(_missing(row[name]) for row in rows)]
+
+
+def _missing(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_s") and not name.endswith("_per_s")
+
+
+def _heading(name: str) -> str:
+    """Times are shown with their unit, so their heading has none."""
+    return name.removesuffix("_s") if _is_time(name) else name
+
+
+def _written(name: str, value: Any) -> str:
     if isinstance(value, float):
+        if _is_time(name):
+            return duration(value)
         return f"{value:,.4g}" if math.isfinite(value) else "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return shown_name(str(value))

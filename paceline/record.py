@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from paceline.errors import RecordError
+from paceline.errors import PacelineError, RecordError, a_type
 from paceline.output_file import write_atomically
 from paceline.record_fields import from_json, to_json
 
-__all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "save", "to_json", "write_atomically"]
+__all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "load_as", "save", "to_json", "write_atomically"]
 
-SCHEMA = 4
+Kind = TypeVar("Kind")
+SCHEMA = 5
 OLDEST = {
     "run": 4,
     "events": 2,
@@ -27,7 +28,7 @@ OLDEST = {
     "outcome": 4,
     "measurement": 4,
     "feeding": 4,
-    "calibration": 4,
+    "calibration": 5,
 }
 """The oldest schema that is still read, for kinds that have changed."""
 
@@ -72,7 +73,7 @@ def load(path: str | Path) -> Any:
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # not JSON, not text, or numbers and depths that nobody writes
-        raise RecordError(f"{path} is not a whole record ({error}); it may have been cut short") from error
+        raise RecordError(f"{path} is not a Paceline record, or was cut short ({error})") from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise RecordError(f"{path} is JSON, but not a record of Paceline: it has no schema number")
     if content["schema"] > SCHEMA:
@@ -87,6 +88,14 @@ def load(path: str | Path) -> Any:
         )
     module, name = KINDS[kind].split(":")
     return from_json(getattr(importlib.import_module(module), name), content, path.name)
+
+
+def load_as(path: Path, kind: type[Kind], error: type[PacelineError] = RecordError) -> Kind:
+    """The record in `path`, which should be of this kind."""
+    found = load(path)
+    if not isinstance(found, kind):
+        raise error(f"{path} holds {a_type(found).lower()}, not a {kind.__name__.lower()}")
+    return found
 
 
 def _no_number(word: str) -> NoReturn:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import PacelineError, WorkloadError, reason
+from paceline.errors import PacelineError, WorkloadError, a_type, reason
 from paceline.held_objects import find_held, is_held
 
 _importing: list[str] = []
@@ -82,7 +82,7 @@ def call(place: str, *arguments: Any) -> Any:
     """What the function at `module:function` returns."""
     function = find(place)
     if not callable(function):
-        raise WorkloadError(f"{place} is a {type(function).__name__}, not a function")
+        raise WorkloadError(f"{place} is {a_type(function)}, not a function")
     try:
         return function(*arguments)
     except PacelineError:

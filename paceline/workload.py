@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import user_code
-from paceline.errors import WorkloadError, nearest
+from paceline.errors import WorkloadError, a_type, nearest
 from paceline.settings import check, read, read_any, read_toml, setting, settings_of
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge", "model")
@@ -101,7 +101,7 @@ class Workload:
     )  # fmt: skip
     l1: float = setting(0.0, "L1 penalty.", group=OPTIMIZER, least=0)
     l2: float = setting(
-        0.0, "L2 penalty: l2 times each parameter is added to its gradient, as weight_decay of PyTorch's SGD.",
+        0.0, "L2 penalty: l2 times each parameter is added to its gradient, like weight_decay in PyTorch's SGD.",
         group=OPTIMIZER, least=0,
     )  # fmt: skip
     momentum: float = setting(
@@ -133,7 +133,7 @@ class Workload:
     )
     init: str = setting("default", "Initial weights: default, small[:STD], xavier or kaiming.", group=MODEL)
     options: dict[str, Any] = setting(
-        {}, "Other arguments of a built-in network, as options.hidden=128 or options.auxiliary=false.", group=MODEL
+        {}, "Other arguments of a built-in network, e.g. options.hidden=128 or options.auxiliary=false.", group=MODEL
     )
     batch: int = setting(
         64, "Samples per step.", group=DATA, least=1, most=MOST_BATCH,
@@ -207,6 +207,9 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "textlstm": {"data": "text", "batch": 32, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 5},
     "transformer": {
         "data": "text", "batch": 32, "optimizer": "adam", "lr": 1e-3, "schedule": "warm-up:0.2+cosine", "epochs": 5,
+    },
+    "autoencoder": {
+        "loss": "model", "batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10,
     },
 }  # fmt: skip
 
@@ -295,5 +298,5 @@ def _made_by(place: str) -> Any:
     user_code.find(place)  # what importing its module makes is real
     made = build_unallocated(lambda: user_code.call(place), place)
     if not isinstance(made, nn.Module | Workload):
-        raise WorkloadError(f"{place} returned a {type(made).__name__}; it should return an nn.Module or a Workload")
+        raise WorkloadError(f"{place} returned {a_type(made)}; it should return an nn.Module or a Workload")
     return made

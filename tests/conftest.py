@@ -14,7 +14,7 @@ import torch
 
 from paceline.measurement import mark_cost
 from tests.command_line import paceline, trained, trained_copy  # noqa: F401
-from tests.ray_cluster import ray_cluster  # noqa: F401
+from tests.ray_cluster import ray_cluster, shared_ray_cluster  # noqa: F401
 
 mark_cost_s = functools.cache(mark_cost.mark_cost_s)
 """Every measurement begins with the cost of its marks, which takes a second."""

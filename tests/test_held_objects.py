@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from paceline import held_objects
+from paceline.errors import PacelineError
 from paceline.held_objects import find_held, holding, load_held, save_held
 
 
@@ -57,3 +58,9 @@ def test_what_cannot_be_mapped_is_copied(sent, value):
     if isinstance(value, torch.nn.Module):
         value, found = value.weight, found.weight
     assert type(found) is type(value) and found.shape == value.shape and found.dtype == value.dtype
+
+
+def test_errors_name_an_object_by_its_type_and_leave_other_names_alone():
+    assert str(PacelineError("object:Linear fails, and my_object:build does not")) == (
+        "Linear fails, and my_object:build does not"
+    )

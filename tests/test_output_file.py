@@ -48,8 +48,12 @@ def test_a_named_pipe_is_written_to(tmp_path):
 
 
 def test_a_device_is_written_to():
-    write_atomically(Path("/dev/null"), "text")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    """A terminal of its own: nothing can be moved over it, so a writer that tried to replace it would do no harm."""
+    here, there = os.openpty()
+    with os.fdopen(here, "rb", buffering=0) as screen, os.fdopen(there, "wb") as terminal:
+        device = Path(os.ttyname(terminal.fileno()))
+        write_atomically(device, "text")
+        assert screen.read(4) == b"text" and stat.S_ISCHR(device.stat().st_mode)
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])

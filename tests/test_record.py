@@ -105,13 +105,13 @@ def test_a_file_cut_short_anywhere_is_refused(path):
     whole = path.read_bytes()
     for length in [0, 1, 10, len(whole) // 2, len(whole) - 3]:
         path.write_bytes(whole[:length])
-        assert "is not a whole record" in refused(path)
+        assert "is not a Paceline record" in refused(path)
 
 
 @pytest.mark.parametrize("content", [b"hello", b"\xff\xfe\x00", b"{'schema': 1}"])
 def test_a_file_that_is_not_json_is_refused(path, content):
     path.write_bytes(content)
-    assert f"{path} is not a whole record" in refused(path)
+    assert f"{path} is not a Paceline record" in refused(path)
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "null", "{}", '{"schema": "1"}', '{"schema": null}'])

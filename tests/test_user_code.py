@@ -132,7 +132,7 @@ def test_training_works_again_afterwards(module):
 
 def test_what_is_called_must_be_a_function(module):
     name = module("build = 3\n")
-    with pytest.raises(WorkloadError, match=f"{name}:build is a int, not a function"):
+    with pytest.raises(WorkloadError, match=f"{name}:build is an int, not a function"):
         user_code.call(f"{name}:build")
 
 

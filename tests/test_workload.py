@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cli.options import parse_pairs
-from paceline.errors import InputError
+from paceline.errors import InputError, a_type
 from paceline.record import from_json, to_json
 from paceline.workload import (
     BUILT_IN,
@@ -167,7 +167,7 @@ def test_text_is_read_as_the_type_of_its_key(key, text, value):
         ("batch", "1.5", "a whole number from 1 to 2,147,483,647"),
         ("lr", "fast", "a number above 0"),
         ("dropout", "half", "a number of at least 0 and below 1"),
-        ("betas", "high", "two numbers of at least 0 and below 1, as [0.9, 0.999]"),
+        ("betas", "high", "two numbers of at least 0 and below 1, e.g. [0.9, 0.999]"),
         ("options", "hidden", "a table"),
     ],
 )
@@ -217,15 +217,15 @@ def test_an_unknown_key_is_answered_with_the_nearest():
         ("l2", float("nan"), "l2=nan is not a finite number"),
         ("momentum", 1.0, "momentum=1.0 should be a number of at least 0 and below 1"),
         ("momentum", float("nan"), "momentum=nan is not a finite number"),
-        ("betas", (0.9, 1.0), "betas=(0.9, 1.0) should be two numbers of at least 0 and below 1, as [0.9, 0.999]"),
+        ("betas", (0.9, 1.0), "betas=(0.9, 1.0) should be two numbers of at least 0 and below 1, e.g. [0.9, 0.999]"),
         (
             "betas",
             (0.9, float("inf")),
-            "betas=(0.9, inf) should be two numbers of at least 0 and below 1, as [0.9, 0.999]",
+            "betas=(0.9, inf) should be two numbers of at least 0 and below 1, e.g. [0.9, 0.999]",
         ),
-        ("betas", [0.9], "betas=[0.9] should be two numbers of at least 0 and below 1, as [0.9, 0.999]"),
-        ("betas", [0.9, True], "betas=[0.9, True] should be two numbers of at least 0 and below 1, as [0.9, 0.999]"),
-        ("betas", 0.9, "betas=0.9 should be two numbers of at least 0 and below 1, as [0.9, 0.999]"),
+        ("betas", [0.9], "betas=[0.9] should be two numbers of at least 0 and below 1, e.g. [0.9, 0.999]"),
+        ("betas", [0.9, True], "betas=[0.9, True] should be two numbers of at least 0 and below 1, e.g. [0.9, 0.999]"),
+        ("betas", 0.9, "betas=0.9 should be two numbers of at least 0 and below 1, e.g. [0.9, 0.999]"),
         ("eps", 0.0, "eps=0.0 should be a number above 0"),
         ("weight_decay", 0.1, "weight_decay=0.1 is for optimizer adamw, not sgd; set l2 instead"),
         ("weight_decay", -0.1, "weight_decay=-0.1 should be a number of at least 0"),
@@ -360,10 +360,8 @@ def test_a_function_may_return_a_workload(module):
 @pytest.mark.parametrize("value", ["3", "None", "{'batch': 3}"])
 def test_a_function_that_returns_something_else_is_refused(module, value):
     place = module(f"def make():\n    return {value}\n") + ":make"
-    kind = type(eval(value)).__name__
-    assert refused(lambda: resolve(place)) == (
-        f"{place} returned a {kind}; it should return an nn.Module or a Workload"
-    )
+    kind = a_type(eval(value))
+    assert refused(lambda: resolve(place)) == (f"{place} returned {kind}; it should return an nn.Module or a Workload")
 
 
 def test_a_file_may_name_a_function(module, toml):

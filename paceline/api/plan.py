@@ -39,10 +39,10 @@ def plan(
 
     `cluster` is a cluster.toml, machines of the catalogue by name with commas between them, "catalogue" for all of
     them, "here" for this machine, or a `Cluster`. The workload is trained for its own number of epochs, for `epochs`,
-    or until it reaches the test accuracy `target_accuracy`, as 0.97 or "97%". With a `deadline` (seconds, or text as
-    "24h") the cheapest plan that meets it is picked, with a `budget` the fastest. `met` of the plan says whether the
-    pick keeps both. `strategies` limits what is tried. `out` is a new directory for plan.json and a page; train as
-    planned with `paceline.train(plan)`.
+    or until it reaches the test accuracy `target_accuracy`, e.g. 0.97 or "97%". With a `deadline` (seconds, or text
+    such as "24h") the cheapest plan that meets it is picked, with a `budget` the fastest. `met` of the plan says
+    whether the pick keeps both. `strategies` limits what is tried. `out` is a new directory for plan.json and a page;
+    train as planned with `paceline.train(plan)`.
 
     >>> made = paceline.plan("lenet5", "g2-standard-8,a2-highgpu-1g", data="digits", deadline="24h", strategies="sync")
     >>> made.met, made.pick.candidate.machine in ("g2-standard-8", "a2-highgpu-1g")
@@ -51,6 +51,7 @@ def plan(
     from paceline.output_directory import check_new
     from paceline.planning.candidates import STRATEGIES
     from paceline.planning.planning import make_plan
+    from paceline.strategy.presets import find_strategy
 
     own, _ = split(settings, plan)
     place = as_optional_path(out, "out")
@@ -64,9 +65,10 @@ def plan(
         raise InputError(f"strategies={strategies!r:.60} should be names with commas between them, or a list")
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",")]
+    found = [find_strategy(strategy) for strategy in strategies or STRATEGIES]  # before anything is predicted
     with given_workload(workload, own) as resolved:
         objective = _objective(resolved, epochs, target_accuracy, deadline, budget, spot)
-        made = make_plan(resolved, _places(cluster, spot), objective, strategies=strategies or STRATEGIES)
+        made = make_plan(resolved, _places(cluster, spot), objective, strategies=found)
     if place is not None:
         _write(made, place)
     return made

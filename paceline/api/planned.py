@@ -1,11 +1,15 @@
-"""A plan as what `train` is to do; settings that are given beside it come first."""
+"""A saved plan, and a plan as what `train` is to do; settings that are given beside it come first."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import InputError
+from paceline.api.plan import FILE
+from paceline.api.settings import as_path
+from paceline.errors import InputError, a_type
 from paceline.planning import running
+from paceline.record import load
 from paceline.trust import check_code
 from paceline.workload import Workload, with_settings
 
@@ -25,3 +29,16 @@ def as_planned(
     )
     check_code({**vars(plan.workload), **(vars(chosen) if chosen is not None else {})}, "the plan")
     return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings
+
+
+def load_plan(given: Plan | str | Path) -> Plan:
+    """The plan itself, that of its file, or that of its directory."""
+    from paceline.planning.plan import Plan
+
+    if isinstance(given, Plan):
+        return given
+    path = as_path(given, "plan")
+    found = load(path / FILE if path.is_dir() else path)
+    if not isinstance(found, Plan):
+        raise InputError(f"`plan={str(path)!r}` holds {a_type(found).lower()}, not a plan")
+    return found

@@ -69,7 +69,7 @@ def predict(
 
 def _measurement(workload: WorkloadLike | Measurement) -> Measurement | None:
     """The measurement to extrapolate from, if it is one."""
-    from paceline.record import load
+    from paceline.record import load_as
 
     if isinstance(workload, Measurement):
         return workload
@@ -78,10 +78,7 @@ def _measurement(workload: WorkloadLike | Measurement) -> Measurement | None:
     path = Path(workload)
     if path.suffix != ".json" and not (path / MEASUREMENT).is_file():
         return None
-    found = load(path / MEASUREMENT if path.is_dir() else path)
-    if not isinstance(found, Measurement):
-        raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a measurement")
-    return found
+    return load_as(path / MEASUREMENT if path.is_dir() else path, Measurement, InputError)
 
 
 def _extrapolated(

@@ -64,7 +64,7 @@ def simulate(
         if cluster is None:
             for name, value in (("per_machine", per_machine), ("overlap_backward", overlap_backward or None)):
                 if value is not None:
-                    raise StrategyError(f"`{name}` needs a cluster, as `cluster='g2-standard-8'`")
+                    raise StrategyError(f"`{name}` needs a cluster, e.g. `cluster='g2-standard-8'`")
             if len(counts) > 1:
                 raise StrategyError(f"`workers={counts}`: several numbers need a `cluster`; give one")
             return _with_times(resolved, rule, counts[0], STEPS if steps is None else steps, virtual, cache, directory)
@@ -84,7 +84,7 @@ def _strategy(
     from paceline.training.distributing import build_strategy
 
     if strategy is None and workers is None and "groups" not in chosen:
-        raise StrategyError("name a strategy to simulate, as `strategy='downpour'`, or a number of `workers`")
+        raise StrategyError("name a strategy to simulate, e.g. `strategy='downpour'`, or a number of `workers`")
     if isinstance(workers, str):
         raise StrategyError(f"workers={workers!r} should be a whole number, or a list of them")
     numbers = list(workers) if isinstance(workers, Sequence) else [workers]

@@ -87,7 +87,7 @@ def train(
         process_server()  # it imports PyTorch while this process does
     with (
         given_workload(workload, own, changes_it=True) as resolved,
-        _watched(watcher, tensorboard, place, clock, prediction, new=True) as followed,
+        _watched(watcher, tensorboard, place, clock, cache, prediction, new=True) as followed,
     ):
         return setup.train(
             resolved, out=place, cache=cache, progress=downloads, watcher=followed, step=step, clock=clock,
@@ -127,15 +127,15 @@ def resume(
         raise StrategyError(
             "`measure` samples real workers from the beginning of a run: it needs `driver='local'` and a new run"
         )
-    clock = _clock(measure, Setup(), place)
+    clock, cache = _clock(measure, Setup(), place), as_optional_path(data_dir, "data_dir")
     with (
         trusting(trust, (workload, *own.values())),
         _changes(workload, own) as changes,
-        _watched(watcher, tensorboard, place, clock, new=False) as followed,
+        _watched(watcher, tensorboard, place, clock, cache, new=False) as followed,
     ):
         return resume_training(
-            place, distribution, changes, cache=as_optional_path(data_dir, "data_dir"), progress=downloads,
-            watcher=followed, clock=clock, checkpoint_every_s=checkpoint_every,
+            place, distribution, changes, cache=cache, progress=downloads, watcher=followed, clock=clock,
+            checkpoint_every_s=checkpoint_every,
         )  # fmt: skip
 
 
@@ -187,6 +187,7 @@ def _watched(
     tensorboard: str | Path | None,
     directory: Path | None,
     clock: TrainingClock | None,
+    cache: Path | None,
     prediction: Prediction | None = None,
     *,
     new: bool,
@@ -203,10 +204,10 @@ def _watched(
             # What ended the run is what is reported, also when Ctrl-C comes while its page is written.
             with suppress(PacelineError, KeyboardInterrupt):
                 if started.run is not None and directory is not None:
-                    _write(directory, clock, prediction)
+                    _write(directory, clock, cache, prediction)
             raise
         if directory is not None:
-            _write(directory, clock, prediction)
+            _write(directory, clock, cache, prediction)
 
 
 def _tensorboard(folder: str | Path, directory: Path | None, *, new: bool) -> TensorBoard:
@@ -222,7 +223,7 @@ def _tensorboard(folder: str | Path, directory: Path | None, *, new: bool) -> Te
     return TensorBoard(place)
 
 
-def _write(directory: Path, clock: TrainingClock | None, prediction: Prediction | None) -> None:
+def _write(directory: Path, clock: TrainingClock | None, cache: Path | None, prediction: Prediction | None) -> None:
     from paceline.record import load, save
     from paceline.reporting.record_files import write_measured, write_run_files
 
@@ -232,4 +233,4 @@ def _write(directory: Path, clock: TrainingClock | None, prediction: Prediction 
     try:
         write_measured(run, directory, clock)
     finally:
-        write_run_files(run, directory)
+        write_run_files(run, directory, cache)

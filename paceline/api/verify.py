@@ -44,7 +44,7 @@ def verify(
             with trusting(trust):
                 return compare(Path(prediction), device=device)
         raise InputError(
-            "verify a prediction with what was measured: give measured=, a run, a measurement or its directory"
+            "a prediction is verified against a run or a measurement: give measured=, the record or its directory"
         )
     if device is not None:
         raise InputError(f"device={device!r} is for a prediction that is made now, and one was given")

@@ -21,8 +21,8 @@ _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
 VERBS = (
-    "train", "plan", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report", "reproduce",
-    "evaluate", "models", "catalogue", "data", "doctor", "demo",
+    "train", "plan", "deploy", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report",
+    "reproduce", "evaluate", "models", "catalogue", "data", "doctor", "demo",
 )  # fmt: skip
 """In the order of the help; each is a module here with a function of its name, and `data` a group of them."""
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from paceline import busy_machine
 from paceline.api.compare import compare as run
 from paceline.api.compare import to_execute
-from paceline.cli.console import JsonOption, complain, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, complain, console_for, output_json, rows_table, warn_if_busy
 from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option, path_option
 from paceline.errors import InputError
 from paceline.formatting import count
@@ -94,12 +94,14 @@ def _collect(places: list[Path], out: Path | None, json: str | None, console: Co
 
 
 def _list(file: Path | None, resume: Path | None, quick: bool, json: str | None, console: Console) -> None:
-    from paceline.cli.experiment_output import plan_table
     from paceline.experiment.planning import interleaved
 
     study, _ = to_execute(file, resume, quick)
     runs = interleaved(study.runs(), study.seed)
-    console.print(plan_table(runs))
+    console.print(rows_table(
+        {"run": run.id, "kind": run.kind, "setting": run.label, "repetition": run.repetition, "seed": run.workload.seed}
+        for run in runs
+    ))  # fmt: skip
     settings = count(len({run.setting for run in runs}), "setting")
     console.print(f"{study.name}: {len(runs)} runs, {settings}, in this order")
     output_json([{"id": run.id, "seed": run.workload.seed, **to_json(run)} for run in runs], json)

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from paceline.api.listing import Listing
 from paceline.errors import OutputError
+from paceline.output_directory import writable
 from paceline.output_file import is_stream, write_atomically
 from paceline.record import to_json
 
@@ -43,7 +44,7 @@ def console_for(json_file: str | None) -> Console:
 
 def check_place(path: Path, option: str) -> None:
     """Reports before the work, not after it, that the file of an option cannot be written."""
-    try:
+    with writable(f"{option} {path}"):
         real = path if is_stream(path) else Path(os.path.realpath(path))
         if real.is_dir():
             raise OutputError(f"{option} {path} is a directory; name a file")
@@ -53,8 +54,6 @@ def check_place(path: Path, option: str) -> None:
             return
         near = next(p for p in real.parents if p.exists())
         tempfile.TemporaryFile(dir=near).close()  # also where the permissions would allow it, as in /proc
-    except OSError as error:
-        raise OutputError(f"{option} {path} cannot be written: {error.strerror}") from error
 
 
 def _checked_json(json_file: str | None) -> str | None:
@@ -177,36 +176,29 @@ class BarAfterDownloads:
         self.downloads = DownloadBar(console)
 
     def __enter__(self) -> Self:
-        self.downloads.__enter__()
+        self.downloads.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.downloads.progress.stop()
+        self.downloads.stop()
         self.bar.stop()
 
     def start_bar(self) -> None:
-        self.downloads.progress.stop()
+        self.downloads.stop()
         self.bar.start()
 
 
-class DownloadBar:
+class DownloadBar(Progress):
     """Callable with (what, bytes so far, bytes in all or None)."""
 
     def __init__(self, console: Console) -> None:
-        self.progress = Progress(
+        super().__init__(
             TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn(),
             console=console, transient=True, disable=not console.is_terminal,
         )  # fmt: skip
-        self.tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
+        self.known: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done_bytes: int, all_bytes: int | None) -> None:
-        if what not in self.tasks:
-            self.tasks[what] = self.progress.add_task(what, total=all_bytes)
-        self.progress.update(self.tasks[what], completed=done_bytes, total=all_bytes)
+        if what not in self.known:
+            self.known[what] = self.add_task(what, total=all_bytes)
+        self.update(self.known[what], completed=done_bytes, total=all_bytes)

@@ -51,8 +51,8 @@ def demo(
     found = verify(place / "one-process")
     show_verification(found, console)
     save(found, place / "verification.json")
-    runs = [place / "one-process", *(place / strategy for strategy in STRATEGIES)]
-    page = report([*runs, place / "verification.json"], place / "report.html", title="Paceline's demo").path
+    runs = [place / "one-process", *(place / strategy for strategy in STRATEGIES), place / "verification.json"]
+    page = report(runs, place / "report.html", title=f"Demo: {NETWORK} on {SETTINGS['data']}").path
     console.print(f"Open {page.resolve()} in a browser.")
     output_json(dump(found), json)
 

@@ -28,8 +28,7 @@ def evaluate(
 
     result = score(run, data, device, data_dir=data_dir, trust=trust)
     reached = accuracies(result.accuracy, result.top_accuracy, result.workload.top)
-    console_for(json).print(
-        f"{result.workload.network} on {result.data}: {reached}"
-        f"  loss {result.loss:.4f}  ({result.samples:,} test samples)"
-    )
+    metric = f"{result.metric_name} {result.metric:.4g}" if result.metric_name else ""
+    told = "  ".join(filter(None, (reached, metric, f"loss {result.loss:.4f}", f"({result.samples:,} test samples)")))
+    console_for(json).print(f"{result.workload.network} on {result.data}: {told}")
     output_json(dump(result), json)

@@ -16,7 +16,7 @@ from paceline.errors import InputError
 from paceline.formatting import percent
 from paceline.measurement.advice import advice
 from paceline.measurement.measurement import Measurement
-from paceline.record import dump, load
+from paceline.record import dump, load_as
 from paceline.trace import PARTS
 
 EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out runs/alexnet-time"
@@ -58,9 +58,7 @@ def _load(place: Path, out: Path | None) -> Measurement:
     """A saved measurement; its tables and plots are written again."""
     from paceline.reporting.record_files import write_tables
 
-    found = load(place / "measurement.json" if place.is_dir() else place)
-    if not isinstance(found, Measurement):
-        raise InputError(f"{place} holds a {type(found).__name__.lower()}, not a measurement")
+    found = load_as(place / "measurement.json" if place.is_dir() else place, Measurement, InputError)
     home = place if place.is_dir() else place.parent
     write_tables(found, out or home, saved=home)
     return found

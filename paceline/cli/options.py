@@ -54,12 +54,18 @@ NAMED = ("network", "kind")
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
 
 
-def takes_settings(verb: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options of a verb to its command, which receives the given ones as one dictionary, `given`."""
-    options = {name: each for name, each in SCHEMA.items() if verb in each.verbs}
-    runs = RUNS.get(verb, set())
-    shared = {name: each for name, each in SCHEMA.items() if name not in NAMED}
-    known = options | {name: each for name, each in shared.items() if not each.runs or {*each.runs} & runs}
+def takes_settings(verb: str, record: type | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the options of a verb to its command, which receives the given ones as one dictionary, `given`.
+
+    They are the settings of a `record` that only this verb has, or those that all verbs share.
+    """
+    if record is not None:
+        options = known = settings_of(record)
+    else:
+        options = {name: each for name, each in SCHEMA.items() if verb in each.verbs}
+        runs = RUNS.get(verb, set())
+        shared = {name: each for name, each in SCHEMA.items() if name not in NAMED}
+        known = options | {name: each for name, each in shared.items() if not each.runs or {*each.runs} & runs}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         hints = typing.get_type_hints(command, include_extras=True)
@@ -67,15 +73,15 @@ def takes_settings(verb: str) -> Callable[[Callable[..., Any]], Callable[..., An
         parameters = [p.replace(annotation=hints[p.name]) for p in own]
         for name, each in options.items():
             parameters.append(_parameter(name, _option(each, verb)))
-        others = ", ".join(name for name in known if name not in options)
-        pairs = typer.Option("--set", metavar="KEY=VALUE", help=f"Any of {others}.", rich_help_panel=OTHER)
-        parameters.append(_parameter("pairs", Annotated[list[str] | None, pairs]))
+        if others := ", ".join(name for name in known if name not in options):
+            pairs = typer.Option("--set", metavar="KEY=VALUE", help=f"Any of {others}.", rich_help_panel=OTHER)
+            parameters.append(_parameter("pairs", Annotated[list[str] | None, pairs]))
 
         @functools.wraps(command)
         def flat(**values: Any) -> Any:
             flags = {name: values.pop(name) for name in options}
             given = {name: value for name, value in flags.items() if value not in (None, [])}
-            given |= parse_pairs(values.pop("pairs") or ())
+            given |= parse_pairs(values.pop("pairs", None) or ())
             return command(**values, given=_read(given, known, verb))
 
         flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -116,7 +122,7 @@ def _option(each: Setting, verb: str) -> Any:
     if len(each.choices) > 2 and not any(choice in each.help for choice in each.choices):
         words.append(", ".join(each.choices))
     if verb in each.several:
-        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several numbers give several outcomes, as 4,8,12"]
+        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several numbers give several outcomes, e.g. 4,8,12"]
     if each.default not in (None, "", False) and each.name not in settings_of(Workload):
         words.append(f"default {each.default}")
     kind: Any = bool if each.kinds == (bool,) else list[str] if each.kinds == (list[str],) else str
@@ -148,5 +154,5 @@ def _several(each: Setting, text: str) -> Any:
     try:
         values = [each.parse(word.strip()) for word in text.split(",")]
     except InputError as error:
-        raise InputError(f"{error}, or several separated by commas, as 4,8,12") from error
+        raise InputError(f"{error}, or several separated by commas, e.g. 4,8,12") from error
     return values if len(values) > 1 else values[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,14 +12,14 @@ from paceline.api.plan import FILE, PAGE
 from paceline.api.plan import plan as run
 from paceline.cli.console import JsonOption, console_for, output_json, rows_table
 from paceline.cli.options import WORKLOAD, OutOption, flag, option, takes_settings
-from paceline.errors import InputError, PacelineError
+from paceline.errors import PacelineError
 from paceline.formatting import percent
-from paceline.record import dump, load
+from paceline.record import dump
 
 if TYPE_CHECKING:
     from paceline.planning.plan import Alternative, Plan
 
-EXAMPLE = "Example: paceline plan resnet50 --cluster catalogue --deadline 24h --out plans/resnet"
+EXAMPLE = "Example: paceline plan resnet50 --data synthetic:3x224x224/1000:1281167 --epochs 90 --deadline 3d"
 ROWS = 16
 
 
@@ -55,6 +54,8 @@ def plan(
     _show(made, console)
     if out is not None:
         console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}")
+        if made.pick.candidate.workers > 1:
+            console.print(f"on a cluster: paceline deploy kubernetes {out} (or slurm, skypilot, compose)")
         console.print(f"page: {out / PAGE}")
     output_json(dump(made), json)
     if not made.met:
@@ -111,13 +112,3 @@ def _row(one: Alternative, made: Plan) -> dict[str, str]:
         "time": time_words(one.time_s), made.currency: amount_words(one.money),
         "batches in flight": batches_words(one.in_flight), "computing": percent(computing, 0),
     }  # fmt: skip
-
-
-def load_plan(path: Path) -> Plan:
-    """What `--plan` names: a file, or the directory of a plan."""
-    from paceline.planning.plan import Plan
-
-    found = load(path / FILE if path.is_dir() else path)
-    if not isinstance(found, Plan):
-        raise InputError(f"--plan {path} holds a {type(found).__name__.lower()}, not a plan")
-    return found

@@ -46,7 +46,7 @@ def predict(
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
     if workers == 1 and (link is not None or strategy != "sync"):
-        raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, as --workers 4")
+        raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, e.g. --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
     console = console_for(json)
     set_device = given.pop("device", None)

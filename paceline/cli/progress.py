@@ -86,19 +86,20 @@ class TerminalWatcher(BarAfterDownloads):
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         w = run.workload
-        self.console.print(
-            f"epoch {epoch.epoch}/{w.epochs}  loss {epoch.loss:.4f}  "
-            f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}  "
-            f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}  "
-            f"{'' if math.isnan(epoch.test_metric) else f'metric {epoch.test_metric:.4g}  '}"
-            f"{epoch.samples_per_s:,.0f} samples/s  {epoch.wall_s:.2f} s"
-        )
+        told = [f"epoch {epoch.epoch}/{w.epochs}", f"loss {epoch.loss:.4f}"]
+        if not math.isnan(epoch.train_accuracy):
+            told.append(f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}")
+        if not math.isnan(epoch.test_accuracy):
+            told.append(f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}")
+        elif not math.isnan(epoch.test_loss):
+            told.append(f"test loss {epoch.test_loss:.4f}")
+        if not math.isnan(epoch.test_metric):
+            told.append(f"test {run.metric} {epoch.test_metric:.4g}")
+        self.console.print("  ".join([*told, f"{epoch.samples_per_s:,.0f} samples/s", f"{epoch.wall_s:.2f} s"]))
 
 
 def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
-    if math.isnan(accuracy):
-        return "(no labels)"
-    return f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
+    return "" if math.isnan(accuracy) else f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
 
 
 def _workers(found: WorkersProgress) -> str:
@@ -122,7 +123,7 @@ def closing_table(run: Run) -> Table:
         "test accuracy": f"{100 * run.test_accuracy:.2f} %" * scored,
         f"test top-{run.workload.top}": f"{100 * run.test_top_accuracy:.2f} %" * scored,
         "test loss": f"{run.test_loss:.4f}",
-        f"test {run.workload.metric.rpartition(':')[2]}": f"{run.test_metric:.4g}" * measured,
+        f"test {run.metric}": f"{run.test_metric:.4g}" * measured,
         "updates": f"{run.updates:,}",
         "speed": speed,
         "time": f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s",

@@ -6,7 +6,6 @@ With `--cluster`, on machines you have or could rent, with increasing numbers of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +59,7 @@ def simulate(
     else:
         show_scaling(made, console, steps, epochs)
     if out is not None:
-        console.print(_files(out, made))
+        console.print(f"{'' if isinstance(made, TimeRecord) else 'curves, '}record and trace: {out}")
     output_json(dump(made), json)
 
 
@@ -71,16 +70,6 @@ def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
         raise StrategyError("--epochs and --steps cannot be combined")
     if not 1 <= epochs <= MOST_EPOCHS:
         raise InputError(f"--epochs {epochs} should be from 1 to {MOST_EPOCHS:,}")
-
-
-def _files(out: Path, made: TimeRecord | Scaling) -> str:
-    from paceline.api.simulate import SCALING
-    from paceline.reporting.chrome_trace import TRACE
-    from paceline.simulation.scaling import Scaling
-
-    if not isinstance(made, Scaling):
-        return f"record and trace: {out}"
-    return f"curves, record and trace: {out}, {SCALING}, {TRACE}"
 
 
 def _table(made: TimeRecord) -> Table:

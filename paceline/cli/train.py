@@ -23,7 +23,6 @@ from paceline.cli.options import (
     path_option,
     takes_settings,
 )
-from paceline.cli.plan import load_plan
 from paceline.errors import InputError, WorkloadError
 from paceline.record import dump, load
 from paceline.workload import Workload, resolve
@@ -81,6 +80,8 @@ def train(
     if plan is not None:
         if workload is not None:
             raise InputError(f"--plan {plan} says what to train: leave {workload!r} out")
+        from paceline.api.planned import load_plan
+
         train_run(load_plan(plan), out=out, measure=measure, live=live, json=json, **own, **options)
     elif workload is not None:
         train_run(resolve(workload, own), out=out, measure=measure, live=live, json=json, **options)

@@ -21,10 +21,10 @@ UNITS: dict[str, dict[str, float]] = {
     "speed": {f"{p}{word}": f for p, f in _DECIMAL.items() for word in ("FLOP/s", "FLOPS")},
 }
 _MEANT = {
-    "size": "bytes, or text as '24 GB'",
-    "rate": "bytes/s, or text as '31.5 GB/s' or '10 Gb/s'",
-    "time": "seconds, or text as '50 us'",
-    "speed": "FLOP/s, or text as '19.5 TFLOP/s'",
+    "size": "bytes, or text such as '24 GB'",
+    "rate": "bytes/s, or text such as '31.5 GB/s' or '10 Gb/s'",
+    "time": "seconds, or text such as '50 us'",
+    "speed": "FLOP/s, or text such as '19.5 TFLOP/s'",
 }
 _TEXT = re.compile(r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
 

@@ -8,23 +8,24 @@ from itertools import count
 from math import prod
 
 from paceline.cost.allocations import FREED, Event
-from paceline.cost.op_tracing import GradientMemory, NetworkShape
+from paceline.cost.op_tracing import GradientMemory, NetworkShape, PhaseShape
 from paceline.cost.operation import Operation
 from paceline.measurement.mark_log import OUTSIDE
 
 
 def accumulated(parts: Sequence[NetworkShape]) -> NetworkShape:
-    """`parts`: the traced gradient of each micro-batch, in order."""
+    """`parts`: the traced gradient of each micro-batch, in order; of a network with one phase."""
     first, *others = parts
     operations = list(first.operations)
     sums = [_sum(prod(shape)) for shape in first.parameter_shapes]
     for part in others:
         operations += [*part.operations, *sums]
+    (phase,) = first.phases
     return replace(
         first,
         operations=tuple(operations),
         activation_bytes=max(part.activation_bytes for part in parts),
-        memory=_memory(parts),
+        phases=(replace(phase, memory=_memory([part.phases[0] for part in parts])),),
     )
 
 
@@ -33,7 +34,7 @@ def _sum(elements: int) -> Operation:
     return Operation("add", (elements,), OUTSIDE, "backward", "add", read_bytes=2 * size, written_bytes=size)
 
 
-def _memory(parts: Sequence[NetworkShape]) -> GradientMemory:
+def _memory(parts: Sequence[PhaseShape]) -> GradientMemory:
     """Allocations in the order in which the step makes them.
 
     The gradients of a micro-batch are in use until those of the next are there, and the sum so far until the next sum

@@ -26,9 +26,17 @@ from paceline.cost.timing import Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
 from paceline.measurement.links import measure_links
 from paceline.measurement.measuring import measure
-from paceline.measurement.network_times import NetworkTimes, time_network, times_of
+from paceline.measurement.network_times import NetworkTimes, times_of
+from paceline.measurement.network_timing import time_network
 from paceline.measurement.rates import device_rates
-from paceline.step.placement import available_cores, choose_device, device_free_bytes, device_name, set_number_formats
+from paceline.step.placement import (
+    available_cores,
+    choose_device,
+    device_free_bytes,
+    device_name,
+    set_number_formats,
+    threads_restored,
+)
 from paceline.workload import Workload
 
 LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
@@ -52,24 +60,22 @@ def calibrate(
 ) -> Calibration:
     """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster."""
     place, _ = choose_device(device)
+    memory_bytes = device_free_bytes(place)  # before trials fill the allocator's cache
     rounds = _rounds(place, precisions)
     machine = busy_machine.MachineWatch()
-    before = torch.get_num_threads()
     sets, spreads = [], []
-    try:
+    with threads_restored():
         for number, asked in enumerate(rounds):
             part_done = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
             found, probes = _trials(place, asked, quick, seed, part_done)
             sets.append(replace(found, shapes=fitted_shapes(found)))
             tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
             spreads += [(each[8] - each[0]) / each[4] for each in tenths]
-    finally:
-        torch.set_num_threads(before)
     rates = device_rates(place)
     made = Calibration(
         place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads, default=0.0),
         cores=available_cores(),
-        memory_bytes=device_free_bytes(place),
+        memory_bytes=memory_bytes,
     )  # fmt: skip
     made = with_references(made, _measured_references(made, place, quick, _share(watch, 0.85, 0.1)))
     compiled, not_compiled = ({}, "") if quick else compiled_ratios(place)

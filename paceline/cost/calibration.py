@@ -5,13 +5,22 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import log2
 from statistics import median
 from typing import Any
 
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.exchange import ExchangeCost
+from paceline.cost.families import Sizes
 from paceline.measurement.links import LinkSpeed
+from paceline.measurement.network_times import NetworkTimes
 from paceline.notebook import NotebookRecord
+
+NEAREST = 5
+
+
+def _distance(one: Sizes, other: Sizes) -> float:
+    return sum(log2(a / b) ** 2 for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,8 @@ class TrialSet:
     """Fitted kernel parameters by family, stored so that they need not be fitted again."""
     memory_format: str = "contiguous"
     """Of images; a set in `channels_last` has only the families that depend on it."""
+    from_networks: tuple[Trial, ...] = ()
+    """Further trials: layers of the reference networks that are one operation, on a GPU."""
     probes_s: dict[str, float] = field(default_factory=dict)
     """Median probe times with this number of threads; later probe times divided by these give the machine's drift."""
 
@@ -34,15 +45,23 @@ class TrialSet:
     @functools.cached_property
     def by_family(self) -> dict[str, list[Trial]]:
         found: dict[str, list[Trial]] = defaultdict(list)
-        for trial in self.trials:
+        for trial in (*self.from_networks, *self.trials):  # those first: a curve takes a limited number
             found[trial.family].append(trial)
         return dict(found)
 
     @functools.cached_property
-    def host_s(self) -> dict[str, float]:
-        """Median time of the host to call an operation, by family, where known."""
-        times = {family: [trial.host_s for trial in own if trial.host_s > 0] for family, own in self.by_family.items()}
-        return {family: median(found) for family, found in times.items() if found}
+    def _host_trials(self) -> dict[str, list[Trial]]:
+        timed = {family: [trial for trial in own if trial.host_s > 0] for family, own in self.by_family.items()}
+        return {family: own for family, own in timed.items() if own}
+
+    def host_s(self, family: str, sizes: Sizes) -> float | None:
+        """The time of the host to call an operation, where known: the median of its family, because launching one
+        kernel takes as long for every size. A recurrent layer launches kernels for every step: those of its nearest
+        sizes count."""
+        trials = self._host_trials.get(family, [])
+        if family.startswith("recurrent"):
+            trials = sorted(trials, key=lambda trial: _distance(trial.sizes, sizes))[:NEAREST]
+        return median(trial.host_s for trial in trials) if trials else None
 
     @functools.cached_property
     def _curves(self) -> dict[str, Curve]:
@@ -67,9 +86,10 @@ class StepOverheads:
     backward_s: float = 0.0
     gap_s: float = 0.0
     """Gap between two operations that wait in the queue of a GPU."""
-    host_forward: float = 0.0
-    """Host time to launch a forward operation in a step that is not captured, divided by that of calling it alone."""
-    host_backward: float = 0.0
+    host_factor: float = 0.0
+    """Host time to launch an operation in a step that is not captured, divided by that of calling it alone."""
+    host_view_s: float = 0.0
+    """Host time of an operation that only makes a view."""
     host_parameter_s: float = 0.0
     """Host time of the optimizer per parameter tensor."""
     host_s: float = 0.0
@@ -82,8 +102,12 @@ class StepOverheads:
     """Per iteration: requesting a batch."""
     load_element_s: float = 0.0
     """Per element of a batch: gathering and preparing it."""
+    update_s: float = 0.0
+    """Per iteration: starting the parameter update."""
+    update_tensor_s: float = 0.0
+    """Per parameter tensor: bringing its gradient to where the update reads it."""
     update_factor: float = 1.0
-    """Time of the parameter update divided by that of the same passes over memory alone."""
+    """Time of the rest of the parameter update divided by that of the same passes over memory alone."""
     score_s: float = 0.0
     """Per iteration: computing loss and accuracy metrics."""
     loop_s: float = 0.0
@@ -122,6 +146,8 @@ class Calibration(NotebookRecord):
     links: tuple[LinkSpeed, ...] = ()
     exchange: tuple[ExchangeCost, ...] = ()
     """Cost of exchanging parameters between local workers, where measured."""
+    references: tuple[NetworkTimes, ...] = ()
+    """The measured networks that the step overheads were fitted to."""
     compiled: dict[str, CompiledRatio] = field(default_factory=dict)
     """By kind of network, where measured; `any` is for the other kinds."""
     cores: int = 0

@@ -31,10 +31,7 @@ def load_calibration(path: Path) -> Calibration:
 
 @functools.lru_cache(maxsize=64)
 def _loaded(path: Path, changed: int) -> Calibration:
-    found = record.load(path)
-    if not isinstance(found, Calibration):
-        raise InputError(f"{path} holds a {type(found).__name__.lower()}, not a calibration")
-    return found
+    return record.load_as(path, Calibration, InputError)
 
 
 def local_calibration(device: str = "auto") -> Calibration:

@@ -11,7 +11,7 @@ from paceline.cost.compiled_ratio import MeasuredRatio, network_kind, ratios_by_
 from paceline.cost.reference_networks import REFERENCES
 from paceline.cost.workload_tracing import data_shape_of, trace_workload
 from paceline.errors import PacelineError
-from paceline.measurement.network_times import compare_steps
+from paceline.measurement.network_timing import compare_steps
 from paceline.step.compiled import check_compiler
 from paceline.workload import Workload
 

@@ -24,6 +24,13 @@ FITTED_TRIALS = 200
 """Trials used to fit the kernel's parameters; fitting takes time cubic in their number."""
 
 
+GROWING = {
+    "k": (3,), "batch": (2, 4), "n": (2, 4), "m": (2, 4), "rows": (2, 4), "planes": (2, 4), "outer": (2, 4),
+    "reduced": (2, 4), "heads": (2, 4), "elements": (2, 4),
+}  # fmt: skip
+"""Sizes that grow with the batch of a network. The process interpolates without knowing that an operation takes no
+longer than a larger one; so it takes no longer than one that is this many times as large in one of them. The inner size
+of a product stays odd if it is: libraries are slow at odd ones."""
 CACHES = (2.0**18, 2.0**21, 2.0**24)
 """Elements at which the caches of common devices are exceeded."""
 
@@ -98,7 +105,13 @@ class Curve:
         if self._process is None:
             return [TimeEstimate(float(s), max(0.3, self._deviation)) for s in rough]
         missed, deviation = self._process.predict(self._scaled(self._features(sizes)), return_std=True)
-        return [TimeEstimate(float(s), float(d)) for s, d in zip(rough * np.exp(missed), deviation, strict=True)]
+        seconds = rough * np.exp(missed)
+        for place, name in enumerate(self.family.fields):
+            for times in GROWING.get(name, ()) if (self.family.name, name) != ("matmul", "n") else ():
+                larger = [(*each[:place], times * each[place], *each[place + 1 :]) for each in sizes]
+                more = self._process.predict(self._scaled(self._features(larger)))
+                seconds = np.minimum(seconds, self.roofline.seconds(self._work(larger)) * np.exp(more))
+        return [TimeEstimate(float(s), float(d)) for s, d in zip(seconds, deviation, strict=True)]
 
     def _work(self, sizes: Sequence[Sizes]) -> Array:
         return np.array([self.family.work_of(s) for s in sizes], dtype=float).reshape(len(sizes), 2)

@@ -8,7 +8,6 @@ On a CPU the fixed cost of a call is known apart: it depends on the speed of a c
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -55,7 +54,7 @@ def scaled(calibration: Calibration, source: Device, target: Device) -> Calibrat
         calibration, device_name=target.name, sets=sets,
         peak_flops=calibration.peak_flops / ratio.arithmetic, peak_bytes=calibration.peak_bytes / ratio.memory,
         memory_bytes=target.memory_bytes or calibration.memory_bytes, cores=target.cores or calibration.cores,
-        exchange=(), conditions={**calibration.conditions, "catalogue name": target.name},
+        exchange=(), references=(), conditions={**calibration.conditions, "catalogue name": target.name},
     )  # fmt: skip
 
 
@@ -65,7 +64,7 @@ def in_precision(calibration: Calibration, sheet: Device, precision: str) -> Cal
     if precision == "bfloat16":
         ratio = replace(ratio, memory=0.5)
     made = [
-        replace(trials, precision=precision, trials=tuple(_moved(trials, calibration, ratio)))
+        replace(_moved(trials, calibration, ratio), precision=precision)
         for trials in calibration.sets
         if trials.precision == "float32"
     ]
@@ -102,7 +101,7 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
         if ratio is None:
             continue
         if target.kind == "gpu":
-            yield from (replace(each, trials=tuple(_moved(each, calibration, ratio))) for each in own)
+            yield from (_moved(each, calibration, ratio) for each in own)
             continue
         cores = target.cores or 1
         for threads in sorted({*(1 << power for power in range(cores.bit_length())), cores}):
@@ -115,7 +114,7 @@ def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[
                 memory=here / there if here and there else ratio.arithmetic * share,
                 one_core=ratio.arithmetic * cores / (source.cores or 1),
             )  # fmt: skip
-            yield replace(each, threads=threads, trials=tuple(_moved(each, calibration, slower)))
+            yield replace(_moved(each, calibration, slower), threads=threads)
 
 
 def _reached(cpu: Device, threads: int) -> float:
@@ -124,13 +123,11 @@ def _reached(cpu: Device, threads: int) -> float:
     return whole if threads >= (cpu.cores or 1) else min(whole, threads * CORE_BANDWIDTH)
 
 
-def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterator[Trial]:
+def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> TrialSet:
     """The scaled trials. Fitted kernel parameters describe the shape of a curve, which does not change."""
-    families: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials.trials:
-        families[trial.family].append(trial)
+    scaled: list[Trial] = []
     size_bytes = 2.0 if trials.precision in ("bfloat16", "float16") else 4.0
-    for family, own in families.items():
+    for family, own in trials.by_family.items():
         products = family.startswith(MATRIX_UNITS)
         slower = ratio.products if products else ratio.arithmetic
         rate = calibration.peak_flops * (ratio.source_rate if products else 1.0)
@@ -142,4 +139,5 @@ def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> Iterato
         at_best = np.minimum(seconds, ideal / np.quantile(ideal / seconds, PEAK_QUANTILE))
         called = np.minimum(seconds - at_best, Roofline(work, seconds).costs[0]) if ratio.one_core else 0.0
         moved = at_best * factor + (seconds - at_best - called) * np.sqrt(factor) + called * np.sqrt(ratio.one_core)
-        yield from (replace(trial, seconds=float(s)) for trial, s in zip(own, moved, strict=True))
+        scaled += (replace(trial, seconds=float(s)) for trial, s in zip(own, moved, strict=True))
+    return replace(trials, trials=tuple(scaled), from_networks=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, sqrt
+from math import exp, hypot, prod, sqrt
 
 from paceline.cost import host_queue
 from paceline.cost.calibration import StepOverheads
@@ -15,15 +15,13 @@ from paceline.cost.prediction import LayerPrediction
 from paceline.cost.timing import ELEMENTWISE, probe_of
 from paceline.cost.update_tracing import update_passes
 from paceline.measurement.mark_log import SCORE
-from paceline.step.optimizers import Rule
-from paceline.workload import Workload
 
 Z_90 = 1.645
 """Standard deviations on each side of a 90 % interval."""
 FAMILY_CORRELATION = 0.5
 """Share of the error variance that operations of one family have in common; the rest averages out."""
-MEASURED_PARAMETERS = 1e6
-"""Parameters of a typical reference network."""
+UNCACHED = 1 << 24
+"""Elements that no cache holds."""
 MIN_LOG_SD = 0.05
 """Lower limit for a whole iteration: repeated runs vary at least this much."""
 
@@ -39,20 +37,27 @@ class Iteration:
     layers: tuple[LayerPrediction, ...]
 
 
-def update_alone_s(model: CostModel, shape: NetworkShape, workload: Workload, step: str, on_gpu: bool) -> float:
-    """The time of updating all parameters, as passes over memory alone, each like an in-place addition."""
-    elements = shape.parameter_bytes // 4
-    if not elements:
-        return 0.0
-    return update_passes(shape.parameter_shapes, Rule.of(workload), step, on_gpu) * model.seconds("add_", (elements,))
+def update_alone_s(model: CostModel, shape: NetworkShape, step: str, on_gpu: bool) -> float:
+    """The time of updating all parameters, as passes over memory alone, each like an in-place addition.
+
+    The caches of a CPU hold other data after a backward pass, so the pass is one over memory, whatever its size.
+    """
+    seconds = 0.0
+    for phase in shape.phases:
+        elements = sum(map(prod, phase.parameter_shapes))
+        if elements:
+            timed = elements if on_gpu else max(elements, UNCACHED)
+            pass_s = model.seconds("add_", (timed,)) * elements / timed
+            seconds += update_passes(phase.parameter_shapes, phase.rule, step, on_gpu) * pass_s
+    return seconds
 
 
 def launches_s(
     model: CostModel, overheads: StepOverheads, shape: NetworkShape, costed: Sequence[Costed]
 ) -> list[float]:
     """Host time of each launch of a step that is not captured; the last one is the update's."""
-    factors = {"forward": overheads.host_forward, "backward": overheads.host_backward}
-    found = [factors[each.operation.direction] * model.host_s(each.operation.family) for each in costed]
+    views_s = overheads.host_view_s * shape.views / max(1, len(costed))
+    found = [overheads.host_factor * model.host_s(each.operation) + views_s for each in costed]
     return [*found, overheads.host_s + overheads.host_parameter_s * shape.parameter_tensors]
 
 
@@ -77,7 +82,7 @@ def compose_iteration(
         "copy": 0.0,
         "forward": sum(row.forward_s for row in rows.values()) + score_s,
         "backward": sum(row.backward_s for row in rows.values()),
-        "update": host_drift * _update_factor(step_overheads, shape, on_gpu) * update_s,
+        "update": host_drift * _update_s(step_overheads, shape, update_s, step),
         "communicate": 0.0,
         "idle": 0.0,
         "loop": host_drift * step_overheads.loop_s,
@@ -117,11 +122,9 @@ def _load_s(model: CostModel, overheads: StepOverheads, elements: int) -> float:
     return overheads.load_s + (overheads.load_element_s * elements or model.seconds("copy", (max(1, elements),)))
 
 
-def _update_factor(overheads: StepOverheads, shape: NetworkShape, on_gpu: bool) -> float:
-    """On a GPU what the update takes beyond its traffic does not grow with networks larger than those measured: it is
-    launching kernels and joining gradients."""
-    larger = max(1.0, shape.parameter_bytes / 4 / MEASURED_PARAMETERS) if on_gpu else 1.0
-    return 1.0 + (overheads.update_factor - 1.0) / larger
+def _update_s(overheads: StepOverheads, shape: NetworkShape, alone_s: float, step: str) -> float:
+    joined = 0 if step == "chain" else shape.parameter_tensors
+    return overheads.update_s + overheads.update_tensor_s * joined + overheads.update_factor * alone_s
 
 
 def _idle_s(seconds: Sequence[float], busy_s: float, launches: Sequence[float], gap_s: float) -> float:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import prod
 
 from paceline.cost.allocations import FREED, Event
 from paceline.cost.caching_allocator import CachingAllocator, MemoryBlock
-from paceline.cost.op_tracing import GradientMemory, NetworkShape
+from paceline.cost.op_tracing import GradientMemory, NetworkShape, PhaseShape
 from paceline.cost.operation import Operation
-from paceline.cost.update_tracing import Shapes, UpdateTrace, trace_update
+from paceline.cost.update_tracing import UpdateTrace, trace_update
 from paceline.cost.workload_tracing import DataShape
 from paceline.step.feeder import SHARE_OF_MEMORY
 from paceline.step.graph import WARM_UP, WINDOW_BYTES, window_length
-from paceline.step.optimizers import Rule
 from paceline.step.step import has_own_code
 from paceline.workload import Workload
 
@@ -54,8 +54,8 @@ def memory_bytes(
     """
     if on_gpu:
         return _reserved(
-            shape.memory, shape.operations, shape.parameter_shapes, Rule.of(workload), data, step, workload.batch,
-            has_own_code(workload), device_bytes or sys.maxsize,
+            shape.phases, shape.operations, data, step, workload.batch, has_own_code(workload),
+            device_bytes or sys.maxsize,
         )  # fmt: skip
     copies = 2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2)  # an optimizer of the user's own counts as Adam
     copies += 2 if workload.accumulate > 1 else 0  # the sum of the gradients so far, and the next sum
@@ -64,14 +64,15 @@ def memory_bytes(
 
 @functools.lru_cache(maxsize=512)
 def _reserved(
-    memory: GradientMemory, operations: tuple[Operation, ...], shapes: Shapes, rule: Rule, data: DataShape, step: str,
-    batch: int, own_code: bool, device_bytes: int,
+    phases: tuple[PhaseShape, ...], operations: tuple[Operation, ...], data: DataShape, step: str, batch: int,
+    own_code: bool, device_bytes: int,
 ) -> int:  # fmt: skip
-    sizes = [4 * prod(shape) for shape in shapes]
-    run = _StepReplay(memory, operations, sizes, trace_update(shapes, rule, step, True), data, batch, device_bytes)
+    updates = [trace_update(phase.parameter_shapes, phase.rule, step, True) for phase in phases]
+    run = _StepReplay(phases, updates, operations, data, batch, device_bytes)
     run.place_network_and_data()
     if own_code:
-        run.free(run.gradient().values())  # the trial of a user's own network
+        for phase in phases:
+            run.free(run.gradient(phase.memory).values())  # the trial of a user's own network
     if step == "plain":
         run.plain()
     else:
@@ -88,21 +89,32 @@ Live = dict[int, MemoryBlock]
 
 @dataclass
 class _StepReplay:
-    memory: GradientMemory
+    phases: Sequence[PhaseShape]
+    updates: Sequence[UpdateTrace]
+    """Of each phase."""
     operations: tuple[Operation, ...]
-    parameter_sizes: list[int]
-    update: UpdateTrace
     data: DataShape
     batch: int
     device_bytes: int
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     stream: int = DEFAULT_STREAM
     pool: int = 0
-    _parameters: list[MemoryBlock] = field(default_factory=list)
+    _parameters: list[list[MemoryBlock]] = field(default_factory=list)
+    """Of each phase."""
     _streams: set[int] = field(default_factory=set)
 
+    @property
+    def memory(self) -> GradientMemory:
+        """Its sizes of batch and buffers are those of every phase."""
+        return self.phases[0].memory
+
+    @property
+    def parameter_sizes(self) -> list[list[int]]:
+        """Of each phase."""
+        return [[4 * prod(shape) for shape in phase.parameter_shapes] for phase in self.phases]
+
     def place_network_and_data(self) -> None:
-        self._parameters = self.allocate(self.parameter_sizes)
+        self._parameters = [self.allocate(sizes) for sizes in self.parameter_sizes]
         self.allocate(self.memory.buffer_bytes)
         prepared, room = self._data_bytes, SHARE_OF_MEMORY * self.device_bytes
         if self.resident and sum(prepared) <= room / 2:
@@ -125,20 +137,22 @@ class _StepReplay:
         return self.data.in_memory and sum(self._data_bytes) // 4 <= SHARE_OF_MEMORY * self.device_bytes
 
     def make_flat(self) -> None:
-        """Parameters and gradient in one buffer each; the network's own memory is free again."""
-        self.allocate((sum(self.parameter_sizes), sum(self.parameter_sizes)))
-        self.free(self._parameters)
-        self.allocate(self.update.state_bytes)
+        """Parameters and gradient of a phase in one buffer each; the network's own memory is free again."""
+        for sizes, parameters, update in zip(self.parameter_sizes, self._parameters, self.updates, strict=True):
+            self.allocate((sum(sizes), sum(sizes)))
+            self.free(parameters)
+            self.allocate(update.state_bytes)
 
     def plain(self) -> None:
         """The gradients of an iteration are in use until the next one has its own."""
         before: list[MemoryBlock] = []
         for number in range(ITERATIONS):
-            batch = self.allocate(self.memory.batch_bytes)
-            live = self.gradient()
-            self.replay(self.update.events if number else self.update.first_events)
+            in_use = self.allocate(self.memory.batch_bytes)
+            for phase, update in zip(self.phases, self.updates, strict=True):
+                in_use += self.gradient(phase.memory).values()
+                self.replay(update.events if number else update.first_events)
             self.free(before)
-            before = [*live.values(), *batch]
+            before = in_use
         self.free(before)
 
     def flat(self, iterations: int, scale: float = 1.0) -> None:
@@ -151,20 +165,21 @@ class _StepReplay:
         self.free(before)
 
     def flat_step(self, scale: float = 1.0) -> list[MemoryBlock]:
-        """One gradient and one update; returns the loss and the output."""
-        live = self.gradient(scale)
-        self.replay(self.update.events)
-        gradients = set(self.memory.gradients)
-        self.free(block for number, block in live.items() if number in gradients)
-        return [block for number, block in live.items() if number not in gradients]
+        """One gradient and one update of each phase; returns the losses and the outputs."""
+        kept: list[MemoryBlock] = []
+        for phase, update in zip(self.phases, self.updates, strict=True):
+            live, gradients = self.gradient(phase.memory, scale), set(phase.memory.gradients)
+            self.replay(update.events)
+            self.free(block for number, block in live.items() if number in gradients)
+            kept += (block for number, block in live.items() if number not in gradients)
+        return kept
 
     def graph(self) -> None:
         """Warm-up on a stream of its own, then a window of several steps and one of a single step are captured."""
         memory = self.memory
-        snapshot = self.allocate(
-            [*self.parameter_sizes, *memory.buffer_bytes,
-             sum(self.parameter_sizes), *self.update.state_bytes]
-        )  # fmt: skip
+        snapshot = self.allocate([*chain.from_iterable(self.parameter_sizes), *memory.buffer_bytes])
+        for sizes, update in zip(self.parameter_sizes, self.updates, strict=True):
+            snapshot += self.allocate([sum(sizes), *update.state_bytes])
         example = self.allocate(memory.batch_bytes)
         outcome: list[MemoryBlock] = []
         self.stream = SIDE_STREAM
@@ -188,12 +203,12 @@ class _StepReplay:
         if self.data.samples > self.batch and (rest := self.data.samples % self.batch):
             self.flat(1, rest / self.batch)  # a smaller last batch is not captured
 
-    def gradient(self, scale: float = 1.0) -> Live:
+    def gradient(self, memory: GradientMemory, scale: float = 1.0) -> Live:
         if self.stream not in self._streams:
             self._streams.add(self.stream)
             if any(operation.family in ("matmul", "recurrent") for operation in self.operations):
                 self.allocate((CUBLAS_BYTES,))
-        return self.replay(self.memory.events, scale)
+        return self.replay(memory.events, scale)
 
     def replay(self, events: Iterable[Event], scale: float = 1.0) -> Live:
         """The blocks that are in use afterwards, by number."""

@@ -65,9 +65,11 @@ class CostModel:
     def seconds(self, family: str, sizes: Sizes, dtype: str = "float32") -> float:
         return self._estimates(family, [sizes], dtype)[0].seconds
 
-    def host_s(self, family: str) -> float:
-        """Time of the host to call an operation of the family alone, on a GPU."""
-        return self.set.host_s.get(family) or self._sets.get("float32", self.set).host_s.get(family) or DEFAULT_HOST_S
+    def host_s(self, operation: Operation) -> float:
+        """Time of the host to call an operation alone, on a GPU."""
+        sets = (self.set, self._sets.get("float32", self.set))
+        found = (each.host_s(operation.family, operation.sizes) for each in sets)
+        return next((seconds for seconds in found if seconds is not None), DEFAULT_HOST_S)
 
     def _set_of(self, family: str, dtype: str, channels_last: bool) -> TrialSet:
         """The trials of operations of this type: in half precision, float32, or tf32 for what runs on matrix units."""

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from paceline.cost.curve import Trial
 from paceline.cost.model import HALF, Costed
-from paceline.cost.step_overheads import ReferenceRun
+from paceline.cost.reference_run import ReferenceRun
 
 MAX_REST = 0.15
-"""Share of a layer's time that other operations than its largest may take."""
+"""Share of a layer's predicted time that other operations than its largest may take; else who took the measured time
+is not known."""
 
 
 def network_trials(runs: Sequence[ReferenceRun]) -> dict[str, list[Trial]]:
@@ -30,8 +31,9 @@ def network_trials(runs: Sequence[ReferenceRun]) -> dict[str, list[Trial]]:
                 if not own:
                     continue
                 largest = max(own, key=lambda costed: costed.seconds)
-                rest_s = sum(costed.seconds for costed in own) - largest.seconds
-                if rest_s < MAX_REST * took_s:
+                whole_s = sum(costed.seconds for costed in own)
+                rest_s = whole_s - largest.seconds
+                if rest_s < MAX_REST * min(took_s, whole_s):
                     operation = largest.operation
                     kind = "bfloat16" if operation.dtype in HALF else "float32"
                     found[kind].append(Trial(operation.family, operation.sizes, took_s - rest_s))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from paceline.cost.families import POINTWISE
 
-# These compute nothing: they return views or only allocate memory.
-_FREE = """
-    view t transpose permute expand detach unbind select slice unsqueeze squeeze as_strided alias split unsafe_split
+# These compute nothing, but calling them takes time of the host.
+_VIEWS = """
+    view t transpose permute expand unbind select slice unsqueeze squeeze as_strided alias split unsafe_split
     split_with_sizes unsafe_split_with_sizes chunk unsafe_chunk narrow _unsafe_view reshape _reshape_alias unfold
-    diagonal movedim real imag view_as_real view_as_complex lift_fresh is_same_size sym_size device empty empty_like
-    empty_strided empty_permuted new_empty new_empty_strided resize_ set_
+    diagonal movedim real imag view_as_real view_as_complex
 """
-FREE = frozenset(_FREE.split())
+VIEWS = frozenset(_VIEWS.split())
+# These only allocate memory, or are called for the trace.
+_ALLOCATE = """
+    detach lift_fresh is_same_size sym_size device empty empty_like empty_strided empty_permuted new_empty
+    new_empty_strided resize_ set_
+"""
+FREE = VIEWS | frozenset(_ALLOCATE.split())
 
 # Elementwise operations and passes over memory, by the calibrated operation that does about the same work.
 _LIKE = {

@@ -19,18 +19,19 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paceline.cost.allocations import AllocationLog, Event
+from paceline.cost.allocations import FREED, AllocationLog, Event
 from paceline.cost.gpu_dispatch import as_on_gpu
+from paceline.cost.op_aliases import VIEWS
 from paceline.cost.op_classification import classify_op
 from paceline.cost.operation import Operation, tensors_in, traffic_of
 from paceline.data.fields import Fields
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number
-from paceline.step.phase import Batch
+from paceline.step.optimizers import Rule
+from paceline.step.phase import Batch, Phase
 from paceline.unallocated import build_unallocated
 
-Run = Callable[[nn.Module, Batch], tuple[Tensor, Sequence[Tensor], Any]]
-"""From a network and a batch to the loss, the parameters to differentiate, and what is kept for the metrics."""
+Shapes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,32 @@ class GradientMemory:
 
 
 @dataclass(frozen=True)
+class PhaseShape:
+    """What a phase trains, and the memory of its gradient."""
+
+    rule: Rule
+    parameter_shapes: Shapes
+    memory: GradientMemory
+
+
+@dataclass(frozen=True)
 class NetworkShape:
-    """The operations, layers and memory of one gradient of a network on one batch."""
+    """The operations, layers and memory of one gradient of each phase of a network on one batch."""
 
     operations: tuple[Operation, ...]
     rows: dict[str, Row]
-    parameter_shapes: tuple[tuple[int, ...], ...]
+    phases: tuple[PhaseShape, ...]
     parameter_bytes: int
     activation_bytes: int
-    """Saved by the forward pass for the backward pass."""
+    """Saved by the forward pass for the backward pass; of several phases, the most."""
     unknown: tuple[str, ...]
     """Operations of no known family, by PyTorch's names."""
-    memory: GradientMemory
+    views: int
+    """Operations that only make a view of a tensor."""
+
+    @property
+    def parameter_shapes(self) -> Shapes:
+        return tuple(shape for phase in self.phases for shape in phase.parameter_shapes)
 
     @property
     def parameter_tensors(self) -> int:
@@ -95,6 +110,7 @@ class _OpRecorder(TorchDispatchMode):
         self.calls: dict[str, int] = {}
         self.nodes: dict[str, set[int]] = {}
         self.operations: list[Operation] = []
+        self.views = 0
         self.log = AllocationLog()
         self._random_elements = 0
         self._after_random = 0
@@ -137,6 +153,7 @@ class _OpRecorder(TorchDispatchMode):
         elif (node := torch._C._current_autograd_node()) is not None:
             row = self._owner_of(node)
             self.nodes.setdefault(row, set()).add(id(node))
+        self.views += name in VIEWS
         found = classify_op(name, arguments, output)
         if found is not None and not self._is_part_of_dropout(name, found[1]):
             family, sizes, known = found
@@ -163,39 +180,50 @@ class _OpRecorder(TorchDispatchMode):
 def trace_network(
     build: Callable[[], nn.Module],
     batch: Callable[[], Batch],
-    run: Run,
+    phases: Callable[[nn.Module], Sequence[Phase]],
     *,
     name: str = "the network",
     on_gpu: bool = False,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> NetworkShape:
     """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run."""
-    kept, mode = _SavedTensors(), FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     network = _without_values(build_unallocated(build, name, mode), mode, memory_format).train()
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
-        watch, samples = _OpRecorder(network), batch()
+        watch, samples, traced = _OpRecorder(network), batch(), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
         watch.log.see((*tensors, *_tensors_of(samples)), is_new=False)
+        trained = list({id(p): p for phase in traced for p in phase.parameters}.values())
+        others = [t for t in tensors if id(t) not in set(map(id, trained))]
+        saved = [_SavedTensors(watch.log, trained) for _ in traced]
         with watch.recording(), torch.enable_grad():
-            with torch.autograd.graph.saved_tensors_hooks(kept.keep, kept.give):
-                loss, parameters, output = run(network, samples)
-            kept.forget_parameters(parameters)
-            gradients = torch.autograd.grad(loss, list(parameters), allow_unused=True)
-        rows = _rows(watch, parameters)
-        sizes = [p.numel() * p.element_size() for p in parameters]
-        trained = {id(p) for p in parameters}
-        memory = GradientMemory(
-            tuple(watch.log.events),
-            tuple(dict.fromkeys(watch.log.number_of(g) for g in gradients if g is not None)),
-            tuple(dict.fromkeys(watch.log.number_of(t) for t in (loss, output) if isinstance(t, Tensor))),
-            tuple(t.untyped_storage().nbytes() for t in tensors if id(t) not in trained),
-            tuple(t.untyped_storage().nbytes() for t in _tensors_of(samples)),
-        )
+            each = zip(traced, saved, strict=True)
+            shapes = tuple(_traced_phase(phase, samples, watch.log, kept, others) for phase, kept in each)
+        rows = _rows(watch, trained)
     unknown = sorted({operation.name for operation in watch.operations if not operation.known})
     return NetworkShape(
-        tuple(watch.operations), rows, tuple(tuple(p.shape) for p in parameters), sum(sizes), kept.bytes,
-        tuple(unknown), memory,
+        tuple(watch.operations), rows, shapes, sum(p.numel() * p.element_size() for p in trained),
+        max(kept.bytes for kept in saved), tuple(unknown), watch.views,
     )  # fmt: skip
+
+
+def _traced_phase(
+    phase: Phase, samples: Batch, log: AllocationLog, kept: _SavedTensors, others: Sequence[Tensor]
+) -> PhaseShape:
+    """`others` are the network's tensors that no phase trains."""
+    begun = len(log.events)
+    with torch.autograd.graph.saved_tensors_hooks(kept.keep, kept.give):
+        outcome = phase.gradient(samples, torch.default_generator)
+    events = log.events[begun:]
+    made = {number for number, size in events if size != FREED}
+    memory = GradientMemory(
+        tuple(event for event in events if event[0] in made),
+        tuple(dict.fromkeys(log.number_of(g) for g in outcome.gradients if g is not None)),
+        tuple(dict.fromkeys(log.number_of(t) for t in (outcome.loss, outcome.output) if t is not None)),
+        tuple(t.untyped_storage().nbytes() for t in others),
+        tuple(t.untyped_storage().nbytes() for t in _tensors_of(samples)),
+    )
+    return PhaseShape(phase.rule, tuple(tuple(p.shape) for p in phase.parameters), memory)
 
 
 def _tensors_of(samples: Batch) -> list[Tensor]:
@@ -229,29 +257,24 @@ def _without_values(network: nn.Module, mode: FakeTensorMode, memory_format: tor
 
 
 class _SavedTensors:
-    """Counts the memory of tensors saved for the backward pass."""
+    """Counts the memory of tensors that are saved for the backward pass, without the parameters."""
 
-    def __init__(self) -> None:
-        self._storages: dict[int, int] = {}
-        self._alive: list[Any] = []
+    def __init__(self, log: AllocationLog, parameters: Sequence[Tensor]) -> None:
+        self._log, self._parameters = log, {log.number_of(parameter) for parameter in parameters}
+        self._sizes: dict[int, int] = {}
 
     def keep(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        self._storages[storage._cdata] = storage.nbytes()
-        self._alive.append(storage)  # keeps the storage alive so that its address is not reused
+        if not in_backward():  # what is computed again for a checkpoint is not saved for long
+            self._log.see([tensor])
+            self._sizes[self._log.number_of(tensor)] = tensor.untyped_storage().nbytes()
         return tensor
 
     def give(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def forget_parameters(self, parameters: Sequence[Tensor]) -> None:
-        for parameter in parameters:
-            self._storages.pop(parameter.untyped_storage()._cdata, None)
-        self._alive.clear()
-
     @property
     def bytes(self) -> int:
-        return sum(self._storages.values())
+        return sum(size for number, size in self._sizes.items() if number not in self._parameters)
 
 
 def _rows(watch: _OpRecorder, parameters: Sequence[Tensor]) -> dict[str, Row]:

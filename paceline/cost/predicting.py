@@ -23,6 +23,7 @@ from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.errors import InputError, nearest
 from paceline.step.phase import AUTOCAST
+from paceline.step.step import has_own_code
 from paceline.workload import STEPS, Workload
 
 Traces = dict[tuple[str, bool], NetworkShape]
@@ -65,7 +66,7 @@ def predict(
     made = compose_iteration(
         model, step_overheads, shape, model.cost(operations),
         step="chain" if chain and not on_gpu else kind,
-        update_s=update_alone_s(model, shape, workload, kind, on_gpu),
+        update_s=update_alone_s(model, shape, kind, on_gpu),
         sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, extra_log_sd=extra_log_sd,
     )  # fmt: skip
     return Prediction(
@@ -95,7 +96,7 @@ def _read(workload: Workload, data: DataShape, on_gpu: bool, traces: Traces) -> 
     precision = workload.precision if workload.precision in AUTOCAST else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
     key = json.dumps(record.to_json(plain), sort_keys=True)
-    if ":" not in workload.network and ":" not in workload.loss:
+    if not has_own_code(workload):
         return _read_cached(key, data, on_gpu)
     if (key, on_gpu) not in traces:
         traces[key, on_gpu] = trace_workload(workload, data, on_gpu=on_gpu)

@@ -65,7 +65,7 @@ class Prediction(NotebookRecord):
     def facts(self) -> dict[str, Any]:
         return {
             "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
-            "precision": self.precision, "iteration_s": self.iteration_s, "from": self.low_s, "to": self.high_s,
+            "precision": self.precision, "iteration_s": self.iteration_s, "low_s": self.low_s, "high_s": self.high_s,
             "samples/s": self.samples_per_s, "basis": self.basis,
         }  # fmt: skip
 

@@ -18,10 +18,9 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from paceline.cost.calibration import StepOverheads
 from paceline.cost.families import MATRIX_UNITS
-from paceline.cost.model import Costed, CostModel
-from paceline.cost.op_tracing import NetworkShape
-from paceline.cost.workload_tracing import DataShape
-from paceline.measurement.network_times import NetworkTimes
+from paceline.cost.host_fit import LaunchTimes, fit_gaps_s, fit_host_times
+from paceline.cost.least_deviations import least_deviations
+from paceline.cost.reference_run import ReferenceRun
 
 SMALL_S = 30e-6
 """Layers predicted to take less than this show the cost of a call."""
@@ -33,43 +32,6 @@ MAX_FACTOR = 2.0
 RARE_SPREAD = 0.3
 MIN_NETWORKS = 3
 """A family in fewer networks than this has at least `RARE_SPREAD`."""
-MIN_HOST_RUNS = 6
-HOST_BOUND = 1.3
-"""An iteration that takes this many times as long as its kernels waited for the host."""
-AHEAD = 0.8
-"""The host is ahead of the device if launching an iteration takes less than this share of running it."""
-
-
-@dataclass(frozen=True)
-class ReferenceRun:
-    """A measured network, with the times of its operations alone."""
-
-    times: NetworkTimes
-    costed: Sequence[Costed]
-    update_s: float
-    """The time of the parameter update alone."""
-    model: CostModel
-    shape: NetworkShape
-    data: DataShape
-    chain: bool
-    """Whether its step has a hand-written gradient."""
-
-    @property
-    def busy_s(self) -> float:
-        """Time that the device computed."""
-        parts = sum(took for part, took in self.times.parts_s.items() if part in ("load", "copy", "update", "loop"))
-        return sum(forward + backward for forward, backward in self.times.layers.values()) + parts
-
-    @property
-    def launching_s(self) -> float:
-        """Time of the host to launch an iteration; the iteration itself, where the device waited for the host."""
-        return self.times.iteration_s if self.times.iteration_s > HOST_BOUND * self.busy_s else self.times.host_s
-
-    def called_s(self, direction: str) -> float:
-        """Time of the host to call the operations alone."""
-        return sum(
-            self.model.host_s(each.operation.family) for each in self.costed if each.operation.direction == direction
-        )
 
 
 @dataclass(frozen=True)
@@ -89,69 +51,36 @@ class _Row:
     """Share of the network's iteration, divided by the number of measurements of that network."""
 
 
-def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool) -> StepOverheads:
+def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequence[ReferenceRun] = ()) -> StepOverheads:
+    """`same_step`: runs of the same kind of step in any precision, which tell about what is the same for all."""
+    alike = same_step or seen
     batches = Counter(each.times.name for each in seen)
     rows = [row for each in seen for row in _rows(each, batches[each.times.name])]
     extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
     factors, spreads = _factors(rows, extra, on_gpu)
-    load_s, load_element_s = _load_s(seen)
-    host = _host(seen) if on_gpu else _Host()
-    gap_s, loop_s = _gaps_s(seen) if on_gpu else (0.0, _median(s.times.parts_s.get("loop", 0.0) for s in seen))
+    load_s, load_element_s = _load_s(alike)
+    host, gap_s, loop_s = LaunchTimes(), 0.0, _median(s.times.parts_s.get("loop", 0.0) for s in seen)
+    if on_gpu:
+        host = fit_host_times(alike)
+        gap_s, loop_s = fit_gaps_s(alike)
+    update_s, update_tensor_s, update_factor = _update(alike, on_gpu)
     return StepOverheads(
         factors, spreads, extra["forward"], extra["backward"],
         gap_s=gap_s,
-        host_forward=host.forward,
-        host_backward=host.backward,
+        host_factor=host.factor,
+        host_view_s=host.view_s,
         host_parameter_s=host.parameter_s,
         host_s=host.iteration_s,
         host_log_sd=host.log_sd,
         load_s=load_s,
         load_element_s=load_element_s,
-        update_factor=_update_factor(seen),
+        update_s=update_s,
+        update_tensor_s=update_tensor_s,
+        update_factor=update_factor,
         score_s=_median(s.times.score_s for s in seen),
         loop_s=loop_s,
         networks=tuple(sorted({f"{s.times.name} at {s.times.batch}" for s in seen})),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Host:
-    """Host times of a step that is not captured."""
-
-    forward: float = 0.0
-    backward: float = 0.0
-    parameter_s: float = 0.0
-    iteration_s: float = 0.0
-    log_sd: float = 0.0
-
-
-def _host(seen: Sequence[ReferenceRun]) -> _Host:
-    """What launching costs in a network, compared with calling the operations alone, none below zero."""
-    runs = [s for s in seen if s.times.host_s > 0]
-    if not runs:
-        return _Host()
-    alone = np.array([(s.called_s("forward"), s.called_s("backward")) for s in runs])
-    took = np.array([s.launching_s for s in runs])
-    if len(runs) < MIN_HOST_RUNS:
-        each = float(np.median(took / np.maximum(alone.sum(1), 1e-9)))
-        return _Host(each, each, log_sd=RARE_SPREAD)
-    columns = np.column_stack([alone, [(s.shape.parameter_tensors, 1.0) for s in runs]])
-    found, _ = nnls(columns / took[:, None], np.ones(len(took)))
-    missed = np.log(np.maximum(columns @ found, 1e-9) / took)
-    forward, backward, parameter_s, iteration_s = map(float, found)
-    log_sd = max(MIN_SPREAD, float(np.sqrt(np.mean(missed**2))))
-    return _Host(forward, backward, parameter_s, iteration_s, log_sd)
-
-
-def _gaps_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
-    """The gap between two operations and the rest of the loop, from iterations in which the host is ahead."""
-    ahead = [s for s in seen if s.times.host_s < AHEAD * s.busy_s]
-    if not ahead:
-        return 0.0, 0.0
-    idle = np.array([max(1e-7, s.times.iteration_s - s.busy_s) for s in ahead])
-    columns = np.array([(len(s.costed), 1.0) for s in ahead])
-    (gap_s, loop_s), _ = nnls(columns / idle[:, None], np.ones(len(idle)))
-    return float(gap_s), float(loop_s)
 
 
 def _median(values: Iterable[float]) -> float:
@@ -170,14 +99,18 @@ def _load_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
     return float(batch_s), float(element_s)
 
 
-def _update_factor(seen: Sequence[ReferenceRun]) -> float:
-    by_network: dict[str, list[float]] = defaultdict(list)
-    for each in seen:
-        took = each.times.parts_s.get("update", 0.0)
-        if took > 0 and each.update_s > 0:
-            by_network[each.times.name].append(log(took / each.update_s))
-    found = [median(values) for values in by_network.values()]
-    return exp(median(found) * _shrinkage(len(found))) if found else 1.0
+def _update(seen: Sequence[ReferenceRun], on_gpu: bool) -> tuple[float, float, float]:
+    """Times of an update: to start its kernels, per parameter tensor, and as a multiple of its passes over memory.
+
+    A hand-written gradient is written where the update reads it, so its tensors take no time.
+    """
+    runs = [each for each in seen if each.times.parts_s.get("update", 0.0) > 0 and each.update_s > 0]
+    if len({each.times.name for each in runs}) < MIN_NETWORKS:
+        return 0.0, 0.0, 1.0
+    columns = [(1.0 * on_gpu, 0 if each.chain else each.shape.parameter_tensors, each.update_s) for each in runs]
+    found = least_deviations(np.array(columns), np.array([each.times.parts_s["update"] for each in runs]))
+    start_s, tensor_s, factor = map(float, found)
+    return start_s, tensor_s, factor
 
 
 def _shrinkage(networks: float) -> float:

@@ -20,8 +20,8 @@ from paceline.data.fields import Fields
 from paceline.data.samples import Samples
 from paceline.data.source import parse
 from paceline.data.well_known import WELL_KNOWN
-from paceline.errors import NetworkError, PacelineError, WorkloadError
-from paceline.step.phase import Batch, LossPhase, comparable
+from paceline.errors import NetworkError, PacelineError, WorkloadError, a_type
+from paceline.step.phase import Batch, Phase, phases_of
 from paceline.workload import MEMORY_FORMATS, Workload
 
 
@@ -79,13 +79,11 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
 
     `on_gpu`: with the operations and types that a GPU would run.
     """
-    if workload.phases:
-        raise WorkloadError(
-            f"phases {workload.phases!r} cannot be predicted from the network's shapes: measure the workload instead"
-        )
     if workload.accumulate > 1:
-        return accumulated(_micro_batches(workload, shape, on_gpu))
-    for place in (workload.network, workload.loss):
+        micro_batches = _micro_batches(workload, shape, on_gpu)
+        if len(micro_batches[0].phases) == 1:
+            return accumulated(micro_batches)
+    for place in (workload.network, workload.loss, workload.phases):
         if ":" in place:
             user_code.find(place)  # imported here, what its module makes is real
     kind = torch.int64 if shape.kind == "text" else torch.float32
@@ -95,7 +93,7 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
         if ":" in workload.network:
             made = user_code.call(workload.network)
             if not isinstance(made, nn.Module):
-                raise WorkloadError(f"{workload.network} returned a {type(made).__name__}, not an nn.Module")
+                raise WorkloadError(f"{workload.network} returned {a_type(made)}, not an nn.Module")
             return made
         return networks.build(
             workload.network, shape=shape.shape, classes=shape.classes, kind=shape.kind, dropout=workload.dropout,
@@ -116,24 +114,24 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
         x = placed(torch.empty((workload.batch, *shape.shape), dtype=kind))
         return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
-    def run(network: nn.Module, samples: Batch) -> tuple[Tensor, Sequence[Tensor], Tensor | None]:
-        phase = LossPhase(network, workload)
-        loss, output = phase.forward(samples)
-        return loss, phase.parameters, comparable(output, samples)
+    def phases(network: nn.Module) -> list[Phase]:
+        """Those of the last epoch, as they are measured."""
+        return [phase for phase in phases_of(workload, network) if phase.rule.trains_in(workload.epochs - 1)]
 
+    who = workload.phases or workload.network
     memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
     try:
-        return trace_network(build, batch, run, name=workload.network, on_gpu=on_gpu, memory_format=memory_format)
+        return trace_network(build, batch, phases, name=workload.network, on_gpu=on_gpu, memory_format=memory_format)
     except PacelineError:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise NetworkError(
-            f"{workload.network} cannot be traced: its control flow depends on the values of its data "
+            f"{who} cannot be traced: its control flow depends on the values of its data "
             f"({error.func}); measure it instead"
         ) from error
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise NetworkError(f"{workload.network} cannot be traced: {first:.200}") from error
+        raise NetworkError(f"{who} cannot be traced: {first:.200}") from error
 
 
 def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool) -> list[NetworkShape]:
@@ -150,7 +148,10 @@ def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool) -> list[N
 def is_chain(shape: NetworkShape, workload: Workload | None = None) -> bool:
     """Whether the flat step has a hand-written gradient: a sequence of linear layers, activations and dropout."""
     if workload is not None and (
-        workload.loss != "cross-entropy" or workload.precision in ("bfloat16", "float16") or workload.accumulate > 1
+        workload.phases
+        or workload.loss != "cross-entropy"
+        or workload.precision in ("bfloat16", "float16")
+        or workload.accumulate > 1
     ):
         return False
     whole, *kinds = (row.kind for row in shape.rows.values())

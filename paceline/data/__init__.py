@@ -57,7 +57,9 @@ def load(
     elif asked.argument:
         dataset = own.load(asked, find, tuple(MODULES))
     else:
-        raise DataError(f"data {source!r}: unknown name {asked.name!r}; {nearest(asked.name, MODULES)}")
+        table = asked.name.rpartition(".")[2]
+        hint = f"did you mean {table}:{source}?" if table in ("csv", "parquet") else nearest(asked.name, MODULES)
+        raise DataError(f"data {source!r}: unknown name {asked.name!r}; {hint}")
     if asked.count is None:
         return dataset
     if asked.count > len(dataset.train):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from paceline.errors import DataError
+from paceline.errors import DataError, a_type
 
 LABELS = ("labels", "label", "targets", "target", "y")
 """Keys of a dictionary that hold the target; the first that is there."""
@@ -101,7 +101,7 @@ def as_batch(name: str, given: Any) -> tuple[Inputs, Tensor]:
         return _from_mapping(name, given)
     if not isinstance(given, tuple | list) or not given:
         raise DataError(
-            f"data {name!r}: a batch is a {type(given).__name__}; it should be a tensor, a pair (x, y), a longer tuple "
+            f"data {name!r}: a batch is {a_type(given)}; it should be a tensor, a pair (x, y), a longer tuple "
             "whose last member is the target, or a dictionary of tensors"
         )
     if len(given) == 1:
@@ -142,7 +142,7 @@ def _tensors(name: str, given: Mapping[Any, Any]) -> dict[str, Tensor]:
 def _tensor(name: str, what: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise DataError(
-            f"data {name!r}: {what} of a batch is a {type(value).__name__}; it should be a tensor "
+            f"data {name!r}: {what} of a batch is {a_type(value)}; it should be a tensor "
             "(several targets: return a dictionary and use a loss(model, batch))"
         )
     if value.dim() == 0:

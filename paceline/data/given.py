@@ -156,7 +156,7 @@ def _arrays(name: str, given: Any) -> Arrays:
 
 def _not_empty(name: str, part: PartKind) -> PartKind:
     if not len(part):
-        raise DataError(f"data {name!r} has a part without samples")
+        raise DataError(f"data {name!r} has no samples in its training or test part")
     return part
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from paceline import record
 from paceline.directory_lock import LOCK, DirectoryLock
-from paceline.errors import InputError, OutputError, RecordError
+from paceline.errors import InputError, OutputError, RecordError, a_type
 from paceline.experiment.experiment import Experiment, changed
 from paceline.output_directory import writable
 
@@ -43,10 +43,8 @@ def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
     """`out`, locked, with the experiment in it."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"`out={str(out)!r}` is a file: choose a directory")
-    try:
+    with writable(f"`out={str(out)!r}`"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"`out={str(out)!r}` cannot be created: {error.strerror}") from error
     _check_new(out, experiment)  # nothing is left in a directory of something else
     with locked_experiment(out):
         _check_new(out, experiment)  # nobody else was first
@@ -80,7 +78,7 @@ def saved_experiment(directory: str | Path) -> Experiment:
         raise InputError(f"{directory} holds no experiment: start one with `out`")
     found = record.load(directory / EXPERIMENT)
     if not isinstance(found, Experiment):
-        raise RecordError(f"{directory / EXPERIMENT} holds a {type(found).__name__}, not an experiment")
+        raise RecordError(f"{directory / EXPERIMENT} holds {a_type(found)}, not an experiment")
     return found
 
 
@@ -106,11 +104,9 @@ def clear_working(directory: Path) -> Path:
     """Empties `working`: unfinished runs of a killed process are of no use."""
     working = directory / WORKING
     shutil.rmtree(working, ignore_errors=True)
-    try:
+    with writable(str(working)):
         working.mkdir(exist_ok=True)
         (directory / RUNS).mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{working} cannot be created: {error.strerror}") from error
     return working
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from signal import SIGKILL
 from time import monotonic
 
 from paceline import data, user_code
@@ -12,8 +13,9 @@ from paceline.experiment.core_assignment import cores_of_jobs, crowding
 from paceline.experiment.directory import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import interleaved
-from paceline.experiment.processes import Attempt, EndedRun, Lost, Processes, check_folders
+from paceline.experiment.processes import Attempt, Lost, Processes, check_folders
 from paceline.experiment.watcher import Estimate, ExperimentWatcher, Standing
+from paceline.fork_server import Ended
 from paceline.output_directory import next_directory
 from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
@@ -156,8 +158,8 @@ class Execution:
             while self.pending and len(self.running) < self.jobs:
                 self._start(self.pending.pop(0), processes)
             self.watcher.advanced(self.standing())
-            for ended in processes.wait(LOOK_UP_S):
-                self._finish(ended)
+            for number, ended in processes.wait(LOOK_UP_S).items():
+                self._finish(number, ended)
             self._look_at_the_clock(processes)
             if monotonic() - self.written_s > max(WRITE_EVERY_S, self.writing_s / WRITING_SHARE):
                 self.write()
@@ -183,10 +185,10 @@ class Execution:
             if self.lost[number] < ATTEMPTS:
                 self.pending.insert(0, self.running.pop(number).run)
             else:
-                self._finish(EndedRun(number, -9, 0.0, 0, "its process was ended by SIGKILL"))
+                self._finish(number, Ended(-SIGKILL))
 
-    def _finish(self, ended: EndedRun) -> None:
-        attempt = self.running.pop(ended.number)
+    def _finish(self, number: int, ended: Ended) -> None:
+        attempt = self.running.pop(number)
         run = attempt.run
         attempt.keep(ended, self._final(run), planned=len(self.planned), checkpoints=self.experiment.checkpoints)
         row = self._row(run)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import InputError, nearest
+from paceline.errors import InputError
 from paceline.experiment.keys import check_value, flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
@@ -139,7 +139,7 @@ def _grid(given: Any) -> tuple[dict[str, list[Any]], ...]:
 
 def _block(block: Any) -> dict[str, list[Any]]:
     if not isinstance(block, Mapping) or not block:
-        raise InputError("[grid] is empty: give lists of values, as batch = [32, 64]")
+        raise InputError("[grid] is empty: give lists of values, e.g. batch = [32, 64]")
     found = {}
     for key, value in flattened(block, "[grid]").items():
         values = list(value) if isinstance(value, list | tuple) else [value]
@@ -181,10 +181,3 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") 
             was, becomes = ("nothing" if value is None else f"{value!r:.60}" for value in (old, new))
             found.append(f"{name} was {was} and is {becomes}")
     return found
-
-
-def check_keys(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuses an unknown key at the top of a file."""
-    for key in table:
-        if key not in known:
-            raise InputError(f"an experiment has no {key!r}: {nearest(key, known)}")

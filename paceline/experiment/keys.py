@@ -83,7 +83,7 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def why_without_effect(key: str) -> str:
     if {"local", "virtual"} <= {*SCHEMA[key].runs}:
-        return 'it needs workers or a strategy, as strategy = "downpour"'
+        return 'it needs workers or a strategy, e.g. strategy = "downpour"'
     return f"it is for {' or '.join(RUNS[run] for run in SCHEMA[key].runs)}"
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
@@ -19,6 +18,7 @@ from paceline.measurement.feeding import feed_stand_ins
 from paceline.measurement.feeding_images import feed_images
 from paceline.measurement.measuring import measure
 from paceline.reporting.record_files import context_of, write_measured, write_measurement
+from paceline.results.outcome import PlannedRun
 from paceline.simulation.timing import time_workload
 from paceline.step.failures import explained
 from paceline.training.distributing import build_cluster, cluster_words
@@ -27,7 +27,6 @@ from paceline.training.evaluate import time_validation
 from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Several, Watcher
-from paceline.workload import Workload
 
 TELL_EVERY_S = 1.0
 
@@ -36,8 +35,7 @@ TELL_EVERY_S = 1.0
 class RunTask:
     """What the process is told. Paths are absolute."""
 
-    settings: dict[str, Any]
-    workload: Workload
+    run: PlannedRun
     directory: str
     """Where the run's records go; it does not exist yet."""
     cache: str
@@ -48,8 +46,6 @@ class RunTask:
     """Whether trained parameters are wanted; large ones take their time to write."""
     tensorboard: str = ""
     """A directory for the run's events; empty: none are wanted."""
-    setting: str = ""
-    """What repetitions of it share."""
 
     def beside(self, ending: str) -> Path:
         """A file beside the directory: `.log`, `.progress` (from 0 to 1), and `.told` for what became of the run."""
@@ -72,7 +68,11 @@ class _Told:
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         figures = f"loss {epoch.loss:.4f}  test loss {epoch.test_loss:.4f}  test accuracy {epoch.test_accuracy:.4f}"
+        figures += f"  test {run.metric} {epoch.test_metric:.4g}" if run.metric else ""
         print(f"epoch {epoch.epoch}  {figures}  {epoch.wall_s:.2f} s", flush=True)
+
+    def done(self, done: int, all_: int) -> None:
+        self.part(done / all_)
 
     def part(self, done: float) -> None:
         if monotonic() - self.told_s > TELL_EVERY_S:
@@ -106,7 +106,7 @@ def make(task: RunTask) -> int:
 def _make(task: RunTask) -> None:
     directory, watcher = Path(task.directory), _Told(task.beside(".progress"))
     cache = Path(task.cache) if task.cache else None
-    words = run_settings(task.settings)
+    words = run_settings(task.run.settings)
     if words.kind == "measure":
         _measure(task, directory, cache, watcher)
     elif words.kind == "simulate":
@@ -126,16 +126,16 @@ def _followed(watcher: Watcher, task: RunTask) -> Iterator[Watcher]:
         return
     from paceline.reporting.tensorboard import TensorBoard
 
-    with TensorBoard(Path(task.tensorboard), task.settings, task.setting) as board:
+    with TensorBoard(Path(task.tensorboard), task.run.settings, task.run.setting) as board:
         yield Several(watcher, board)
 
 
 def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> None:
-    words, setup = run_settings(task.settings), setup_of(task.settings)
+    words, setup = run_settings(task.run.settings), setup_of(task.run.settings)
     alone = setup.strategy is None
     clock = TrainingClock() if words.measure and alone else None
     run = setup.train(
-        task.workload, out=out, cache=cache, watcher=watcher, clock=clock, step=words.step if alone else "auto",
+        task.run.workload, out=out, cache=cache, watcher=watcher, clock=clock, step=words.step if alone else "auto",
         measure=out / "measure" if words.measure and not alone else None,
         checkpoint_every_s=CHECKPOINT_EVERY_S if task.checkpoints or not alone else None,
     )  # fmt: skip
@@ -144,37 +144,33 @@ def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> No
 
 
 def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told) -> None:
-    words = run_settings(task.settings)
-    with explained(task.workload):
+    words = run_settings(task.run.settings)
+    with explained(task.run.workload):
         found = measure(
-            task.workload, iterations=words.iterations, step=words.step, cache=cache,
-            watch=lambda done, all_: watcher.part(done / all_),
+            task.run.workload, iterations=words.iterations, step=words.step, cache=cache,
+            watch=watcher.done,
         )  # fmt: skip
     directory.mkdir(parents=True)
-    write_measurement(found, directory, context_of(found, time_validation(task.workload, cache=cache)))
+    write_measurement(found, directory, context_of(found, time_validation(task.run.workload, cache=cache)))
 
 
 def _simulate(task: RunTask, directory: Path, cache: Path | None) -> None:
-    setup, steps = setup_of(task.settings), run_settings(task.settings).steps
+    setup, steps = setup_of(task.run.settings), run_settings(task.run.settings).steps
     assert setup.strategy is not None
     found = time_workload(
-        task.workload, setup.strategy, setup.workers, steps, build_cluster(setup.cluster), cluster_words(setup.cluster),
-        cache=cache,
+        task.run.workload, setup.strategy, setup.workers, steps, build_cluster(setup.cluster),
+        cluster_words(setup.cluster), cache=cache,
     )  # fmt: skip
     record.save(found, directory / "record.json")
 
 
 def _feed(task: RunTask, directory: Path, watcher: _Told) -> None:
-    words = run_settings(task.settings)
-
-    def watch(done: int, all_: int) -> None:
-        watcher.part(done / all_)
-
+    words = run_settings(task.run.settings)
     if words.devices:
         found = feed_stand_ins(
             words.devices, ahead=words.ahead, refresh_s=words.refresh, compute_s=words.compute,
-            iterations=words.iterations, watch=watch,
+            iterations=words.iterations, watch=watcher.done,
         )  # fmt: skip
     else:
-        found = feed_images(task.workload, ahead=words.ahead, iterations=words.iterations, watch=watch)
+        found = feed_images(task.run.workload, ahead=words.ahead, iterations=words.iterations, watch=watcher.done)
     record.save(found, directory / "record.json")

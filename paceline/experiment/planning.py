@@ -90,7 +90,7 @@ def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) ->
             raise StrategyError(f"{key} has no effect on any run: {why_without_effect(key)}")
     for settings in all_settings:
         if settings["kind"] == "simulate" and is_alone(settings):
-            raise StrategyError('kind = "simulate" needs a strategy, as strategy = "downpour"')
+            raise StrategyError('kind = "simulate" needs a strategy, e.g. strategy = "downpour"')
 
 
 def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Workload:

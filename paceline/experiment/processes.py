@@ -19,7 +19,7 @@ from paceline import record
 from paceline.errors import InputError, PacelineError
 from paceline.experiment.directory import move_into_place
 from paceline.experiment.one_run import RunTask, make
-from paceline.fork_server import Forked
+from paceline.fork_server import Ended, Forked
 from paceline.results import outcome
 from paceline.results.outcome import PlannedRun, RunOutcome
 from paceline.training.checkpoint import NAME as CHECKPOINT
@@ -35,16 +35,6 @@ LOG = "log.txt"
 LONGEST = 120
 
 
-@dataclass(frozen=True)
-class EndedRun:
-    number: int
-    code: int
-    cpu_s: float
-    peak_memory_bytes: int
-    how: str
-    """For a process that could not say it by itself."""
-
-
 class Processes:
     """Starts runs, and reports which ended. All of them end with it, and with this process."""
 
@@ -53,16 +43,12 @@ class Processes:
         self.server = process_server()
         self.forked: dict[int, Forked] = {}
 
-    @property
-    def running(self) -> set[int]:
-        return set(self.forked)
-
     def __enter__(self) -> Processes:
         return self
 
     def __exit__(self, *error: object) -> None:
         """Ends all of them, and waits until they are gone."""
-        for number in self.running:
+        for number in self.forked:
             self.kill(number)
         for process in self.forked.values():
             process.wait()
@@ -82,18 +68,14 @@ class Processes:
                 os.killpg(process.process_id, signal.SIGKILL)
             process.signal(signal.SIGKILL)
 
-    def wait(self, seconds: float) -> list[EndedRun]:
-        """The runs that have ended, at most `seconds` from now."""
+    def wait(self, seconds: float) -> dict[int, Ended]:
+        """The runs that have ended, by number, at most `seconds` from now."""
         self.server.wait(seconds)
         if not self.server.alive and self.forked:
             raise Lost("the process that starts runs ended by itself")
-        over = []
-        for number, process in list(self.forked.items()):
-            ended = process.poll()
-            if ended is not None:
-                del self.forked[number]
-                how = f"its process {ended.how}"
-                over.append(EndedRun(number, ended.code, ended.cpu_s, ended.peak_memory_bytes, how))
+        over = {number: ended for number, process in self.forked.items() if (ended := process.poll()) is not None}
+        for number in over:
+            del self.forked[number]
         return over
 
 
@@ -145,14 +127,12 @@ class Attempt:
         for ending in (".told", ".progress", ".log"):
             self._file(ending).unlink(missing_ok=True)
         return RunTask(
-            settings=self.run.settings,
-            workload=self.run.workload,
+            run=self.run,
             directory=str(self.working.resolve()),
             cache=str(cache.resolve()) if cache is not None else "",
             cores=self.cores,
             checkpoints=checkpoints,
             tensorboard=str(board.resolve()) if board is not None else "",
-            setting=self.run.setting,
             search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
         )
 
@@ -163,16 +143,16 @@ class Attempt:
         except (OSError, ValueError):
             return 0.0
 
-    def _told(self, ended: EndedRun) -> tuple[str, str]:
+    def _told(self, ended: Ended) -> tuple[str, str]:
         if self.ended_by_us:
             return "failed", self.ended_by_us
         try:
             told = json.loads(self._file(".told").read_text(encoding="utf-8"))
             return str(told["status"]), str(told["error"])
         except (OSError, ValueError, KeyError):
-            return "failed", ended.how
+            return "failed", f"its process {ended.how}"
 
-    def keep(self, ended: EndedRun, final: Path, *, planned: int, checkpoints: bool) -> None:
+    def keep(self, ended: Ended, final: Path, *, planned: int, checkpoints: bool) -> None:
         """Writes what became of it into its directory, as the last thing, and moves that into place."""
         status, error = self._told(ended)
         self.working.mkdir(exist_ok=True)

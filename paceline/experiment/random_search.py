@@ -28,7 +28,7 @@ class RandomSearch:
         for name, least in (("trials", 1), ("seed", 0)):
             Setting(f"[random] {name}", int, least, least=least).read(getattr(self, name))
         if not self.draws:
-            raise InputError("[random] draws nothing: name a key, as lr = { log-uniform = [0.001, 0.1] }")
+            raise InputError("[random] draws nothing: name a key, e.g. lr = { log-uniform = [0.001, 0.1] }")
         for key, draw in self.draws.items():
             _check(key, draw)
 
@@ -45,7 +45,7 @@ class RandomSearch:
 def _check(key: str, draw: Any) -> None:
     where = f"[random] {key.replace('_', '-')}"
     if not isinstance(draw, Mapping) or len(draw) != 1:
-        raise InputError(f"{where}={draw!r:.60} should be one of {', '.join(SHAPES)}, as {{ uniform = [0.0, 0.5] }}")
+        raise InputError(f"{where}={draw!r:.60} should be one of {', '.join(SHAPES)}, e.g. {{ uniform = [0.0, 0.5] }}")
     ((shape, values),) = draw.items()
     if shape not in SHAPES:
         raise InputError(f"{where}: {shape!r} is unknown: {nearest(shape, SHAPES)}")

@@ -10,8 +10,8 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InputError
-from paceline.experiment.experiment import Experiment, check_keys
+from paceline.errors import InputError, nearest
+from paceline.experiment.experiment import Experiment
 from paceline.experiment.keys import flattened
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
@@ -47,14 +47,16 @@ def naming(path: Path) -> Iterator[None]:
 
 def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Path = Path()) -> Experiment:
     """From a table as TOML has it; a file of published numbers is looked for in `folder`."""
-    check_keys(table, KEYS)
+    for key in table:
+        if key not in KEYS:
+            raise InputError(f"an experiment has no {key!r}: {nearest(key, KEYS)}")
     _check_plain(table, "")
     given = dict(table)
     for section in ("workload", "strategy", "run", "random", "quick"):
         if not isinstance(given.get(section, {}), dict):
             raise InputError(f"{section}={given[section]!r:.60} should be a table, [{section}]")
     if given.get("grid") == []:
-        raise InputError("[grid] is empty: give lists of values, as batch = [32, 64]")
+        raise InputError("[grid] is empty: give lists of values, e.g. batch = [32, 64]")
     if "kind" in given:
         if "kind" in given.get("run", {}):
             raise InputError("kind is given twice, once in [run]")

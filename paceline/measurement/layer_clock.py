@@ -61,6 +61,10 @@ class LayerClock:
         began_s = perf_counter()
         if (every is not None and every < 2) or warm_up < 0:
             raise InputError(f"every={every} should be at least 2 and warm_up={warm_up} at least 0")
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"model={model!r:.60} should be an nn.Module; paceline.measure takes the name of a network"
+            )
         check_supported()
         self.model = model
         self.optimizers = _optimizers(optimizer)

@@ -23,7 +23,7 @@ from paceline.measurement.step_marks import mark_outside_graph, mark_step
 from paceline.step.calling import call_network
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
-from paceline.step.phase import Batch, Outcome
+from paceline.step.phase import Batch, LossPhase, Outcome
 from paceline.step.step import Parts, Step
 from paceline.step.tally import Score, Tally
 
@@ -232,14 +232,19 @@ def _session_for(step: Step) -> Session:
         written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
         session.modules = not (written_out or step.kind == "compiled")
     session.extra_marks.append(lambda log: mark_step(step, log))
-    if not parts.workload.phases and ":" not in parts.workload.loss:
-        # The user's own may call the network differently; then the first iteration records the shapes.
-        read_shapes(parts, session)
+    prepare_session(session, parts)
     session.overhead.prelude_s += perf_counter() - began_s
     return session
 
 
-def read_shapes(parts: Parts, session: Session) -> None:
+def prepare_session(session: Session, parts: Parts) -> None:
+    """For steps, which evaluate nothing: a call without gradients is a part of training, such as sampling."""
+    session.marks.evaluates = session.shapes.evaluates = False
+    if all(type(phase) is LossPhase for phase in parts.phases) and ":" not in parts.workload.loss:
+        _read_shapes(parts, session)  # others may call the network differently; then the first iteration records them
+
+
+def _read_shapes(parts: Parts, session: Session) -> None:
     """Records shapes in an extra forward pass: a hand-written gradient calls no modules. State is restored."""
     batches = parts.feeder.batches(0)
     x, _ = next(batches)

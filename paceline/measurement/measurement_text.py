@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline.formatting import percent, signed_percent
+from paceline.held_objects import shown_name
 
 if TYPE_CHECKING:
     from paceline.measurement.measurement import LayerTime, Measurement
@@ -19,7 +20,8 @@ COLUMNS = ("layer", "kind", "forward", "backward", "update", "total", "share", "
 def text_of(m: Measurement) -> str:
     i = m.iteration_s
     lines = [
-        f"{m.name} at batch {m.batch} on {m.device_name} ({m.device}), step {m.conditions.get('step', m.step)}",
+        f"{shown_name(m.name)} at batch {m.batch} on {m.device_name} ({m.device}), "
+        f"step {m.conditions.get('step', m.step)}",
         f"iteration {ms(i.mean_s)} ms on average (median {ms(i.median_s)}, 10th to 90th percentile {ms(i.p10_s)} to "
         f"{ms(i.p90_s)}), {m.sampled} of {m.iterations} sampled",
         *layer_lines(m, m.layers, i.mean_s),

@@ -22,7 +22,8 @@ from paceline.measurement.session import Session
 from paceline.measurement.summary import summarise
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
-from paceline.step.placement import choose_device, device_name, dtype_of
+from paceline.step.phase import stages_of
+from paceline.step.placement import choose_device, device_name, dtype_of, threads_restored
 from paceline.step.step import Parts
 from paceline.step.tally import Score, Tally
 from paceline.workload import Workload
@@ -33,6 +34,7 @@ MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
 
 
+@threads_restored()
 def measure(
     workload: Workload,
     *,
@@ -68,7 +70,9 @@ def measure(
 def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] | None) -> None:
     tally = Tally(step.parts.workload.top)
     whole = max(1, step.parts.feeder.order.full_batches)
-    epoch, left, reported_at, taken = 0, 0, perf_counter(), 0
+    stages = stages_of(step.parts.phases, step.parts.workload.epochs)
+    epoch = stages[-1] - 1 if stages else 0  # the phases of the last epoch are measured, as they are predicted
+    left, reported_at, taken = 0, perf_counter(), 0
     while step.session.number < iterations:
         if not left:
             step.begin(epoch)

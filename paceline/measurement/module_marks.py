@@ -96,6 +96,8 @@ class ModuleMarks:
 
     def __init__(self, model: nn.Module, log: Callable[[], MarkLog]) -> None:
         self.model, self.log = model, log
+        self.evaluates = True
+        """Whether a call without gradients is an evaluation; in a step it is a part of training, such as sampling."""
         self.communicates = any(isinstance(module, DistributedDataParallel) for module in model.modules())
         """Whether gradients are exchanged during the backward pass."""
         self.parameter_rows: dict[int, str] = {}
@@ -148,7 +150,7 @@ class ModuleMarks:
                 return
             begun, log = perf_counter_ns(), self.log()
             # Under a module call with gradients, as in reentrant checkpoints, a call without them is training.
-            if not torch.is_grad_enabled() and not self.open and not in_backward():
+            if self.evaluates and not torch.is_grad_enabled() and not self.open and not in_backward():
                 self._begin_validation(row, begun)
                 return
             self.open.append(ModuleCall(row, thread, len(self.open), log.current, sequence_number()))

@@ -27,7 +27,7 @@ def measurement_warnings(
 ) -> Iterator[str]:  # fmt: skip
     if abs(accounted - 1.0) > MAX_DISAGREEMENT:
         yield (
-            f"the parts add up to {percent(accounted)} of an untouched iteration: sampled iterations differ from the "
+            f"the parts add up to {percent(accounted)} of an unsampled iteration: sampled iterations differ from the "
             "others, measure longer or on a quiet machine"
         )
     if sampled < FEW_SAMPLES:

@@ -37,6 +37,8 @@ class ShapeRecorder:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.layers: dict[str, LayerShape] = {}
+        self.evaluates = True
+        """As of `ModuleMarks`."""
         self._trained = False
         """Whether a trained module was called before: only then is the gradient of an input needed."""
         self._trains = True
@@ -76,7 +78,7 @@ class ShapeRecorder:
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
         evaluates = self._open[-1] if self._open else self._trains and not torch.is_grad_enabled()
-        self._open.append(evaluates)
+        self._open.append(self.evaluates and evaluates)
 
     def _count(self, shape: LayerShape) -> Any:
         def count(module: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
@@ -90,8 +92,9 @@ class ShapeRecorder:
             shape.bytes += _bytes(read) + _bytes(written) + _bytes(module.parameters())
             flops, trains = flops_of_call(module, read, written), any(p.requires_grad for p in module.parameters())
             shape.flops += flops
-            shape.backward_flops += flops * (trains + (self._trained or any(t.requires_grad for t in read)))
-            self._trained = self._trained or trains
+            if torch.is_grad_enabled() or not self._trains:
+                shape.backward_flops += flops * (trains + (self._trained or any(t.requires_grad for t in read)))
+                self._trained = self._trained or trains
 
         return count
 

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from paceline.networks.building import build
 from paceline.networks.describing import Description, Layer, built_in_networks, layers
+from paceline.networks.known import needs_labels
 
-__all__ = ["Description", "Layer", "build", "built_in_networks", "layers"]
+__all__ = ["Description", "Layer", "build", "built_in_networks", "layers", "needs_labels"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from paceline.errors import NetworkError, nearest
-from paceline.networks.known import KINDS, KNOWN, fitting
+from paceline.networks.known import KINDS, KNOWN, fitting, needs_labels
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ def build(
     such as `hidden` of mlp or `auxiliary` of googlenet.
     """
     _check_name_and_kind(name, kind)
-    _check_numbers(shape, classes, dropout)
+    _check_numbers(shape, classes if classes or needs_labels(name) else 1, dropout)
     if activation is not None and activation not in ACTIVATIONS:
         raise NetworkError(f"activation {activation!r} is unknown: use one of {', '.join(ACTIVATIONS)}")
     function = _function(name)

@@ -14,6 +14,8 @@ class NetworkEntry:
     kinds: tuple[str, ...]
     shape: tuple[int, ...]
     classes: int
+    labels: bool = True
+    """Whether it needs labelled data."""
 
 
 _IMAGENET = (3, 224, 224)
@@ -36,9 +38,16 @@ KNOWN: dict[str, NetworkEntry] = {
     "transformer": NetworkEntry(
         "transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65
     ),
+    "autoencoder": NetworkEntry(
+        "autoencoder", "a code of 20 numbers, and the sample from it", ("image", "table"), (1, 28, 28), 10, labels=False
+    ),
 }
 
 
 def fitting(kind: str) -> str:
     """The networks that take this kind of data, for error messages."""
     return ", ".join(name for name, entry in KNOWN.items() if kind in entry.kinds)
+
+
+def needs_labels(name: str) -> bool:
+    return name not in KNOWN or KNOWN[name].labels

@@ -38,7 +38,9 @@ class Objective:
         if self.epochs is not None and not LEAST_EPOCHS <= self.epochs <= MOST_EPOCHS:
             raise InputError(f"epochs={self.epochs:g} should be from {LEAST_EPOCHS:g} to {MOST_EPOCHS:,}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
-            raise InputError(f"`target_accuracy={self.target_accuracy:g}` should be above 0 and at most 1, or as 97%")
+            raise InputError(
+                f"`target_accuracy={self.target_accuracy:g}` should be above 0 and at most 1, e.g. 0.97 or '97%'"
+            )
         if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
             raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
         if self.budget is not None and not (0 <= self.budget <= MOST_MONEY):
@@ -83,7 +85,7 @@ def read_deadline(text: str) -> float:
     found = _PART.findall(text.strip().lower())
     whole = "".join(f"{number}{unit}" for number, unit in found)
     if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):
-        raise InputError(f"`deadline={text!r}` should be a time with a unit, as 90min, 24h, 2d or 1d12h")
+        raise InputError(f"`deadline={text!r}` should be a time with a unit, e.g. 90min, 24h, 2d or 1d12h")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
     if not 0 < seconds <= MAX_DEADLINE_S:
         raise InputError(f"`deadline={text!r}` should be above 0, and less than a hundred years")
@@ -98,7 +100,7 @@ def read_accuracy(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value <= 1:
-        raise InputError(f"`target_accuracy={text!r}` should be a share above 0 and up to 1, as 0.97, or as 97%")
+        raise InputError(f"`target_accuracy={text!r}` should be above 0 and at most 1, e.g. 0.97 or 97%")
     return value
 
 
@@ -108,5 +110,5 @@ def read_budget(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (0 <= value <= MOST_MONEY):
-        raise InputError(f"`budget={text!r}` should be an amount of money from 0 to {MOST_MONEY:g}, as 500")
+        raise InputError(f"`budget={text!r}` should be an amount of money from 0 to {MOST_MONEY:g}, e.g. 500")
     return value

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.cluster import Machine
 from paceline.cost.prediction import Prediction
 from paceline.notebook import NotebookRecord
 from paceline.planning.candidate import Candidate
@@ -75,6 +76,8 @@ class Plan(NotebookRecord):
     met: bool
     """Whether the pick meets the deadline and the budget."""
     pick: Alternative
+    machine: Machine
+    """The machine of the pick, with its devices and prices as they were when planning."""
     reasons: tuple[str, ...]
     front: tuple[Alternative, ...]
     """The Pareto front of time, money and samples in flight; the fastest first."""

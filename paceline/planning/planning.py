@@ -68,7 +68,8 @@ def make_plan(
     sure = map(int, np.flatnonzero(search.sure & search.alive))
     made = {number: _alternative(search, number, workload, learning) for number in sure}
     plan = Plan(
-        workload=workload, cluster=places.name, objective=objective, met=met, pick=made[pick], reasons=(),
+        workload=workload, cluster=places.name, objective=objective, met=met, pick=made[pick],
+        machine=search.places[pick].machine, reasons=(),
         front=front_of(list(made.values())), simulated=tuple(made.values()), candidates=candidates,
         excluded=dict(search.excluded), predictions=len(forecast.predictions), currency=places.currency,
         prediction=_prediction(search, pick), learned=learning.results if learning is not None else (),

@@ -187,7 +187,8 @@ def _uncertainties(plan: Plan) -> list[str]:
     if objective.target_accuracy is None and pick.in_flight > 1:
         lines.append(
             f"accuracy was not considered: {batches_words(pick.in_flight)} of the workload's batches are in flight, "
-            f"and {pick.epochs:g} epochs may reach less than in one process (plan for a target accuracy to find out)"
+            f"and {pick.epochs:g} epoch{'s' * (pick.epochs != 1)} may reach less than in one process "
+            "(plan for a target accuracy to find out)"
         )
     if objective.target_accuracy is not None:
         lines.append(_learned_words(plan))

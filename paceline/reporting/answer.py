@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.formatting import count, duration, largest, listed, median_of, number, percent, rate, signed_percent
+from paceline.held_objects import shown_name
 from paceline.planning.plan import Plan
 from paceline.planning.reasons import amount_words, time_words
 from paceline.reporting.sections.clusters import cluster_sentence
@@ -73,7 +74,7 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
         yield first_to_target_sentence(found | others), pictures
         yield scaling_sentence(series), ("throughput", "accuracy-time")
     elif len(trained) == 1 and len(runs) == 1 and trained[0].run is not None:
-        curves = ("accuracy", "loss") if len(trained[0].curve) > 1 else ()  # a single point is no curve
+        curves = ("accuracy", "metric", "loss") if len(trained[0].curve) > 1 else ()  # a single point is no curve
         yield run_sentence(trained[0].run), (*curves, "wall-clock", "timeline")
         yield device_sentence(trained[0]), ()
         yield from ((f"Warning: {warning}.", ()) for warning in trained[0].run.warnings)
@@ -99,8 +100,11 @@ def run_sentence(run: Run) -> str:
     if run.status != "finished":
         what = {"running": "was still running", "interrupted": "was interrupted"}.get(run.status, run.status)
         why = f": {run.error}" if run.status == "failed" and run.error else ""
-        return f"{w.network} {what} after {count(run.updates, 'update')} and {duration(run.wall_s)}{why.rstrip('.')}."
-    if math.isnan(run.test_accuracy):
+        so_far = f"{count(run.updates, 'update')} and {duration(run.wall_s)}"
+        return f"{shown_name(w.network)} {what} after {so_far}{why.rstrip('.')}."
+    if math.isnan(run.test_accuracy) and run.metric:
+        reached = f"a test {run.metric} of {run.test_metric:.4g}"
+    elif math.isnan(run.test_accuracy):
         reached = f"a test loss of {run.test_loss:.4f}"
     else:
         reached = f"{percent(run.test_accuracy)} test accuracy"
@@ -109,13 +113,13 @@ def run_sentence(run: Run) -> str:
     if d is not None and d.driver == "virtual":
         workers = f" with {count(d.workers, 'simulated worker')} ({d.strategy.name})"
         seconds = f"{duration(d.seconds)} of simulated time"
-    return f"{w.network} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."
+    return f"{shown_name(w.network)} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."
 
 
 def device_sentence(run: RunResult) -> str:
     record = run.run
     assert record is not None
-    where = f"{record.workload.data} on {record.conditions.device_name}"
+    where = f"{shown_name(record.workload.data)} on {record.conditions.device_name}"
     if run.virtual:
         return f"Gradients are real, computed from {where}; time is simulated."
     return f"Training on {where} ran at {rate(run.samples_per_s)}." if math.isfinite(run.samples_per_s) else ""
@@ -148,8 +152,12 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     ranked = [run for run in runs if run.ranked]
     known = groups_of(run for run in ranked if run.labelled)
     if not known:
-        best = min(ranked, key=lambda run: run.loss if math.isfinite(run.loss) else math.inf, default=None)
         many = count(len(runs), "run")
+        by_metric = [run for run in ranked if run.has_network_metric]
+        if by_metric and len({run.metric_name for run in ranked}) == 1:
+            least = min(by_metric, key=lambda run: run.metric_value)
+            return f"The lowest test {least.metric_name} of {many} is that of {least.label}: {least.metric_value:.4g}."
+        best = min(ranked, key=lambda run: run.loss if math.isfinite(run.loss) else math.inf, default=None)
         return f"The lowest test loss of {many} is that of {best.label}: {best.loss:.4f}." if best else ""
     accuracies = {name: [run.accuracy for run in some] for name, some in known.items()}
     order = sorted(accuracies, key=lambda name: -median_of(accuracies[name]))
@@ -163,11 +171,12 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     if apart is False:
         tied = sum(differs(top, accuracies[name]) is False for name in order[1:]) + 1
         return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
-    runs_each = "" if apart else " (one run each)"
-    accuracy = f"{percent(median_of(top))} test accuracy"
-    if accuracy == f"{percent(median_of(accuracies[order[-1]]))} test accuracy":
-        return f"All {len(order)} settings{runs_each} reach the same: {accuracy}."
-    return f"The most accurate of {len(order)} settings{runs_each} is {best_name}: {accuracy}."
+    high, low = (percent(median_of(accuracies[name])) for name in (best_name, order[-1]))
+    if high == low:
+        return f"All {len(order)} settings{' (one run each)' * (apart is None)} reach the same test accuracy: {high}."
+    if apart is None:  # without repetitions, which of them is best is not known
+        return f"Test accuracy (one run each) ranges from {low} with {order[-1]} to {high} with {best_name}."
+    return f"The most accurate of {len(order)} settings is {best_name}: {high} test accuracy."
 
 
 def simulation_sentence(runs: Sequence[RunResult]) -> str:
@@ -196,7 +205,7 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
         found.append((percent(best), "best test accuracy"))
     if len(workers) > 1:
         found.append((f"{workers[0]:,} to {workers[-1]:,}", "workers"))
-    found.append((duration(sum(run.wall_s for run in runs if math.isfinite(run.wall_s))), "computing time in total"))
+    found.append((duration(sum(run.wall_s for run in runs if math.isfinite(run.wall_s))), "total computing time"))
     return tuple(found)
 
 
@@ -207,6 +216,8 @@ def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
         found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy)
     elif math.isfinite(run.loss):
         found["test loss"] = number(run.loss)
+    if math.isfinite(run.metric_value):
+        found[f"test {run.metric_name}"] = number(run.metric_value)
     found[f"throughput{clock}"] = rate(run.samples_per_s) if math.isfinite(run.samples_per_s) else ""
     found[f"total time{clock}"] = duration(run.seconds if run.virtual else run.wall_s)
     if run.driver == LOCAL or run.virtual:
@@ -247,4 +258,5 @@ def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
     networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
     data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))
+    networks, data = [shown_name(name) for name in networks], [shown_name(name) for name in data]
     return f"{listed(networks, 3)}{' on ' + listed(data, 3) if data else ''}" if networks else "Report"

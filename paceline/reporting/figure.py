@@ -6,6 +6,7 @@ and the plots for a paper are all made from the same rows.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ Cell = str | int | float | None
 SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Up to how many seconds, by what they are multiplied, and their unit then."""
 
+ALIKE = 10
+"""Columns whose largest values differ by less than this factor have the same unit."""
 FEW_ROWS = 12
 """A longer table is folded."""
 
@@ -47,14 +50,18 @@ class Table:
 
     @property
     def scales(self) -> list[tuple[float, str]]:
-        """By what each column is multiplied for reading, and its title then: seconds below one are ms or µs."""
-        found = []
+        """By what each column is multiplied for reading, and its title then: seconds below one are ms or µs.
+
+        Columns of seconds that are not far apart, as the ends of an interval, share a unit.
+        """
+        found, sizes = [], []
         for column, cells in zip(self.columns, self._known, strict=True):
-            numbers = [abs(cell) for cell in cells if isinstance(cell, int | float)]
-            largest = max(numbers, default=1.0)
-            factor, unit = next(((f, u) for least, f, u in SMALL if largest < least), (1.0, column.unit))
-            scaled = column.unit == "s" and largest > 0
-            found.append((factor, replace(column, unit=unit).title) if scaled else (1.0, column.title))
+            numbers = (abs(cell) for cell in cells if column.unit == "s" and isinstance(cell, int | float))
+            sizes.append(max(numbers, default=0.0))
+        for column, size in zip(self.columns, sizes, strict=True):
+            least = min((other for other in sizes if other > size / ALIKE), default=1.0) if size else 1.0
+            factor, unit = next(((f, u) for most, f, u in SMALL if least < most), (1.0, column.unit))
+            found.append((factor, replace(column, unit=unit).title))
         return found
 
     @property
@@ -172,18 +179,37 @@ class TableBlock:
 
 
 @dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture that was drawn before."""
+
+    id: str
+    title: str
+    png: bytes
+    words: str
+    """For those who cannot see it."""
+
+    @property
+    def address(self) -> str:
+        """The picture itself, as an address that a page can show."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+Block = Figure | TableBlock | Picture
+
+
+@dataclass(frozen=True, eq=False)
 class Section:
     id: str
     title: str
     sentences: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     """Sentences that are read as a list."""
-    blocks: tuple[Figure | TableBlock, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     @property
-    def rows(self) -> list[list[Figure | TableBlock]]:
+    def rows(self) -> list[list[Block]]:
         """The blocks, with narrow figures that follow each other in one row."""
-        found: list[list[Figure | TableBlock]] = []
+        found: list[list[Block]] = []
         for block in self.blocks:
             if found and _is_narrow(block) and _is_narrow(found[-1][0]):
                 found[-1].append(block)
@@ -197,7 +223,7 @@ def section(
     title: str,
     sentences: Iterable[str] = (),
     points: Iterable[str] = (),
-    blocks: Iterable[Figure | TableBlock | None] = (),
+    blocks: Iterable[Block | None] = (),
 ) -> Section | None:
     """A section without what is empty or None; None if it has nothing to show but sentences."""
     shown = tuple(block for block in blocks if block is not None)
@@ -211,5 +237,5 @@ def listing(id: str, title: str, columns: Sequence[str | Column], rows: Iterable
     return TableBlock(id, title, data) if data.rows else None
 
 
-def _is_narrow(block: Figure | TableBlock) -> bool:
+def _is_narrow(block: Block) -> bool:
     return isinstance(block, Figure) and not block.wide

@@ -19,7 +19,7 @@ from paceline.formatting import UNKNOWN, count, glued, number
 from paceline.record import write_atomically
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
-from paceline.reporting.figure import Cell, Figure, Section, Table, TableBlock, value_of
+from paceline.reporting.figure import Cell, Figure, Picture, Section, Table, TableBlock, value_of
 from paceline.reporting.paper_figures import write_figures
 from paceline.reporting.sections import sections_of
 from paceline.results.records import Records, Skipped, find_records
@@ -72,7 +72,9 @@ def write_summary(run: Run, directory: Path) -> Path:
     records = Records()
     with suppress(InputError):  # nothing was measured, or nothing that can be read
         records.measurements = find_records(sorted(directory.glob("measure*"))).measurements
-    records.add(directory.resolve().name, run)
+    name = directory.resolve().name
+    records.add(name, run)
+    records.directories[name] = directory
     return write_records(records, directory / "summary.html").path
 
 
@@ -116,6 +118,7 @@ def render(page: Page) -> str:
         hashes=" ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests),
         data=Markup(_embedded(_data(page))),
         is_figure=lambda block: isinstance(block, Figure),
+        is_picture=lambda block: isinstance(block, Picture),
         cell=cell_text,
         value_of=value_of,
         count=count,

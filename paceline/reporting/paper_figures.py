@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import OutputError
+from paceline.output_directory import writable
 from paceline.reporting.colours import LIGHT, colour_of
 from paceline.reporting.figure import Column, Figure, Table, View
 
@@ -26,11 +26,9 @@ def write_figures(figures: Iterable[Figure], directory: Path, argument: str = "f
     import matplotlib
 
     matplotlib.use("Agg")
-    try:
+    with writable(f"`{argument}={str(directory)!r}`"):
         directory.mkdir(parents=True, exist_ok=True)
         return [path for figure in figures for path in _write_figure(figure, directory)]
-    except OSError as error:
-        raise OutputError(f"`{argument}={str(directory)!r}` cannot be written: {error.strerror or error}") from error
 
 
 def _write_figure(figure: Figure, directory: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from paceline import record
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.chrome_trace import TRACE, chrome_trace
+from paceline.reporting.learned import write_learned
 from paceline.reporting.page import write_summary
 from paceline.reporting.paper_figures import write_figures
 from paceline.reporting.sections.layers import measurement_figures
@@ -67,10 +68,14 @@ def iterations_csv(m: Measurement) -> str:
     return csv_text(header, rows)
 
 
-def write_run_files(run: Run, directory: Path) -> Path:
-    """Page and trace, into the run's directory; the path of the page."""
-    record.write_atomically(directory / TRACE, chrome_trace(run.trace, directory.resolve().name))
-    return write_summary(run, directory)
+def write_run_files(run: Run, directory: Path, cache: Path | None = None) -> Path:
+    """Trace, the figure of what was learned and the page, into the run's directory; the path of the page."""
+    try:
+        write_learned(run, directory, cache)
+    finally:
+        record.write_atomically(directory / TRACE, chrome_trace(run.trace, directory.resolve().name))
+        page = write_summary(run, directory)
+    return page
 
 
 def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> None:

@@ -109,7 +109,9 @@ def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
     all_points = [grouped(some, lambda run: float(run.settings[key])) for some in members]
     found = [points for points in all_points if len(points) >= FEWEST_VALUES]
     firsts = [next(iter(points.values()))[0] for points in found]
-    telling = telling_keys([run.settings for run in firsts], (key, *CHOSEN))
+    # A single one is named where there are other runs.
+    named = firsts if len(firsts) > 1 else usable
+    telling = telling_keys([run.settings for run in named], (key, *CHOSEN))
     return [
         Series(
             group_name(first, telling) if telling else "",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
 
 from paceline.errors import OutputError, StrategyError
+from paceline.output_directory import writable
 from paceline.reporting.event_file import FILES, EventFile
 from paceline.step.optimizers import Rule
 from paceline.step.schedule import learning_rate
@@ -25,15 +26,11 @@ from paceline.workload import parse_schedule
 
 def check_writable(directory: Path) -> None:
     """Says before the work, not after it, that no events can be written there. Nothing is made."""
-    try:
+    with writable(f"`tensorboard={str(directory)!r}`"):
         near = next(place for place in (directory, *directory.parents) if place.exists())
         if not near.is_dir():
             raise OutputError(f"`tensorboard={str(near)!r}` is a file: choose a directory")
-        probe = near / f".probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(f"`tensorboard={str(directory)!r}` cannot be written: {error.strerror or error}") from error
+        TemporaryFile(dir=near).close()
 
 
 def check_unused(directory: Path) -> None:
@@ -121,7 +118,7 @@ def trained_s(run: Run) -> float:
 
 def last_rate(epoch: Epoch, run: Run) -> float:
     """The learning rate of the epoch's last step; not known where phases have rules of their own."""
-    if run.workload.phases:
+    if run.workload.phases or run.stages:
         return math.nan
     rule, found = Rule.of(run.workload), run.distribution
     if found is not None and not found.strategy.make_exchange.local_optimizer:

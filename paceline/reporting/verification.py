@@ -106,12 +106,7 @@ def read_measured(place: Path) -> Measured:
 
 def _load(path: Path, kind: type[Kind]) -> Kind | None:
     """The record at a place, if there is one."""
-    if not path.exists():
-        return None
-    found = record.load(path)
-    if not isinstance(found, kind):
-        raise RecordError(f"{path} holds a {type(found).__name__.lower()}, not a {kind.__name__.lower()}")
-    return found
+    return record.load_as(path, kind) if path.exists() else None
 
 
 def _asked(found: Measured, device: str | None) -> tuple[Workload, str, str]:

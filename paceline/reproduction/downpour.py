@@ -100,6 +100,7 @@ def _accuracy(found: ResultsTable) -> str:
     if not ends:
         return ""
     workers = max(int(row["workers"]) for row in ends.values())
+    ends = {way: row for way, row in ends.items() if int(row["workers"]) == workers}
     runs = {way: row["n"] + row["diverged"] for way, row in ends.items()}
     failed = [way for way, row in ends.items() if 2 * _diverged(found, row["setting"]) >= runs[way]]
     said = [f"{listed(failed)} diverge{'s' * (len(failed) == 1)}"] if failed else []

@@ -11,7 +11,7 @@ import torch
 from paceline.experiment.experiment import Experiment
 from paceline.formatting import listed, median_of
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.sections.overhead import overhead_sentence, unattributed_sentence
+from paceline.reporting.sections.overhead import measured_pairs, overhead_sentence, unattributed_sentence
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
@@ -36,10 +36,13 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     made = Conclusions()
     if not measured:
         return made
+    repeated = any(len(pairs) > 1 for pairs in measured_pairs(measured, runs).values())
     made.findings = [
-        Finding(overhead_sentence(measured, runs), "with-and-without"),
+        Finding(overhead_sentence(measured, runs), "with-and-without" if repeated else "sampled-iterations"),
         Finding(unattributed_sentence(measured)),
-        Finding("Imran reports 235 to 245 % more training time with measuring, and 38 to 54 % of it unattributed."),
+        Finding(
+            "Imran reports 235 to 245 % more training time with measuring; 38 to 54 % of an iteration is unattributed."
+        ),
         *(Finding(sentence, "layers") for sentence in _dominating(measured)),
     ]
     made.published = [*_longer(measured), *_missed(measured)]

@@ -39,6 +39,7 @@ from paceline.training.run import Run
 
 RECORD, MEASUREMENT, RESULTS = "record.json", "measurement.json", "results.csv"
 OWN_NAMES = (RECORD, MEASUREMENT, outcome.FILE)
+"""What a directory is about, the most telling first; others may lie beside it."""
 NOT_SHOWN = ("trace.json", "events.json")
 EXPERIMENT, NOT_COUNTED = "experiment.json", ("working", "damaged")
 """Folders of an experiment in which nothing is a result."""

@@ -42,6 +42,7 @@ class CurvePoint:
     test_loss: float
     train_accuracy: float
     test_accuracy: float
+    test_metric: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,21 @@ class RunResult:
     @property
     def loss(self) -> float:
         return self.metric("test_loss")
+
+    @property
+    def metric_value(self) -> float:
+        """Of the metric of the workload or its network, if there is one."""
+        return self.metric("test_metric")
+
+    @property
+    def metric_name(self) -> str:
+        return (self.run.metric if self.run is not None else "") or "metric"
+
+    @property
+    def has_network_metric(self) -> bool:
+        """Whether its network brought the metric: less is better then."""
+        brought = self.run is not None and not self.run.workload.metric
+        return brought and math.isfinite(self.metric_value)
 
     @property
     def labelled(self) -> bool:
@@ -223,7 +239,7 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
         return tuple(
             CurvePoint(
                 p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss, accuracy.get(p.epoch, math.nan),
-                p.test_accuracy,
+                p.test_accuracy, p.test_metric,
             )
             for p in run.points
         )  # fmt: skip
@@ -231,7 +247,7 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
     each = run.updates / len(run.epochs) if run.status == "finished" and run.epochs else math.nan
     ends = accumulate(e.wall_s for e in run.epochs)
     return tuple(
-        CurvePoint(e.epoch, end, each * e.epoch, e.loss, e.test_loss, e.train_accuracy, e.test_accuracy)
+        CurvePoint(e.epoch, end, each * e.epoch, e.loss, e.test_loss, e.train_accuracy, e.test_accuracy, e.test_metric)
         for e, end in zip(run.epochs, ends, strict=True)
     )
 

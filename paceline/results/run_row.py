@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from paceline.formatting import as_number
+from paceline.held_objects import shown_name
 from paceline.measurement.feeding import Feeding
 from paceline.measurement.measurement import Measurement, Spread
 from paceline.results.labels import setting_id
@@ -86,7 +87,7 @@ def row_settings(found: RunRecord) -> Row:
         return _workload(found.workload) | _distribution(found.distribution) | cluster
     if isinstance(found, Measurement):
         stated = {key: as_number(value) for key, value in found.conditions.items() if key in WORKLOAD}
-        return {"network": found.name, "batch": found.batch, "device": found.device} | stated
+        return {"network": shown_name(found.name), "batch": found.batch, "device": found.device} | stated
     return _workload(found.workload) | {"data": found.data} if isinstance(found, Evaluation) else {}
 
 
@@ -117,7 +118,9 @@ def _distribution(found: Distribution | None) -> Row:
 
 def _plain(value: Any) -> Any:
     """What a cell of a table can hold."""
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list | tuple) else value
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, sort_keys=True)
+    return shown_name(value) if isinstance(value, str) else value
 
 
 def columns_of(rows: list[Row]) -> tuple[str, ...]:

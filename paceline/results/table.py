@@ -16,13 +16,12 @@ from paceline import record
 from paceline.errors import InputError, RecordError
 from paceline.notebook import NotebookRecord, to_pandas
 from paceline.record import write_atomically
-from paceline.results import outcome
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import csv_text
 from paceline.results.labels import grouped, varied_keys
 from paceline.results.records import (
     EXPERIMENT,
-    MEASUREMENT,
+    OWN_NAMES,
     RECORD,
     RESULTS,
     ExperimentRecord,
@@ -39,9 +38,23 @@ if TYPE_CHECKING:
 
 SUMMARY, PUBLISHED = "summary.csv", "published.csv"
 STATISTICS = ("mean", "std", "min", "max")
-SHOWN_METRICS = 6
-FILES = (RECORD, MEASUREMENT, outcome.FILE)
-"""What a directory is about, the most telling first; others may lie beside it."""
+# Heading, column, factor; the first that are known are shown.
+SHOWN = (
+    ("accuracy %", "test_accuracy", 100.0),
+    ("metric", "test_metric", 1.0),
+    ("iteration ms", "iteration_s", 1e3),
+    ("forward ms", "forward_s", 1e3),
+    ("backward ms", "backward_s", 1e3),
+    ("virtual s", "virtual_s", 1.0),
+    ("train s", "train_s", 1.0),
+    ("updates/s", "updates_per_s", 1.0),
+    ("staleness", "mean_staleness", 1.0),
+    ("waiting %", "waiting_share", 100.0),
+    ("samples/s", "samples_per_s", 1.0),
+    ("test loss", "test_loss", 1.0),
+)
+MOST_COLUMNS = 6
+DIGITS = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,10 +80,6 @@ class ResultsTable(NotebookRecord):
         """The directory of the experiment whose results these are."""
         return next(iter(self.directories.values())).parent.parent
 
-    @property
-    def summary_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(key for row in self.summary for key in row))
-
     def of(self, stated: PublishedNumber) -> list[float]:
         """Our means that a published number is to be compared with."""
         means = (row.get(f"{stated.metric}_mean") for row in self.summary if stated.metric and stated.matches(row))
@@ -83,14 +92,26 @@ class ResultsTable(NotebookRecord):
         return {"title": self.title, "runs": len(self.rows)}
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per setting, with the means of its repetitions."""
-        means = [m for m in METRICS if any(_is_number(row.get(f"{m}_mean")) for row in self.summary)][:SHOWN_METRICS]
-        names = {**{key: key for key in self.varied}, "runs": "n", **{m: f"{m}_mean" for m in means}}
-        return [{name: row.get(key, math.nan) for name, key in names.items()} for row in self.summary]
+        """One row per setting: what distinguishes it, and mean ± standard deviation of its repetitions."""
+        counts = {"runs": "n"} | {name: name for name in ("diverged", "failed", "unfinished") if self._any(name)}
+        shown = [column for column in SHOWN if self._any(f"{column[1]}_mean")][:MOST_COLUMNS]
+        return [
+            {
+                **{setting_heading(key): "" if row.get(key) is None else str(row[key]) for key in self.varied},
+                **{name: row[key] for name, key in counts.items()},
+                **{heading: _mean(row, column, factor) for heading, column, factor in shown},
+            }
+            for row in self.summary
+        ]
+
+    def _any(self, column: str) -> bool:
+        """Whether any setting has a value but 0."""
+        return any(is_number(row.get(column)) and row[column] for row in self.summary)
 
     def write(self, directory: str | Path) -> list[Path]:
         """`results.csv` and `summary.csv`; `published.csv` if the experiment states published numbers."""
-        tables = {RESULTS: (self.columns, self.rows), SUMMARY: (self.summary_columns, self.summary)}
+        of_summary = tuple(dict.fromkeys(key for row in self.summary for key in row))
+        tables = {RESULTS: (self.columns, self.rows), SUMMARY: (of_summary, self.summary)}
         if self.published:
             compared: list[Row] = []
             for p in self.published:
@@ -168,7 +189,7 @@ def _summary(rows: list[Row], settings: list[str], columns: Sequence[str]) -> It
         found: Row = {"setting": setting, **{key: members[0].get(key) for key in settings}}
         found |= {"n": len(finished), **count, "unfinished": len(members) - len(finished) - sum(count.values())}
         for metric in metrics:
-            values = [float(row[metric]) for row in finished if _is_number(row.get(metric))]
+            values = [float(row[metric]) for row in finished if is_number(row.get(metric))]
             found |= {f"{metric}_{name}": value for name, value in zip(STATISTICS, spread(values), strict=True)}
         yield found
 
@@ -181,7 +202,19 @@ def spread(values: list[float]) -> tuple[float, float, float, float]:
     return statistics.fmean(values), deviation, min(values), max(values)
 
 
-def _is_number(value: Any) -> bool:
+def setting_heading(key: str) -> str:
+    return key.replace("_", "-")
+
+
+def _mean(row: Row, column: str, factor: float) -> str:
+    mean, deviation = (factor * row.get(f"{column}_{name}", math.nan) for name in ("mean", "std"))
+    if not math.isfinite(mean):
+        return "–"
+    places = 2 if not mean else min(6, max(0, DIGITS - 1 - math.floor(math.log10(abs(mean)))))
+    return f"{mean:,.{places}f}" + (f" ± {deviation:,.{places}f}" if math.isfinite(deviation) else "")
+
+
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -207,7 +240,7 @@ def load(path: str | Path) -> Any:
 def _file_in(directory: Path) -> Path:
     """The record that a directory stands for: one of a usual name, else the only one there is."""
     try:
-        usual = [directory / name for name in FILES if (directory / name).exists()]
+        usual = [directory / name for name in OWN_NAMES if (directory / name).exists()]
         found = usual[:1] or [file for file in sorted(directory.glob("*.json")) if looks_like_a_record(file)]
     except OSError as error:
         raise RecordError(f"cannot read {directory}: {error.strerror}") from error

@@ -115,7 +115,7 @@ class Setting:
         named = [NAMES.get(kind) or NAMES[typing.get_origin(kind) or kind] for kind in self.kinds]
         if not {int, float, list[float]} & set(self.kinds) and not pair:
             limits = []
-        example = f", as {list(self.default)}" if pair else ""
+        example = f", e.g. {list(self.default)}" if pair else ""
         return f"{' or '.join(named)} {' and '.join(limits)}".strip() + example
 
     @functools.cached_property

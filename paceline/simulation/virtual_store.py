@@ -106,9 +106,9 @@ class VirtualStore(MemoryStore):
         return result.pulled, is_finite(gradient)
 
     def release(self, worker: int, sequence: int) -> None:
-        found = self.payloads.pop((worker, sequence), None)
-        if found is not None and len(self._spare) < SPARE_PAYLOADS:
-            self._spare.append(found[0].values)
+        payload, _ = self.payloads.pop((worker, sequence), (None, None))
+        if payload is not None and len(self._spare) < SPARE_PAYLOADS:
+            self._spare.append(payload.values)
 
     def died(self, worker: int) -> None:
         del self.workers[worker]

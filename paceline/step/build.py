@@ -12,7 +12,8 @@ from paceline import data, networks, user_code
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs
 from paceline.data.samples import Samples
-from paceline.errors import NetworkError, WorkloadError, reason
+from paceline.errors import NetworkError, WorkloadError, a_type, reason
+from paceline.networks.criterion import HasCriteria
 from paceline.networks.size_check import RefuseLarge
 from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
@@ -50,7 +51,7 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
         if isinstance(made, Workload):
             raise WorkloadError(f"{workload.network} returns a workload; name its network instead")
         if not isinstance(made, nn.Module):
-            raise WorkloadError(f"{workload.network} returned a {type(made).__name__}; it should return an nn.Module")
+            raise WorkloadError(f"{workload.network} returned {a_type(made)}; it should return an nn.Module")
         _check_settings_apply(workload)
         return made
     if dataset.kind == "fields":
@@ -58,7 +59,7 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
             f"{workload.network} takes one tensor per sample, {dataset.name} has several: "
             "use a custom network (module:function)"
         )
-    if not dataset.classes:
+    if not dataset.classes and networks.needs_labels(workload.network):
         raise NetworkError(
             f"{workload.network} classifies, but the targets of {dataset.name} are numbers: "
             "use a custom network (module:function) and `loss='squared'`"
@@ -89,7 +90,7 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
     )
     return Parts(
         workload, dataset, network, phases_of(workload, network), feeder, device, default_generator(device),
-        random=has_own_code(workload) or draws_random_numbers(network),
+        random=has_own_code(workload) or isinstance(network, HasCriteria) or draws_random_numbers(network),
     )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
         if workload.loss in ("model", "cross-entropy") and isinstance(sample, Fields):
             return  # it may compute its loss itself when it is given labels
         raise NetworkError(
-            f"{workload.network} returns a {type(main).__name__}; a loss needs a tensor, or an object with .logits"
+            f"{workload.network} returns {a_type(main)}; a loss needs a tensor, or an object with .logits"
         )
     if main.dim() == 0 or len(main) != len(sample):
         raise NetworkError(

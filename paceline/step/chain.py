@@ -7,7 +7,7 @@ this is for, that is most of a step. Operations and random numbers are the ones 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -170,6 +170,7 @@ class Chain:
         self.batch = batch
         self.beside = SideStream(flat.buffer.device)
         self.links: list[ChainLayer] = []
+        self.linear: list[Linear] = []
         self.names: list[str] = []
         self.watch: Callable[[str, str], None] | None = None
         """Told which part of which layer comes next; a layer clock sets it for the steps it samples."""
@@ -180,14 +181,25 @@ class Chain:
             if isinstance(layer, nn.Linear):
                 kind = Output if layer is network[-1] else Linear
                 w, b = id(layer.weight), id(layer.bias)
-                self.links.append(kind(values[w], values[b], slopes[w], slopes[b], batch, first=not self.links))
+                link = kind(values[w], values[b], slopes[w], slopes[b], batch, first=not self.links)
+                self.links.append(link)
+                self.linear.append(link)
             elif isinstance(layer, nn.Dropout):
                 self.links.append(Dropout(layer.p))
             elif type(layer) in _ACTIVATIONS:
                 self.links.append(_ACTIVATIONS[type(layer)]())
+        numbers = {id(p): number for number, p in enumerate(flat.parameters)}
+        linear = (layer for layer in network if isinstance(layer, nn.Linear))
+        self._numbers = [(numbers[id(layer.weight)], numbers[id(layer.bias)]) for layer in linear]
+        """Of each linear layer's weight and bias among the parameters."""
         classes = values[id(network[-1].bias)].shape[0]
         # The loss differentiated by the log-probabilities: -1/batch at the right class of each sample.
         self.slope = torch.eye(classes, dtype=flat.buffer.dtype, device=flat.buffer.device).mul_(-1.0 / batch)
+
+    def aim(self, slopes: Sequence[Tensor]) -> None:
+        """Lets the gradient go to these tensors from now on, one for each parameter."""
+        for link, (weight, bias) in zip(self.linear, self._numbers, strict=True):
+            link.d_weight, link.d_bias = slopes[weight], slopes[bias]
 
     def slopes_of(self, labels: Tensor) -> Tensor:
         """A row of slopes a label; the matrix is symmetric, so columns can be taken where those are wanted."""

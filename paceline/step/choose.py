@@ -17,6 +17,7 @@ from paceline.step.feeder import first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
+from paceline.step.phase import share_a_parameter
 from paceline.step.plain import PlainStep
 from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step
@@ -125,14 +126,10 @@ def _checked_compiled(parts: Parts) -> CompiledStep:
 
 
 def _not_flat(parts: Parts) -> str | None:
-    seen: set[int] = set()
     for phase in parts.phases:
         if ":" in phase.rule.optimizer:
             return f"optimizer {phase.rule.optimizer} is the user's own"
         obstacle = FlatParameters.possible(phase.parameters)
         if obstacle:
             return obstacle
-        if not seen.isdisjoint(map(id, phase.parameters)):
-            return "two phases share a parameter"
-        seen.update(map(id, phase.parameters))
-    return None
+    return "two phases share a parameter" if share_a_parameter(parts.phases) else None

@@ -36,7 +36,7 @@ class CompiledStep(FlatStep):
     @staticmethod
     def possible(parts: Parts) -> str | None:
         """Why a workload cannot be compiled as one function, or None when it can."""
-        if parts.workload.phases:
+        if parts.workload.phases or any(type(phase) is not LossPhase for phase in parts.phases):
             return "it has phases of its own"
         if ":" in parts.workload.loss or parts.workload.loss == "model":
             return f"its loss is {parts.workload.loss}"

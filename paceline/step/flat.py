@@ -83,7 +83,18 @@ class FlatStep(Step):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self.phases = [FlatPhase(phase, parts.feeder.order.batch, parts.dataset) for phase in parts.phases]
+        self.phases: list[FlatPhase] = []
+        """Those of the current epoch: a phase that follows another may train the same parameters."""
+        self._make_flat(parts.active(0))
+
+    def _make_flat(self, active: list[Phase]) -> None:
+        known = {id(each.phase): each for each in self.phases}
+        batch, dataset = self.parts.feeder.order.batch, self.parts.dataset
+        self.phases = [known.get(id(phase)) or FlatPhase(phase, batch, dataset) for phase in active]
+
+    def begin(self, epoch: int, first: int = 0) -> None:
+        self._make_flat(self.parts.active(epoch))
+        super().begin(epoch, first)
 
     def advance(self, count: int, tally: Tally) -> None:
         if all(phase.chain is not None for phase in self.phases):
@@ -101,8 +112,12 @@ class FlatStep(Step):
         return reported(outcomes)
 
     def state(self) -> dict[str, Any]:
-        return {"flat": [dict(phase.state) for phase in self.phases]}
+        places = {id(phase): place for place, phase in enumerate(self.parts.phases)}
+        active = [places[id(phase.phase)] for phase in self.phases]
+        return {"flat": [dict(phase.state) for phase in self.phases], "phases": active}
 
     def load_state(self, state: dict[str, Any]) -> None:
+        phases = self.parts.phases
+        self._make_flat([phases[place] for place in state.get("phases", range(len(phases)))])
         for phase, saved in zip(self.phases, state["flat"], strict=True):
             phase.load_state(saved)

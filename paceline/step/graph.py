@@ -112,6 +112,8 @@ class GraphStep(FlatStep):
     def possible(parts: Parts) -> str | None:
         if parts.dataset.kind == "fields":
             return "its samples have several fields"
+        if any(phase.rule.epochs != (0, None) for phase in parts.phases):
+            return "its phases are not those of every epoch"
         return None if parts.device.type == "cuda" else "there is no GPU in use"
 
     def _warm_up(self, example: Batch) -> Outcome:

@@ -43,6 +43,9 @@ class Rule:
     clip_norm: float = 0.0
     """Largest norm of the gradient, before l1 and l2 are added; 0: no clipping. `update` leaves it to its caller, which
     has the whole gradient: see `clipping.clip_norm_`."""
+    epochs: tuple[int, int | None] = (0, None)
+    """The epochs in which the parameters are trained, from 0: the first, and the one after the last; None: to the end.
+    The schedule counts from the first of them."""
 
     @staticmethod
     def of(workload: Workload) -> Rule:
@@ -51,6 +54,10 @@ class Rule:
             w.optimizer, w.lr, w.schedule, w.l1, w.l2, momentum=w.momentum, betas=w.betas, eps=w.eps,
             weight_decay=w.weight_decay, clip_norm=w.clip_norm,
         )  # fmt: skip
+
+    def trains_in(self, epoch: int) -> bool:
+        first, end = self.epochs
+        return first <= epoch and (end is None or epoch < end)
 
     @property
     def epsilon(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from paceline import user_code
-from paceline.errors import WorkloadError
+from paceline.errors import WorkloadError, a_type
 
 MODEL_WORDS = ("model", "network", "net", "module")
 """A loss whose first argument is called one of these is given the model and the batch."""
@@ -29,7 +29,7 @@ class OwnLoss:
         if isinstance(found, type):
             found = user_code.call(place)
         if not callable(found):
-            raise WorkloadError(f"loss {place} is a {type(found).__name__}; it should be a function or an nn.Module")
+            raise WorkloadError(f"loss {place} is {a_type(found)}; it should be a function or an nn.Module")
         names = _arguments(found)
         if names is not None and len(names) < 2:
             raise WorkloadError(f"loss {place} should take (output, target) or (model, batch)")
@@ -43,7 +43,7 @@ class OwnLoss:
 
     def checked(self, loss: Any) -> Tensor:
         if not isinstance(loss, Tensor) or loss.dim():
-            found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{a_type(loss)}"
             raise WorkloadError(f"loss {self.place} returned {found}; it should be a tensor without dimensions")
         return loss
 

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from paceline import user_code
-from paceline.errors import InputError, PacelineError, WorkloadError
+from paceline.errors import InputError, PacelineError, WorkloadError, a_type
 from paceline.held_objects import find_held, is_held
 
 
@@ -41,7 +41,7 @@ def make_optimizer(
     optimizer, scheduler = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(optimizer, Optimizer):
         raise error(
-            f"{what} {place} is a {type(optimizer).__name__}, not an optimizer of torch.optim: give a class, or a "
+            f"{what} {place} is {a_type(optimizer)}, not an optimizer of torch.optim: give a class, or a "
             "function from named parameters to an optimizer"
         )
     if isinstance(scheduler, ReduceLROnPlateau):
@@ -49,8 +49,8 @@ def make_optimizer(
     given = [id(p) for group in optimizer.param_groups for p in group["params"]]
     if sorted(given) != sorted(id(p) for p in named.values()):
         raise error(
-            f"{what} {place} should be given every parameter once; an optimizer made before the training has "
-            "parameters of its own, so give the function that makes it"
+            f"{what} {place} does not hold every parameter of the network once: give its class, e.g. "
+            "optimizer=torch.optim.AdamW, or a function from named parameters to an optimizer"
         )
     return optimizer, scheduler
 
@@ -104,7 +104,7 @@ class OwnSchedule:
             raise WorkloadError(f"schedule {place} failed: {type(problem).__name__}: {problem}") from problem
         if not isinstance(made, LRScheduler) or isinstance(made, ReduceLROnPlateau):
             raise WorkloadError(
-                f"schedule {place} returned a {type(made).__name__}; it should take an optimizer and return a "
+                f"schedule {place} returned {a_type(made)}; it should take an optimizer and return a "
                 "scheduler of torch.optim.lr_scheduler other than ReduceLROnPlateau"
             )
         self.scheduler = made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from paceline import user_code
 from paceline.data.dataset import Arrays
 from paceline.data.fields import Fields, Inputs, as_given
-from paceline.errors import NetworkError, WorkloadError
+from paceline.errors import NetworkError, WorkloadError, a_type
+from paceline.networks.criterion import Criterion, HasCriteria
 from paceline.step.calling import call_network, model_loss, scores_of
 from paceline.step.losses import LOSSES, auxiliary_weight, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
@@ -72,11 +73,12 @@ class LossPhase:
         """The loss, and the output to compare with the target if there is one."""
         context = torch.autocast(batch[0].device.type, self.autocast) if self.autocast else nullcontext()
         with context:
-            if self.own_loss is not None and self.own_loss.takes_model:
-                loss, output = self.own_loss.of_model(self.network, as_given(batch))
-            else:
-                loss, output = self._loss_of_output(*batch)
-        return loss, output
+            return self._loss(batch)
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        if self.own_loss is not None and self.own_loss.takes_model:
+            return self.own_loss.of_model(self.network, as_given(batch))
+        return self._loss_of_output(*batch)
 
     def _loss_of_output(self, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The network's own loss, if it returns one, goes before the default cross entropy."""
@@ -93,7 +95,7 @@ class LossPhase:
         if self.loss_name == "model" or main is None:
             missing = "loss" if self.loss_name == "model" else "logits"
             raise NetworkError(
-                f"the network returned a {type(output).__name__} without .{missing}; return a tensor or an object with "
+                f"the network returned {a_type(output)} without .{missing}; return a tensor or an object with "
                 ".logits or .loss, or use a loss(model, batch)"
             )
         return total_loss(self.loss, scores, y, self.auxiliary_weight), main
@@ -123,6 +125,23 @@ class LossPhase:
         return Outcome(torch.stack(losses).sum(), total, output)
 
 
+class CriterionPhase(LossPhase):
+    """A loss that the network brings with it, for the parameters that it names."""
+
+    def __init__(self, network: nn.Module, workload: Workload, criterion: Criterion) -> None:
+        super().__init__(network, workload, criterion.name)
+        self.criterion = criterion
+        self.parameters = [p for p in criterion.parameters if p.requires_grad]
+        rule = replace(self.rule, lr=criterion.rate * self.rule.lr, epochs=criterion.epochs)
+        self.rule = replace(rule, **criterion.settings)
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        x, y = batch
+        assert isinstance(x, Tensor), "built-in networks take one tensor per sample"
+        found = self.criterion.loss(x, y)
+        return found if isinstance(found, tuple) else (found, None)
+
+
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return other if one is None else one if other is None else one + other
 
@@ -140,25 +159,57 @@ def comparable(output: Tensor | None, batch: Batch) -> Tensor | None:
 
 
 def phases_of(workload: Workload, network: nn.Module) -> list[Phase]:
-    """The phases of a workload: the user's own, or a loss and its backward."""
-    if not workload.phases:
-        phase = LossPhase(network, workload)
-        if not phase.parameters:
-            raise WorkloadError(f"network {workload.network!r} has no parameters to train")
-        return [phase]
-    made = user_code.call(workload.phases, network, workload)
-    if not isinstance(made, list | tuple) or not made:
-        raise WorkloadError(f"{workload.phases} returned {made!r:.60}; it should return a list of phases")
-    for phase in made:
-        _check_phase(workload.phases, phase)
-    return list(made)
+    """The phases of a workload: the user's own, those that the network brings, or a loss and its backward."""
+    if workload.phases:
+        made = user_code.call(workload.phases, network, workload)
+        if not isinstance(made, list | tuple) or not made:
+            raise WorkloadError(f"{workload.phases} returned {made!r:.60}; it should return a list of phases")
+        for phase in made:
+            _check_phase(workload.phases, phase)
+        return _in_every_epoch(workload, list(made))
+    if isinstance(network, HasCriteria) and workload.loss in ("cross-entropy", "model"):
+        return _in_every_epoch(workload, [CriterionPhase(network, workload, each) for each in network.criteria()])
+    phase = LossPhase(network, workload)
+    if not phase.parameters:
+        raise WorkloadError(f"network {workload.network!r} has no parameters to train")
+    return [phase]
+
+
+def _in_every_epoch(workload: Workload, phases: list[Phase]) -> list[Phase]:
+    """A run with an epoch in which nothing is trained is refused."""
+    ends = {0, *(phase.rule.epochs[1] or 0 for phase in phases)}
+    for epoch in sorted(ends):
+        if epoch < workload.epochs and not any(phase.rule.trains_in(epoch) for phase in phases):
+            who = workload.phases or workload.network
+            raise WorkloadError(f"no phase of {who} is trained in epoch {epoch + 1}: `epochs={workload.epochs}`")
+    return phases
+
+
+def stages_of(phases: Sequence[Phase], epochs: int) -> tuple[int, ...]:
+    """The epochs, counted from 1, from which other phases are trained than before."""
+    ends = {end for phase in phases for end in phase.rule.epochs if end}
+    return tuple(epoch + 1 for epoch in sorted(ends) if epoch < epochs)
+
+
+def share_a_parameter(phases: Sequence[Phase]) -> bool:
+    """Whether one parameter belongs to two phases that are trained at the same time."""
+    for place, phase in enumerate(phases):
+        mine = set(map(id, phase.parameters))
+        for other in phases[:place]:
+            first = max(phase.rule.epochs[0], other.rule.epochs[0])
+            if (
+                phase.rule.trains_in(first)
+                and other.rule.trains_in(first)
+                and mine.intersection(map(id, other.parameters))
+            ):
+                return True
+    return False
 
 
 def _check_phase(place: str, phase: Phase) -> None:
     if not isinstance(phase, Phase):
         raise WorkloadError(
-            f"{place} returned a {type(phase).__name__}; a phase has name, parameters, rule and "
-            "gradient(batch, generator)"
+            f"{place} returned {a_type(phase)}; a phase has name, parameters, rule and gradient(batch, generator)"
         )
     who = f"phase {phase.name!r} of {place}"
     rule = phase.rule
@@ -169,3 +220,8 @@ def _check_phase(place: str, phase: Phase) -> None:
         raise WorkloadError(f"{who}: its parameters should be a list with at least one, not {phase.parameters!r:.60}")
     if not all(isinstance(p, nn.Parameter) for p in phase.parameters):
         raise WorkloadError(f"{who}: its parameters should be nn.Parameter")
+    first, end = rule.epochs
+    if first < 0 or (end is not None and end <= first):
+        raise WorkloadError(
+            f"{who}: epochs={rule.epochs} should be the first epoch, from 0, and the one after the last"
+        )

@@ -6,6 +6,8 @@ import math
 import os
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -73,6 +75,16 @@ def threads_for(flops: float, parameters: int, cores: int) -> int:
     """Threads for a step of so much arithmetic in its forward pass: a power of two, or all cores."""
     work = (flops + FLOPS_PER_PARAMETER * parameters) / FLOPS_PER_THREAD
     return cores if work >= cores else min(cores, 1 << max(0, math.ceil(math.log2(max(work, 1.0)))))
+
+
+@contextmanager
+def threads_restored() -> Iterator[None]:
+    """However many threads a workload sets PyTorch to, whoever asked for it has its own number again afterwards."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_free_bytes(device: torch.device) -> int:

@@ -22,7 +22,8 @@ class PlainStep(Step):
         self.optimizers = [_optimizer(phase, names) for phase in parts.phases]
 
     def take(self, batch: Batch) -> Outcome:
-        return reported([self._phase(p, o, batch) for p, o in zip(self.parts.phases, self.optimizers, strict=True)])
+        each = zip(self.parts.phases, self.optimizers, strict=True)
+        return reported([self._phase(p, o, batch) for p, o in each if p.rule.trains_in(self.epoch)])
 
     def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer | OwnOptimizer, batch: Batch) -> Outcome:
         rule, outcome = phase.rule, phase.gradient(batch, self.parts.generator)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import math
 
+from paceline.step.optimizers import Rule
 from paceline.step.own_optimizer import own_rate
-from paceline.workload import Schedule
+from paceline.workload import Schedule, parse_schedule
+
+
+def rate_at(rule: Rule, epoch: int, step: int, updates_per_epoch: int, epochs: int) -> float:
+    """The rate of a rule at a step of an epoch in which it trains; `epochs` are those of the run."""
+    first, end = rule.epochs
+    update = (epoch - first) * updates_per_epoch + step
+    last = epochs if end is None else min(end, epochs)
+    return learning_rate(rule.lr, parse_schedule(rule.schedule), update, updates_per_epoch, last - first)
 
 
 def learning_rate(base: float, schedule: Schedule, update: int, updates_per_epoch: int, epochs: int) -> float:

@@ -15,9 +15,9 @@ from paceline.data.dataset import Dataset
 from paceline.step.feeder import Feeder
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.randomness import mix
-from paceline.step.schedule import learning_rate
+from paceline.step.schedule import rate_at
 from paceline.step.tally import Tally
-from paceline.workload import Workload, parse_schedule
+from paceline.workload import Workload
 
 _STEP = 0x57E9  # keeps a step's random numbers apart from other uses of the same seed
 
@@ -42,9 +42,11 @@ class Parts:
 
     def rate(self, phase: Phase, epoch: int, step: int) -> float:
         """The learning rate of a phase at a step of an epoch."""
-        update = epoch * self.updates_per_epoch + step
-        schedule = parse_schedule(phase.rule.schedule)
-        return learning_rate(phase.rule.lr, schedule, update, self.updates_per_epoch, self.workload.epochs)
+        return rate_at(phase.rule, epoch, step, self.updates_per_epoch, self.workload.epochs)
+
+    def active(self, epoch: int) -> list[Phase]:
+        """The phases that are trained in an epoch."""
+        return [phase for phase in self.phases if phase.rule.trains_in(epoch)]
 
     def seed(self, epoch: int, step: int, worker: int | None = None) -> None:
         """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""

@@ -68,7 +68,7 @@ class Tally:
             self._fold()  # a smaller last batch may be computed another way than those before it
         if loss is not None:
             self._losses.append(loss)
-        self._sizes.append(len(target))
+        self._sizes.append(target.shape[0])
         if output is not None and not target.is_floating_point():
             self._outputs.append(output)
             self._targets.append(target)

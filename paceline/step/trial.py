@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.fields import LABELS, Fields
-from paceline.errors import NetworkError, PacelineError, reason
+from paceline.errors import NetworkError, PacelineError, a_type, reason
 from paceline.step.feeder import first_batch
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, has_own_code
@@ -50,7 +50,7 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
 
 def _mistake(outcome: Outcome, phase: Phase) -> str | None:
     if not isinstance(outcome, Outcome):
-        return f"gradient returned a {type(outcome).__name__}; it should return an Outcome"
+        return f"gradient returned {a_type(outcome)}; it should return an Outcome"
     if len(outcome.gradients) != len(phase.parameters):
         return f"{len(outcome.gradients)} gradients for {len(phase.parameters)} parameters; give one each, or None"
     for gradient, parameter in zip(outcome.gradients, phase.parameters, strict=True):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from paceline.errors import Diverged, StrategyError, reason
+from paceline.errors import Diverged, StrategyError, a_type, reason
 from paceline.strategy.finite import is_finite
 from paceline.strategy.plugin import BuiltIn, attribute, resolve_plugin
 
@@ -37,8 +37,8 @@ class Late(NamedTuple):
     """The correction's vectors that all workers share, to be changed in place."""
     prepared: Tensor | None = None
     """What the correction's `prepare` returned for this gradient."""
-    room: Tensor | None = None
-    """Memory that a correction with `prepare` may use for its result."""
+    room: tuple[Tensor, Tensor] | None = None
+    """Memory that a correction with `prepare` may use: for something between, and for its result."""
 
 
 Function = Callable[[Tensor, Late], Tensor]
@@ -90,7 +90,7 @@ def custom_correction(function: Any, called: str) -> Correction:
     """The user's `function(gradient, late)`; its attributes `state` and `server_state` name vectors it keeps."""
     called = f"correction {called}"
     if not callable(function):
-        raise StrategyError(f"{called} is a {type(function).__name__}, not a function")
+        raise StrategyError(f"{called} is {a_type(function)}, not a function")
 
     def names(which: str) -> tuple[str, ...]:
         found = attribute(function, which, (tuple, list), (), called)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from paceline.errors import StrategyError
+from paceline.errors import StrategyError, a_type
 from paceline.strategy.plugin import BuiltIn, resolve_plugin
 
 
@@ -93,7 +93,7 @@ def find_exchange(text: str) -> Exchange:
     found = resolve_plugin("exchange", text, _built_in())
     if not isinstance(found, Exchange):
         raise StrategyError(
-            f"exchange {text} is a {type(found).__name__}, not a subclass of paceline.strategy.exchange.Exchange"
+            f"exchange {text} is {a_type(found)}, not a subclass of paceline.strategy.exchange.Exchange"
         )
     if not isinstance(found.state, tuple | list) or not all(isinstance(name, str) for name in found.state):
         raise StrategyError(f"exchange {text}: its attribute state should be a tuple of names, not {found.state!r:.60}")

@@ -108,21 +108,36 @@ class GradientMean:
         first, fetched = contribution.tasks[0], current if one.fetched is None else cut(one.fetched, piece)
         late = Late(
             current, fetched, contribution.staleness, first.worker, first.sequence, rate, kept, server_state, prepared,
-            rooms[2] if rooms is not None else None,
+            rooms[1:] if rooms is not None else None,
         )  # fmt: skip
         return correction.function(mean, late)
 
     def _mean_of_group(self, payloads: Sequence[Payload], block: Block, room: Tensor) -> Tensor:
         """Gradients count by their samples per step, so that a mean equals the gradient of the joined batch."""
-        mean = cut(payloads[0].values, block.piece)
         if len(payloads) == 1:
-            return mean
+            return cut(payloads[0].values, block.piece)
         weights = [p.samples / p.steps if self.exchange.weighted else 1.0 for p in payloads]
-        total, room = weights[0], cut(room, None if len(room) == block.length else slice(0, block.length))
-        for payload, weight in zip(payloads[1:], weights[1:], strict=True):
-            total += weight
-            mean = torch.lerp(mean, cut(payload.values, block.piece), weight / total, out=room)
-        return mean
+        room = cut(room, None if len(room) == block.length else slice(0, block.length))
+        return weighted_mean([cut(p.values, block.piece) for p in payloads], weights, room)
+
+
+def weighted_mean(values: Sequence[Tensor], weights: Sequence[float], out: Tensor) -> Tensor:
+    """The mean of several vectors, added up in their order; `out` may be one of them."""
+    total, mean = weights[0], values[0]
+    between = torch.empty_like(out) if len(values) > 2 else out
+    for number, weight in enumerate(weights[1:], 1):
+        total += weight
+        is_last = number == len(values) - 1
+        mean = torch.lerp(mean, values[number], weight / total, out=out if is_last else between)
+    return mean
+
+
+def mean_of_buffers(values: Sequence[Tensor], out: Tensor) -> Tensor:
+    """Every payload's buffers count alike; `out` may be some of them."""
+    mean = values[0].clone()
+    for count, value in enumerate(values[1:], 2):
+        mean.add_(value - mean, alpha=1 / count)
+    return out.copy_(mean)
 
 
 def cut(tensor: Tensor, piece: slice | None) -> Tensor:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 
 from paceline.step.optimizers import Rule
-from paceline.step.schedule import learning_rate
+from paceline.step.phase import Phase
+from paceline.step.schedule import rate_at
 from paceline.step.step import Parts
-from paceline.workload import parse_schedule
-
-_parsed = functools.lru_cache(maxsize=64)(parse_schedule)
-"""Every update asks for a schedule."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,8 @@ class PhaseLayout:
     rule: Rule
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
     """Names and shapes of the phase's parameters, in their order."""
+    first: int | None = None
+    """Where they begin, if not after those of the phase before: phases of other epochs train some of them, too."""
 
     @property
     def size(self) -> int:
@@ -44,9 +44,9 @@ class Layout:
     def phase_sizes(self) -> tuple[int, ...]:
         return tuple(phase.size for phase in self.phases)
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
-        return sum(self.phase_sizes)
+        return max(last for _, last in self.phase_ends())
 
     @property
     def size(self) -> int:
@@ -62,22 +62,47 @@ class Layout:
 
     def phase_ends(self) -> list[tuple[int, int]]:
         """Where each phase's parameters begin and end."""
-        ends, first = [], 0
-        for size in self.phase_sizes:
+        ends: list[tuple[int, int]] = []
+        for phase, size in zip(self.phases, self.phase_sizes, strict=True):
+            first = phase.first if phase.first is not None else ends[-1][1] if ends else 0
             ends.append((first, first + size))
-            first += size
         return ends
+
+    @property
+    def divided(self) -> bool:
+        """Whether no two phases have a parameter in common."""
+        return all(phase.first is None for phase in self.phases)
 
     def rate(self, rule: Rule, epoch: int, step: int) -> float:
         """The learning rate of a rule at a step of an epoch of one pass."""
-        return learning_rate(rule.lr, _parsed(rule.schedule), epoch * self.batches + step, self.batches, self.epochs)
+        return rate_at(rule, epoch, step, self.batches, self.epochs)
 
     @staticmethod
     def of(parts: Parts, buffers: int) -> Layout:
         names = {id(p): name for name, p in parts.network.named_parameters()}
-        phases = []
-        for phase in parts.phases:
+        phases, places = [], placed(parts.phases)
+        assert places is not None, "asked before"
+        for phase, first in zip(parts.phases, places, strict=True):
             tensors = ((names.get(id(p), f"parameter {i}"), tuple(p.shape)) for i, p in enumerate(phase.parameters))
-            phases.append(PhaseLayout(phase.rule, tuple(tensors)))
+            phases.append(PhaseLayout(phase.rule, tuple(tensors), first))
         dtype = "float64" if parts.phases[0].parameters[0].dtype == torch.float64 else "float32"
         return Layout(tuple(phases), buffers, parts.updates_per_epoch, parts.workload.epochs, dtype)
+
+
+def placed(phases: Sequence[Phase]) -> list[int | None] | None:
+    """Where the parameters of each phase begin, as `PhaseLayout` has it, if every parameter is there once.
+
+    None: those of a phase would not be one piece.
+    """
+    begins: dict[int, int] = {}
+    found: list[int | None] = []
+    end = 0
+    for phase in phases:
+        first, shared = begins.get(id(phase.parameters[0]), end), any(id(p) in begins for p in phase.parameters)
+        found.append(first if shared else None)
+        for parameter in phase.parameters:
+            if begins.setdefault(id(parameter), end) != first:
+                return None
+            first += parameter.numel()
+            end = max(end, first)
+    return found

@@ -14,14 +14,15 @@ from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State
+from paceline.step.phase import share_a_parameter
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
 from paceline.strategy.instructions import Compute
-from paceline.strategy.layout import Layout
+from paceline.strategy.layout import Layout, placed
 from paceline.strategy.learner_state import LearnerState, Result
-from paceline.strategy.phase_gradient import PhaseGradient
+from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
 from paceline.strategy.strategy import Strategy
 
@@ -30,8 +31,13 @@ Fetch = Callable[[int], tuple[int, Tensor]]
 
 
 class Learner:
-    def __init__(self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False) -> None:
-        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept."""
+    def __init__(
+        self, parts: Parts, strategy: Strategy, workers: int, *, fetches_stay: bool = False, local: Tensor | None = None
+    ) -> None:
+        """With `fetches_stay` nobody overwrites a tensor that was fetched, so it need not be copied to be kept.
+
+        `local` is where the worker's parameters are to be; None: in memory of its own.
+        """
         obstacle = _obstacle(parts)
         if obstacle:
             raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
@@ -44,9 +50,9 @@ class Learner:
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.size, self.parameters = self.layout.size, self.layout.parameters
         self.encoded = exchange.payload_size(self.parameters)
-        self.local = torch.zeros(self.size, dtype=dtype, device=parts.device)
+        self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
-        self.phases = self._phases(self.gradient)
+        self.phases = self._phases()
         self._keep_buffers(floats)
         self.optimizers: list[ServerOptimizer] = []
         if exchange.local_optimizer:
@@ -60,7 +66,8 @@ class Learner:
         """The sum of gradients since the last push; the payload itself where it can be."""
         self.replica = Replica(own, self._total, torch.zeros_like(own) if exchange.keeps_fetched else own, workers)
         self.replica.state.update({name: torch.zeros_like(own) for name in exchange.state})
-        self._bound: dict[int, list[PhaseGradient]] = {}
+        self._bound: dict[int, list[GradientTarget]] = {}
+        """Payloads that gradients are computed straight into, by their memory."""
         self._source: Tensor | None = None
         """A tensor that stays as it is and that `local` is equal to, if there is one."""
         self._pulled = 0
@@ -80,7 +87,9 @@ class Learner:
     def bind(self, out: Tensor) -> None:
         """Lets gradients be computed straight into a payload that is used again and again."""
         if out.device == self.local.device and self.exchange.sums_gradients:
-            self._bound[out.data_ptr()] = self._phases(out)
+            ends = self.layout.phase_ends()
+            targets = [phase.target(out[slice(*end)]) for phase, end in zip(self.phases, ends, strict=True)]
+            self._bound[out.data_ptr()] = targets
 
     # A task
 
@@ -117,32 +126,30 @@ class Learner:
 
     def _run_single(self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally) -> Result | None:
         """The most frequent task with as little around the arithmetic as possible; None: it is not one of these."""
-        bound = self._bound.get(out.data_ptr())
-        phase = (bound or self.phases)[0]
+        phase, bound = self.phases[0], self._bound.get(out.data_ptr())
         if phase.chain is None or bound is None:
             return None
         number = task.batches[0]
         batch = self.source.batch(task.epoch, number)
-        if len(batch[1]) != phase.chain.batch:
+        samples = batch[1].shape[0]
+        if samples != phase.chain.batch:
             return None
-        with torch.inference_mode():
-            version, flat = fetch(0)
-            if flat is not self._source and flat is not self.local:
-                self.local.copy_(flat)
-            self._source, self._pulled = flat if self.fetches_stay else None, version
-            if self.parts.random:
-                worker, place = self.source.position(number)
-                self.parts.seed(task.epoch, place, worker)
-            outcome = phase.chain.gradient(batch)
-            tally.add(outcome.loss, outcome.output, batch[1])
-        return Result(len(batch[1]), 1, version)
+        self._take_over(*fetch(0))
+        if self.parts.random:
+            worker, place = self.source.position(number)
+            self.parts.seed(task.epoch, place, worker)
+        phase.aim(bound[0])
+        outcome = phase.compute(batch, self.parts.generator)
+        tally.add(outcome.loss, outcome.output, batch[1])
+        return Result(samples, 1, self._pulled)
 
     def _take_over(self, version: int, flat: Tensor) -> None:
         """The fetched parameters replace the worker's."""
-        with torch.no_grad():
-            if flat is not self._source and flat is not self.local:
+        if flat is not self._source and flat is not self.local:
+            with torch.no_grad():
                 self.local.copy_(flat)
-            if self.exchange.keeps_fetched:
+        if self.exchange.keeps_fetched:
+            with torch.no_grad():
                 self.replica.fetched.copy_(self.local[: self.parameters])
         self._source, self._pulled = flat if self.fetches_stay else None, version
 
@@ -150,20 +157,21 @@ class Learner:
         """One batch; its gradient is added to `total`, or used by the worker's own optimizer. The samples."""
         batch = self.source.batch(task.epoch, number)
         bound = self._bound.get(total.data_ptr()) if empty and not self.exchange.local_optimizer else None
-        phases = self.phases if bound is None else bound
         worker, place = self.source.position(number)
         self.parts.seed(task.epoch, place, worker)
         outcomes = []
-        written_out = all(phase.written_out(batch) for phase in phases)
-        with torch.inference_mode(written_out):  # then nothing is differentiated, so autograd's part can be left out
-            for index, phase in enumerate(phases):
-                outcomes.append(phase.compute(batch, self.parts.generator))
-                if self.exchange.local_optimizer:
-                    self._update(index, phase, task.epoch, place)
-            if not self.exchange.local_optimizer:
-                self._add(task, position, total, bound is not None, empty, place)
-            outcome = reported(outcomes)
-            tally.add(outcome.loss, outcome.output, batch[1])
+        active = [(index, phase) for index, phase in enumerate(self.phases) if phase.phase.rule.trains_in(task.epoch)]
+        if len(active) < len(self.phases):  # parameters that are not trained now have a gradient of zero
+            (self.gradient if bound is None else total)[: self.parameters].zero_()
+        for index, phase in active:
+            phase.aim(phase.own if bound is None else bound[index])
+            outcomes.append(phase.compute(batch, self.parts.generator))
+            if self.exchange.local_optimizer:
+                self._update(index, phase, task.epoch, place)
+        if not self.exchange.local_optimizer:
+            self._add(task, position, total, bound is not None, empty, place)
+        outcome = reported(outcomes)
+        tally.add(outcome.loss, outcome.output, batch[1])
         if self.layout.buffers or self.exchange.local_optimizer:
             self._source = None
         return len(batch[1])
@@ -182,8 +190,9 @@ class Learner:
             gradient = total if is_there else self.gradient[: self.parameters]
             if self.strategy.local_step and not self._fetches_next(task, position):
                 for phase, (first, last) in zip(self.layout.phases, self.layout.phase_ends(), strict=True):
-                    rate = self.layout.rate(phase.rule, task.epoch, place)
-                    self.local[first:last].sub_(gradient[first:last], alpha=rate)
+                    if phase.rule.trains_in(task.epoch):
+                        rate = self.layout.rate(phase.rule, task.epoch, place)
+                        self.local[first:last].sub_(gradient[first:last], alpha=rate)
                 self._source = None
             if not empty:
                 total.add_(gradient)
@@ -263,12 +272,11 @@ class Learner:
 
     # How the network becomes flat
 
-    def _phases(self, gradient: Tensor) -> list[PhaseGradient]:
-        made = []
-        for phase, (first, last) in zip(self.parts.phases, self.layout.phase_ends(), strict=True):
-            order = self.parts.feeder.order
-            piece = slice(first, last)
-            made.append(PhaseGradient(phase, self.local[piece], gradient[piece], order.batch, self.parts.dataset))
+    def _phases(self) -> list[PhaseGradient]:
+        batch, dataset, made = self.parts.feeder.order.batch, self.parts.dataset, []
+        for phase, end in zip(self.parts.phases, self.layout.phase_ends(), strict=True):
+            piece = slice(*end)
+            made.append(PhaseGradient(phase, self.local[piece], self.gradient[piece], batch, dataset))
         return made
 
     @torch.no_grad()
@@ -285,6 +293,8 @@ class Learner:
 def _obstacle(parts: Parts) -> str | None:
     """Why a network's phases cannot share one flat vector."""
     everything: list[nn.Parameter] = [p for phase in parts.phases for p in phase.parameters]
-    if len({id(p) for p in everything}) < len(everything):
+    if share_a_parameter(parts.phases):
         return "two phases share a parameter"
+    if placed(parts.phases) is None:
+        return "a phase has some parameters of another in between its own: list them in the same order"
     return FlatParameters.possible(everything)

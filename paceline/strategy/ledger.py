@@ -23,6 +23,11 @@ class LedgerSummary:
     """How many payloads had which staleness."""
 
     @property
+    def closed(self) -> int:
+        """Batches that need no more doing."""
+        return self.applied + self.dropped + self.refused
+
+    @property
     def mean_staleness(self) -> float:
         count = sum(self.staleness.values())
         return sum(int(s) * n for s, n in self.staleness.items()) / count if count else 0.0

@@ -27,8 +27,11 @@ class MemoryStore:
         self.state = updater.initial_state()
         self.correction_state = defaultdict[int, dict[str, Tensor]](updater.initial_correction_state)
         """By group."""
-        self.payloads: dict[tuple[int, int], tuple[Payload, Tensor | None]] = {}
-        """By worker and sequence, with what they were computed on where a correction looks at it."""
+        self.payloads: dict[tuple[int, int], tuple[Payload | None, Tensor | None]] = {}
+        """By worker and sequence, with what they were computed on where a correction looks at it.
+
+        None: it is part of the mean that another member of its group brought.
+        """
         self.updates: list[UpdateRecord] | None = [] if record else None
 
     @property
@@ -40,7 +43,8 @@ class MemoryStore:
         for contribution in order.contributions:
             found = [self.payloads[task.worker, task.sequence] for task in contribution.tasks]
             state = self.correction_state[contribution.group]
-            given.append(GroupContribution([payload for payload, _ in found], found[0][1], state, state))
+            payloads = [payload for payload, _ in found if payload is not None]
+            given.append(GroupContribution(payloads, found[0][1], state, state))
         new = torch.empty_like(self.current)
         self.updater.apply(order, given, self.current, new, self.state, self.state)
         self.current, self.version = new, order.update

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,21 +13,42 @@ from paceline.step.flat_parameters import FlatParameters
 from paceline.step.phase import Batch, Outcome, Phase
 
 
+class GradientTarget(NamedTuple):
+    """Where a gradient goes: a flat vector, and its parts in the shapes of the parameters."""
+
+    flat: Tensor
+    parts: list[Tensor]
+
+
 class PhaseGradient:
     def __init__(self, phase: Phase, parameters: Tensor, gradient: Tensor, batch: int, dataset: Dataset) -> None:
         self.phase = phase
         self.flat = FlatParameters(phase.parameters, parameters)
-        self.flat.gradient = gradient
         self.chain = Chain.of(phase, self.flat, batch, dataset)
+        self.own = self.target(gradient)
+        self.aim(self.own)
+        self._inference = torch.inference_mode()
 
-    def written_out(self, batch: Batch) -> bool:
-        """Whether it needs no autograd for this batch; the last of an epoch may be smaller than a chain takes."""
-        return self.chain is not None and len(batch[1]) == self.chain.batch
+    def target(self, gradient: Tensor) -> GradientTarget:
+        return GradientTarget(gradient, self.flat.split(gradient))
+
+    def aim(self, target: GradientTarget) -> None:
+        """Gradients go to `target` from now on."""
+        self.flat.gradient = target.flat
+        if self.chain is not None:
+            self.chain.aim(target.parts)
 
     def compute(self, batch: Batch, generator: torch.Generator) -> Outcome:
-        if self.chain is not None and len(batch[1]) == self.chain.batch:
-            return self.chain.gradient(batch)
-        outcome = self.phase.gradient(batch, generator)
+        """The last batch of an epoch may be smaller than a chain takes.
+
+        Only what is computed here is in inference mode: whatever an optimizer or an exchange keeps is made outside it,
+        so it can be changed wherever it is used next.
+        """
+        if self.chain is not None and batch[1].shape[0] == self.chain.batch:
+            with self._inference:  # nothing is differentiated, so autograd's part can be left out
+                return self.chain.gradient(batch)
+        with torch.enable_grad():  # whoever calls a worker's step may have left it out for everything else
+            outcome = self.phase.gradient(batch, generator)
         with torch.no_grad():
             self.flat.gather(outcome.gradients)
         return Outcome(outcome.loss, (), outcome.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline import user_code
-from paceline.errors import StrategyError, nearest
+from paceline.errors import StrategyError, a_type, nearest
 from paceline.strategy.strategy import Strategy
 
 PRESETS: dict[str, Strategy] = {
@@ -45,7 +45,7 @@ def find_strategy(name: str | Strategy, **changes: Any) -> Strategy:
         found = user_code.find(name)
         found = found if isinstance(found, Strategy) or not callable(found) else user_code.call(name)
         if not isinstance(found, Strategy):
-            raise StrategyError(f"{name} is a {type(found).__name__}; it should be a paceline Strategy, or return one")
+            raise StrategyError(f"{name} is {a_type(found)}; it should be a paceline Strategy, or return one")
         return found.with_changes(**changes)
     if name not in PRESETS:
         raise StrategyError(f"no strategy {name!r}: {nearest(name, PRESETS, or_custom=True)}")

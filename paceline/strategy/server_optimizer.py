@@ -56,7 +56,7 @@ def server_optimizer(strategy: Strategy, phase: PhaseLayout, dtype: torch.dtype)
     """
     check_optimizer(strategy.server_optimizer)
     name, rate = _parse(strategy.server_optimizer)
-    own = Rule("sgd", 1.0) if strategy.make_exchange.local_optimizer else phase.rule
+    own = Rule("sgd", 1.0, epochs=phase.rule.epochs) if strategy.make_exchange.local_optimizer else phase.rule
     rule = dataclasses.replace(own, optimizer=name or own.optimizer, lr=own.lr if rate is None else rate)
     return optimizer_of(rule, phase, dtype)
 
@@ -75,7 +75,7 @@ def check_optimizer(text: str) -> None:
     if text and ":" not in name and name not in OPTIMIZERS:
         raise StrategyError(f"server-optimizer {text!r} is unknown: {nearest(name, OPTIMIZERS, or_custom=True)}")
     if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, as adagrad:0.5")
+        raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, e.g. adagrad:0.5")
 
 
 def _parse(text: str) -> tuple[str, float | None]:

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from paceline.step.clipping import clip_norm_
 from paceline.strategy.correction import State
-from paceline.strategy.gradient_mean import Block, GradientMean, GroupContribution, Scratch, cut
+from paceline.strategy.gradient_mean import (
+    Block,
+    GradientMean,
+    GroupContribution,
+    Scratch,
+    cut,
+    mean_of_buffers,
+)
 from paceline.strategy.instructions import Apply
 from paceline.strategy.layout import Layout
 from paceline.strategy.server_optimizer import ServerOptimizer, server_optimizer
@@ -52,6 +59,12 @@ class Updater:
         self._scratch = [self._make_scratch(longest) for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads, "paceline-update") if threads > 1 else None
         self._views: dict[tuple[int, int], tuple[State, dict[str, Tensor]]] = {}
+        self._rules = [optimizer.rule for optimizer in self.optimizers]
+        self.takes_payloads = self.correction is None and self.exchange.is_dense
+        """Whether one payload alone is the gradient as it is."""
+        self._all_train = all(phase.rule.epochs == (0, None) for phase in layout.phases)
+        """Whether every phase is trained in every epoch."""
+        self._every_block = range(len(self._blocks))
 
     def _make_scratch(self, length: int) -> Scratch:
         gradient, part, room = (self._zeros(length) for _ in range(3))
@@ -103,7 +116,7 @@ class Updater:
     def decode(self, payload: Tensor, out: Tensor) -> Tensor:
         """The gradient in an encoded payload; `out` is written only where that is not the payload itself."""
         if self.exchange.is_dense:
-            return payload if len(payload) == self.encoded else payload[: self.encoded]
+            return payload[: self.encoded] if self.layout.buffers else payload
         self.exchange.decode(payload[: self.encoded], out)
         return out
 
@@ -123,14 +136,17 @@ class Updater:
         return self._rooms
 
     def gradient_of(self, order: Apply, given: Sequence[GroupContribution], old: Tensor, out: Tensor) -> None:
-        """The first half of an update: the gradient of all payloads, corrected, and the buffers' mean go to `out`."""
+        """The first half of an update: the gradient of all payloads, corrected, and the buffers' mean go to `out`.
+
+        That may be the place of one of the payloads.
+        """
         if not self.exchange.is_dense:
             given = self._all_decoded(given)
         parameters = out
         if self.layout.buffers:
             parameters = out[: self.layout.parameters]
             self._mean_of_buffers(given, out)
-        rate = self._rates(order.epoch, order.closed)[0]
+        rate = self._rates(order.epoch, order.closed)[self._blocks[self._trained(order.epoch)[0]].phase]
         self._mean_of_all(order, given, old, {}, {}, rate, parameters)
 
     def update_by(self, gradient: Tensor, epoch: int, closed: int, parameters: Tensor, state: State) -> None:
@@ -139,9 +155,14 @@ class Updater:
             count = self.layout.parameters
             parameters[count:].copy_(gradient[count:])
         if self._whole is not None:
-            gradient = self._clip(self._whole.copy_(gradient[: self.layout.parameters]))
+            gradient = self._clip(self._whole.copy_(gradient[: self.layout.parameters]), epoch)
         rates, room = self._rates(epoch, closed), self._scratch[0].room
-        for number, block in enumerate(self._blocks):
+        if self._all_train and len(self._blocks) == 1 and self._blocks[0].piece is None:
+            mine = self._view(0, state)
+            self.optimizers[0].update(parameters, gradient, parameters, mine, mine, rates[0], room)
+            return
+        for number in self._trained(epoch):
+            block = self._blocks[number]
             piece = cut(gradient, block.piece)
             self._update(number, piece, parameters, parameters, state, state, rates[block.phase], room)
 
@@ -155,10 +176,13 @@ class Updater:
         rates = self._rates(order.epoch, order.closed)
         if not self.exchange.is_dense:
             given = self._all_decoded(given)
-        mean = None
+        mean, trained = None, self._trained(order.epoch)
+        if len(trained) < len(self._blocks):
+            self._carry_over(given, old, new, before, after)
         if self._whole is not None:
-            mean = self._mean_of_all(order, given, old, before, after, rates[0], self._whole)
-            self._clip(mean)
+            rate = rates[self._blocks[trained[0]].phase]
+            mean = self._mean_of_all(order, given, old, before, after, rate, self._whole)
+            self._clip(mean, order.epoch)
 
         def work(numbers: Sequence[int], scratch: Scratch) -> None:
             for number in numbers:
@@ -171,22 +195,39 @@ class Updater:
                 self._update(number, gradient, old, new, before, after, rate, scratch.room)
 
         if self._pool is None:
-            work(range(len(self._blocks)), self._scratch[0])
+            work(trained, self._scratch[0])
         else:
             count = len(self._scratch)
-            shares = [range(first, len(self._blocks), count) for first in range(count)]
+            shares = [trained[first::count] for first in range(count)]
             list(self._pool.map(torch.no_grad()(work), shares, self._scratch))
         if self.layout.buffers:
             self._mean_of_buffers(given, new)
         return None
 
+    def _trained(self, epoch: int) -> Sequence[int]:
+        """The blocks of the phases that are trained in an epoch."""
+        if self._all_train:
+            return self._every_block
+        return [number for number, block in enumerate(self._blocks) if self._rules[block.phase].trains_in(epoch)]
+
+    def _carry_over(
+        self, given: Sequence[GroupContribution], old: Tensor, new: Tensor, before: State, after: State
+    ) -> None:
+        """What is not trained in an epoch stays as it was; what is trained is written afterwards."""
+        count = self.layout.parameters
+        pairs = [(old[:count], new[:count]), *((before[name], after[name]) for name in after)]
+        pairs += [(one.before[name], one.after[name]) for one in given if one.prepared is None for name in one.after]
+        for was, becomes in pairs:
+            if becomes.data_ptr() != was.data_ptr():
+                becomes.copy_(was)
+
     def _rates(self, epoch: int, closed: int) -> list[float]:
         step = closed // self.passes
-        return [self.layout.rate(optimizer.rule, epoch, step) for optimizer in self.optimizers]
+        return [self.layout.rate(rule, epoch, step) if rule.trains_in(epoch) else 0.0 for rule in self._rules]
 
-    def _clip(self, gradient: Tensor) -> Tensor:
-        for (first, last), clip in zip(self._ends, self._clips, strict=False):
-            if clip:
+    def _clip(self, gradient: Tensor, epoch: int) -> Tensor:
+        for optimizer, (first, last), clip in zip(self.optimizers, self._ends, self._clips, strict=False):
+            if clip and optimizer.rule.trains_in(epoch):
                 clip_norm_([gradient[first:last]], clip)
         return gradient
 
@@ -251,7 +292,5 @@ class Updater:
 
     def _mean_of_buffers(self, given: Sequence[GroupContribution], new: Tensor) -> None:
         """Buffers are no sums: their mean in a group, and of several groups the last."""
-        payloads = [payload.values[-self.layout.buffers :] for payload in given[-1].payloads]
-        mean = new[self.layout.parameters : self.layout.size].copy_(payloads[0])
-        for count, payload in enumerate(payloads[1:], 2):
-            mean.add_(payload - mean, alpha=1 / count)
+        values = [payload.values[-self.layout.buffers :] for payload in given[-1].payloads]
+        mean_of_buffers(values, new[self.layout.parameters : self.layout.size])

@@ -92,7 +92,7 @@ def _correct(correction: Correction, gradient: Tensor, late: Late) -> Tensor:
     if correction.prepare is not None:
         rooms = torch.empty_like(gradient), torch.empty_like(gradient)
         prepared = correction.prepare(gradient, late.state, late.state, rooms)
-        late = late._replace(prepared=prepared, room=torch.empty_like(gradient))
+        late = late._replace(prepared=prepared, room=(rooms[1], torch.empty_like(gradient)))
     return correction.function(gradient, late)
 
 

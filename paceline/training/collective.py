@@ -1,4 +1,4 @@
-"""How a synchronous group averages its payloads: in the update, from shared memory, or with torch.distributed."""
+"""How a synchronous group averages its payloads: in the update, or among its members with torch.distributed."""
 
 from __future__ import annotations
 
@@ -49,6 +49,22 @@ def choose_collective(
                     f"group {group} are on {where}: use `collective='auto'`, or fewer workers"
                 )
     return asked
+
+
+def choose_on_cluster(asked: str, strategy: Strategy, workers: int, *, on_gpus: bool) -> tuple[str, bool]:
+    """The collective on a cluster, server, nccl or gloo, and whether it is also for where the server is sooner."""
+    obstacle = _obstacle(strategy, workers)
+    if not obstacle and strategy.overlap:
+        obstacle = f"those of {strategy.name} compute meanwhile"
+    if asked in ("gloo", "nccl"):
+        if obstacle:
+            raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
+        if asked == "nccl" and not on_gpus:
+            raise StrategyError("collective nccl needs a GPU for each worker: use `collective='auto'`")
+        return asked, True
+    if asked == "shared" or obstacle:
+        return "server", False
+    return ("nccl" if on_gpus else "gloo"), False
 
 
 def is_available(backend: str) -> bool:

@@ -56,7 +56,7 @@ def _groups(settings: StrategySettings) -> tuple[int | None, int | None]:
         count, cross, each = str(settings.groups).partition("x")
         groups, size = int(count), int(each) if cross else None
     except ValueError:
-        raise StrategyError(f"`groups={settings.groups!r}` should be GxK, as 4x8, or a number of groups") from None
+        raise StrategyError(f"`groups={settings.groups!r}` should be GxK, e.g. 4x8, or a number of groups") from None
     if groups < 1 or (size is not None and size < 1):
         raise StrategyError(f"`groups={settings.groups!r}` should be at least 1x1")
     if size is not None and settings.workers is not None and groups * size != settings.workers:

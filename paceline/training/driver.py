@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from paceline import data
 from paceline.data.dataset import Dataset
 from paceline.step.choose import StepChoice
+from paceline.step.phase import Phase
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
@@ -87,6 +88,7 @@ class Driver(Protocol):
     """What it does not override is that of a driver with one process that is not resumed."""
 
     network: nn.Module
+    phases: Sequence[Phase]
     conditions: Conditions
     step: StepChoice
     data: str

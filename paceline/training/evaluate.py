@@ -19,10 +19,10 @@ from paceline.notebook import NotebookRecord
 from paceline.step.build import load_data, placed_network
 from paceline.step.failures import explained
 from paceline.step.feeder import Feeder, make_feeder
+from paceline.step.metrics import find_metric, metric_name
 from paceline.step.order import Order
-from paceline.step.own_metric import OwnMetric
 from paceline.step.phase import Batch, LossPhase, Outcome, Phase, comparable, phases_of
-from paceline.step.placement import available_cores, choose_device, dtype_of
+from paceline.step.placement import available_cores, choose_device, dtype_of, threads_restored
 from paceline.step.randomness import default_generator, mix
 from paceline.step.step import reported
 from paceline.step.tally import Score, Tally
@@ -44,7 +44,9 @@ class Evaluator:
     def __init__(
         self, workload: Workload, network: nn.Module, phases: list[Phase], dataset: Dataset, device: torch.device
     ) -> None:
-        self.workload, self.network, self.phases = workload, network, phases
+        self.workload, self.network = workload, network
+        self.phases = [phase for phase in phases if phase.rule.trains_in(workload.epochs - 1)]
+        """Those of the last epoch: what the run is for. Losses of all its validations are comparable."""
         self.generator = default_generator(device)
         samples = len(dataset.test)
         if not samples:
@@ -53,7 +55,7 @@ class Evaluator:
         batch = max(1, min(samples, VALUES_A_BATCH // values, 2000))
         if dataset.kind == "fields":  # whose sizes `shape` does not say
             batch = min(samples, workload.batch)
-        self.metric = OwnMetric(workload.metric) if workload.metric else None
+        self.metric = find_metric(workload, network)
         order = Order(samples, batch, workload.seed, shuffle=False)
         self.feeder: Feeder = make_feeder(
             dataset, order, device, dtype_of(workload), training=False, readers=available_cores()
@@ -70,7 +72,7 @@ class Evaluator:
                 outcome = self._outcome(batch, number)
                 tally.add(outcome.loss, comparable(outcome.output, batch), batch[1])
                 if self.metric is not None:
-                    self.metric.add(outcome.output, batch[1])
+                    self.metric.add(batch, outcome.output)
                 if longest_s < math.inf:
                     if self.generator.device.type == "cuda":
                         torch.cuda.synchronize()  # what was only launched is not done yet
@@ -86,13 +88,15 @@ class Evaluator:
 
     def _outcome(self, batch: Batch, number: int) -> Outcome:
         """A loss needs only a forward pass; what phases of the user's own report comes with their gradients."""
-        phase = self.phases[0]
-        if isinstance(phase, LossPhase) and not self.workload.phases:
-            with torch.no_grad():
-                loss, output = phase.forward(batch)
-            return Outcome(loss, (), output)
         self.generator.manual_seed(mix(_TEST, self.workload.seed, number))
-        return reported([phase.gradient(batch, self.generator) for phase in self.phases])
+        return reported([self._of_phase(phase, batch) for phase in self.phases])
+
+    def _of_phase(self, phase: Phase, batch: Batch) -> Outcome:
+        if not isinstance(phase, LossPhase) or self.workload.phases:
+            return phase.gradient(batch, self.generator)
+        with torch.no_grad():
+            loss, output = phase.forward(batch)
+        return Outcome(loss, (), output)
 
     def close(self) -> None:
         self.feeder.close()
@@ -105,6 +109,7 @@ class ValidationTime:
     how: str
 
 
+@threads_restored()
 def time_validation(workload: Workload, *, cache: Path | None = None, longest_s: float = LONGEST_S) -> ValidationTime:
     """One validation as training has it, after a batch that warms up; beyond `longest_s` it is extrapolated."""
     device, _ = choose_device(workload.device)
@@ -139,17 +144,33 @@ class Evaluation(NotebookRecord):
     accuracy: float
     top_accuracy: float
     metric: float = math.nan
-    """Of the workload's own metric, if it has one."""
+    """The metric of the workload or of its network, if there is one."""
+    metric_name: str = ""
 
     def facts(self) -> dict[str, Any]:
         return {
             "network": self.workload.network, "data": self.data, "accuracy": self.accuracy, "loss": self.loss,
-            "samples": self.samples,
+            **({self.metric_name: self.metric} if self.metric_name else {}), "samples": self.samples,
         }  # fmt: skip
 
 
+@threads_restored()
 def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None = None) -> Evaluation:
     """How well the saved parameters of a run do on its own test data, or with a change of data, device or network."""
+    workload, dataset, network, place = restored(path, changes, cache)
+    evaluator = Evaluator(workload, network, phases_of(workload, network), dataset, place)
+    with closing(evaluator), explained(workload):
+        score = evaluator.score()
+    return Evaluation(
+        str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy,
+        score.metric, metric_name(workload, network),
+    )  # fmt: skip
+
+
+def restored(
+    path: Path, changes: Mapping[str, str | None], cache: Path | None = None
+) -> tuple[Workload, Dataset, nn.Module, torch.device]:
+    """The workload of a saved run with `changes`, its data, and the network with the saved parameters on its device."""
     checkpoint = load_checkpoint(path)
     workload = with_settings(checkpoint.workload, {k: v for k, v in changes.items() if v is not None})
     given = {key for key, value in changes.items() if value is not None}
@@ -158,9 +179,4 @@ def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None =
     dataset = load_data(with_settings(workload, {"batch": 1}), cache)  # a small one is no obstacle: nothing is trained
     network = placed_network(workload, dataset, place)
     load_parameters(network, checkpoint, path)
-    evaluator = Evaluator(workload, network, phases_of(workload, network), dataset, place)
-    with closing(evaluator), explained(workload):
-        score = evaluator.score()
-    return Evaluation(
-        str(path), workload, workload.data, score.samples, score.loss, score.accuracy, score.top_accuracy, score.metric
-    )
+    return workload, dataset, network, place

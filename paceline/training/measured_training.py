@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from paceline.errors import InputError
 from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
 from paceline.measurement.module_marks import check_supported
 from paceline.step.choose import StepChoice
+from paceline.step.placement import threads_restored
 from paceline.step.step import Step
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ class TrainingClock:
         self._wants_live = live
         self.quarters = Quarters()
         """How long the training itself took, and when a quarter, half and so on of it was done."""
-        self._watched: tuple[MeasuredStep, StepChoice] | None = None
+        self._watched: tuple[MeasuredStep, StepChoice, int] | None = None
+        """The step, why it was chosen, and how many threads it has."""
 
     def watch(self, step: Step, choice: StepChoice, iterations: int) -> Step:
         """A step that trains as `step` does for the `iterations` that are left, watched by this clock."""
@@ -60,7 +64,7 @@ class TrainingClock:
         measured = MeasuredStep(step)
         order = step.parts.feeder.order
         measured.plan(iterations * order.full_batches // order.batches)  # a smaller last batch is not measured
-        self._watched = measured, choice
+        self._watched = measured, choice, torch.get_num_threads()
         if self._wants_live:
             from paceline.measurement.live_table import LiveView
 
@@ -72,7 +76,9 @@ class TrainingClock:
         """What was measured so far."""
         if self._watched is None:
             raise InputError("nothing was measured: give the clock to a run, paceline.train(workload, measure=clock)")
-        step, choice = self._watched
+        step, choice, threads = self._watched
         workload = step.parts.workload
         more = {"lr": f"{workload.lr:g}", "epochs": str(workload.epochs), "seed": str(workload.seed)}
-        return measurement_of(step, choice, more)
+        with threads_restored():
+            torch.set_num_threads(threads)
+            return measurement_of(step, choice, more)

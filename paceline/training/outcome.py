@@ -4,7 +4,9 @@ A run is judged when it is over (finished or diverged), by these rules:
 
 - The loss is not finite, in the record of any epoch or because the run diverged.
 - The loss rose past its start: the training loss of the last epoch is above that of the first, by more than a tenth
-  of it (and 0.05 where classes are told apart). It takes two epochs and `FEWEST_UPDATES`.
+  of it (and 0.05 where classes are told apart). It takes two epochs and `FEWEST_UPDATES`. Where other phases follow the
+  first, the first epoch of the last ones is the start. Where the network brings a metric, as a GAN, whose losses are
+  not to fall, this is said of the metric instead.
 - It is worse than guessing: at chance level, and the loss is above twice that of giving every class the same share.
 - It ends at chance level: the test accuracy is within a quarter of the room below it (see `_is_chance`) of what the
   most frequent class alone reaches. Only after `FAIR_UPDATES` updates and `FAIR_SAMPLES` samples per class: before
@@ -56,11 +58,9 @@ def warnings_of(run: Run) -> tuple[str, ...]:
         return (f"the loss is not finite {where}: {_reason(run)}",)
     if not epochs or run.updates < FEWEST_UPDATES:
         return ()
-    first, last = epochs[0], epochs[-1]
+    last = epochs[-1]
     chance = _is_chance(run, last)
-    said = []
-    if _rose(run, first, last):
-        said.append(f"the loss rose from {first.loss:.4g} in epoch 1 to {last.loss:.4g} in epoch {last.epoch}")
+    said = [rose] if (rose := _rise(run)) else []
     if chance and (_worse_than_guessing(run, last) or said or _had_a_fair_chance(run)):
         accuracy = f"test accuracy {100 * last.test_accuracy:.1f} %"
         said.append(f"the run ends at chance level: {accuracy}, guessing {100 * run.chance_accuracy:.1f} %")
@@ -82,9 +82,20 @@ def _not_finite(run: Run) -> str:
     return f"in epoch {len(run.epochs) + 1}" if run.status == "diverged" else ""
 
 
-def _rose(run: Run, first: Epoch, last: Epoch) -> bool:
-    margin = 0.1 * abs(first.loss) + (0.05 if run.classes else 0.0)
-    return last.epoch > first.epoch and last.loss > first.loss + margin
+def _rise(run: Run) -> str:
+    """Of the loss, or of the metric of a network that brings one; empty: it did not rise."""
+    own = run.metric and not run.workload.metric
+    if own:
+        values = {epoch.epoch: epoch.test_metric for epoch in run.epochs if math.isfinite(epoch.test_metric)}
+    else:
+        begun = max((stage for stage in run.stages if stage <= run.epochs[-1].epoch), default=1)
+        values = {epoch.epoch: epoch.loss for epoch in run.epochs if epoch.epoch >= begun}
+    if len(values) < 2:
+        return ""
+    (first, start), *_, (last, end) = values.items()
+    margin = 0.1 * abs(start) + (0.05 if run.classes else 0.0)
+    what = f"the {run.metric if own else 'loss'} rose from"
+    return f"{what} {start:.4g} in epoch {first} to {end:.4g} in epoch {last}" if end > start + margin else ""
 
 
 def _is_chance(run: Run, last: Epoch) -> bool:

@@ -28,7 +28,9 @@ class Epoch:
     wall_s: float
     samples_per_s: float
     test_metric: float = math.nan
-    """The workload's own metric, if it has one."""
+    """The metric of the workload or of its network, if there is one."""
+    unscored: int = 0
+    """Samples that are not in the train figures: a worker died before it had reported them, or the run was resumed."""
 
     @staticmethod
     def of(epoch: int, train: Score, test: Score, wall_s: float, samples_per_s: float) -> Epoch:
@@ -51,6 +53,7 @@ class ValidationPoint:
     train_loss: float = math.nan
     test_loss: float = math.nan
     test_accuracy: float = math.nan
+    test_metric: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,17 @@ class Run(NotebookRecord):
     test_top_accuracy: float = math.nan
     test_loss: float = math.nan
     test_metric: float = math.nan
-    """The workload's own metric, if it has one."""
+    """The metric of the workload or of its network, if there is one."""
+    metric: str = ""
+    """What it is called."""
     classes: int = 0
     """Classes of the data; 0 where nothing is classified."""
     chance_accuracy: float = 0.0
     """Test accuracy of always answering the most frequent class; 0 where nothing is classified."""
+    has_figure: bool = False
+    """Whether its network has a figure of what it learned."""
+    stages: tuple[int, ...] = ()
+    """Epochs from which other phases are trained than before: their training losses are of another kind."""
     resumed: int = 0
     placement: dict[str, int] = field(default_factory=dict)
     """Operations of one step by device, if requested."""
@@ -117,7 +126,8 @@ class Run(NotebookRecord):
         workers = {"workers": self.distribution.workers} if self.distribution is not None else {}
         return {
             "network": self.workload.network, "data": self.workload.data, **strategy, **workers, "status": self.status,
-            "test accuracy": self.test_accuracy, "test loss": self.test_loss, "updates": self.updates,
+            "test accuracy": self.test_accuracy, "test loss": self.test_loss,
+            **({f"test {self.metric}": self.test_metric} if self.metric else {}), "updates": self.updates,
             "samples/s": self.samples_per_s, "wall_s": self.wall_s,
         }  # fmt: skip
 

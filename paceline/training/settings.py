@@ -31,7 +31,7 @@ RUNS = {
     "feed": 'kind = "feed"',
 }
 """The kinds of run that a setting may have an effect on, and how an error names them."""
-LOCAL, RAY, REAL, SIMULATED = ("local",), ("ray",), ("local", "ray"), ("virtual", "simulate")
+RAY, REAL, SIMULATED = ("ray",), ("local", "ray"), ("virtual", "simulate")
 BOTH = ("train", "simulate")
 
 
@@ -80,10 +80,10 @@ class ClusterSettings:
     bandwidth: float | None = setting(None, "Bandwidth of the server's link in bytes/s.", above=0)
     latency: float | None = setting(None, "Latency of a message in seconds.", least=0)
     speeds: list[float] | None = setting(
-        None, "Relative speeds of workers 0, 1, …, as 1,1,0.5.", above=0, metavar="LIST"
+        None, "Relative speeds of workers 0, 1, …, e.g. 1,1,0.5.", above=0, metavar="LIST"
     )
     change: list[str] | None = setting(
-        None, "A worker dies, joins or leaves after S seconds, as 3:dies:20.", metavar="WORKER:WHAT:S"
+        None, "A worker dies, joins or leaves after S seconds, e.g. 3:dies:20.", metavar="WORKER:WHAT:S"
     )
     mean_life: float | None = setting(None, "Mean lifetime of a worker in seconds; workers die at random.", above=0)
     restart: float | None = setting(None, "Seconds from the death of a worker to its restart.", least=0)
@@ -106,7 +106,7 @@ class DriverSettings:
         choices=DRIVERS,
     )
     address: str = setting(
-        "", "Ray cluster, as 10.0.0.1:6379 or auto; empty: one is started on this machine.", group=DISTRIBUTION,
+        "", "Ray cluster, e.g. 10.0.0.1:6379 or auto; empty: start one on this machine.", group=DISTRIBUTION,
         runs=RAY, metavar="HOST:PORT",
     )  # fmt: skip
     worker_cpus: float = setting(1.0, "CPUs of each worker on a Ray cluster.", group=DISTRIBUTION, runs=RAY, above=0)
@@ -114,7 +114,7 @@ class DriverSettings:
     record_events: bool = setting(False, "Record the events that a replay needs.")
     validate_every: str = setting(
         "1epoch",
-        "How often to validate, as 1epoch, 500updates or 30s.",
+        "How often to validate, e.g. 1epoch, 500updates or 30s.",
         group=DATA,
         runs=("alone", "local", "ray", "virtual"),
         check=parse_interval,
@@ -128,8 +128,18 @@ class DriverSettings:
         least=1,
         most=1024,
     )
+    server_replica: bool = setting(
+        False,
+        "Keep a copy of the server on another node of the cluster, so that no update is lost when the server dies.",
+        group=DISTRIBUTION,
+        runs=RAY,
+    )
     collective: str = setting(
-        "auto", "How a synchronous group averages its payloads.", group=DISTRIBUTION, runs=LOCAL, choices=COLLECTIVES
+        "auto",
+        "How a synchronous group averages its payloads: in the update (shared), or among its members.",
+        group=DISTRIBUTION,
+        runs=REAL,
+        choices=COLLECTIVES,
     )
     stopped_timeout: float = setting(25.0, "Seconds until a stopped process is replaced.", runs=REAL, above=0)
     idle_timeout: float = setting(

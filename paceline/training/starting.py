@@ -54,7 +54,7 @@ class Setup:
             return Setup(driver=words)
         if not given.keys() & {"strategy", "workers", "groups"}:
             raise StrategyError(
-                f"`{next(iter(distributed))}` needs `workers` or a `strategy`, as `strategy='downpour'`"
+                f"`{next(iter(distributed))}` needs `workers` or a `strategy`, e.g. `strategy='downpour'`"
             )
         strategy, workers = build_strategy(given)
         check_workers(workers, words.driver)

@@ -70,7 +70,7 @@ class Trainer(Driver):
         self.epoch, self.next = 0, 0
         device, note = choose_device(workload.device)
         self.parts = assemble(workload, dataset, device)
-        self.network, self.data = self.parts.network, self.parts.feeder.where
+        self.network, self.phases, self.data = self.parts.network, self.parts.phases, self.parts.feeder.where
         with ExitStack() as on_failure:
             on_failure.callback(self.parts.feeder.close)
             self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, device)

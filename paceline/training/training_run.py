@@ -16,9 +16,14 @@ from paceline import record, user_code
 from paceline.busy_machine import MachineWatch
 from paceline.data.dataset import Dataset
 from paceline.errors import CheckpointError, Interrupted, PacelineError, RecordError, WorkloadError
+from paceline.networks.criterion import metric_of_network
+from paceline.networks.learned import HasFigure
 from paceline.output_directory import claimed
 from paceline.step.build import load_data
 from paceline.step.failures import explained
+from paceline.step.metrics import metric_name
+from paceline.step.phase import stages_of
+from paceline.step.placement import threads_restored
 from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
@@ -86,7 +91,7 @@ def _prepared(
     workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None
 ) -> Iterator[TrainingRun]:
     recorder = Recorder()
-    with explained(workload):
+    with explained(workload), threads_restored():
         with recorder.span("load"):
             dataset = load_data(workload, options.cache, options.progress)
         with recorder.span("prepare"):
@@ -109,14 +114,18 @@ class TrainingRun:
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self._next_validation = self.every.amount
         self.machine = MachineWatch(driver.conditions.busy)
+        classifies = metric_of_network(driver.network) is None
         self.run = Run(
             workload=workload,
             conditions=driver.conditions,
             step=driver.step,
             parameters=sum(p.numel() for p in driver.network.parameters()),
             data=driver.data,
-            classes=len(dataset.classes),
-            chance_accuracy=chance_accuracy(dataset),
+            metric=metric_name(workload, driver.network),
+            classes=len(dataset.classes) if classifies else 0,
+            chance_accuracy=chance_accuracy(dataset) if classifies else 0.0,
+            has_figure=isinstance(driver.network, HasFigure),
+            stages=stages_of(driver.phases, workload.epochs),
             placement=dict(driver.placement),
             directory=str(directory.resolve()) if directory is not None else "",
         )
@@ -199,7 +208,7 @@ class TrainingRun:
         return every - updates % every if self.every.unit == "updates" else sys.maxsize
 
     def validated(self, epoch: float, seconds: float, updates: int, test: Score, train_loss: float = math.nan) -> None:
-        point = ValidationPoint(epoch, seconds, updates, train_loss, test.loss, test.accuracy)
+        point = ValidationPoint(epoch, seconds, updates, train_loss, test.loss, test.accuracy, test.metric)
         self.run = replace(self.run, points=(*self.run.points, point))
 
     def finished_epoch(self, epoch: Epoch, updates: int) -> None:

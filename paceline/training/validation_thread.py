@@ -42,6 +42,11 @@ class ValidationThread:
         self._thread = ThreadPoolExecutor(1, "paceline-validate")
         self.queue: deque[Validation] = deque()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a validation between the ends of epochs is still under way; meanwhile no other is begun."""
+        return any(one.epoch is None and not one.future.done() for one in self.queue)
+
     def first_done(self, wait: bool = False) -> Validation | None:
         """The first validation in the queue if it is done; with `wait` it will be when its result is asked for."""
         return self.queue[0] if self.queue and (wait or self.queue[0].future.done()) else None
@@ -59,10 +64,10 @@ class ValidationThread:
         self.queue.append(Validation(version, future, epoch, passes, seconds))
 
     def report(self, run: TrainingRun, progress: EpochProgress, wait: bool = False) -> None:
-        """Reports the validations that are done, in their order; with `wait` all that are under way."""
+        """Reports the validations that are done, in their order; with `wait` all up to an epoch without its losses."""
         while (one := self.first_done(wait)) is not None:
-            if one.epoch is not None and not (wait or progress.is_scored(one.epoch)):
-                return  # its losses are still being written
+            if one.epoch is not None and not progress.is_scored(one.epoch):
+                return  # its losses are still being reported
             self.queue.popleft()
             test = one.future.result()
             if one.epoch is None:

@@ -77,7 +77,7 @@ class VirtualTraining(Driver):
         except BaseException:
             parts.feeder.close()
             raise
-        self.learner, self.network = self.store.learner, parts.network
+        self.learner, self.network, self.phases = self.store.learner, parts.network, parts.phases
         self.notes, self.data = [note] if note else [], parts.feeder.where
         self.conditions = current_conditions(device, workload.precision)
         how = f"{strategy.name} with {workers} simulated workers, one gradient after another"

@@ -15,14 +15,13 @@ import torch
 from paceline import record
 from paceline.measurement.mark_cost import mark_cost_s
 from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, SpanKey, mark_around
-from paceline.measurement.measured_step import read_shapes
+from paceline.measurement.measured_step import prepare_session
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measured_session
 from paceline.measurement.rates import DeviceRates, device_rates
 from paceline.measurement.session import Session
 from paceline.step.placement import dtype_of
 from paceline.strategy.learner import Learner
-from paceline.strategy.phase_gradient import PhaseGradient
 from paceline.training.worker_measurements import file_of
 
 WRITE_EVERY_S = 1.0
@@ -39,7 +38,7 @@ class WorkerClock:
         self.learner, self.worker, self.methods, self.path = learner, worker, methods, file_of(directory, worker)
         parts = learner.parts
         self.session = Session(parts.network, mark_cost_s(), every=EVERY, warm_up=WARM_UP)
-        read_shapes(parts, self.session)
+        prepare_session(self.session, parts)
         self.session.extra_marks.append(self._marks)
         self.session.first_key = ("idle", "waiting for a task")
         self._rates: DeviceRates | None = None
@@ -61,16 +60,13 @@ class WorkerClock:
             mark(*method, after=("communicate", ""))
         mark(learner, "run", "update", after=("communicate", ""))
         mark(learner.source, "batch", "load")
-        for phase in {id(p): p for p in self._phases()}.values():
+        for phase in learner.phases:
             mark(phase, "compute", "forward", OUTSIDE, ("update", ""))
             if phase.chain is not None:
                 mark(phase.chain, "gradient", "forward", OUTSIDE, ("update", ""))
                 phase.chain.watch = lambda part, row: log.mark("edge", (part, row))
                 stack.callback(setattr, phase.chain, "watch", None)
         return stack
-
-    def _phases(self) -> list[PhaseGradient]:
-        return [*self.learner.phases, *(phase for bound in self.learner._bound.values() for phase in bound)]
 
     def write_if_due(self) -> None:
         """While the worker waits. The next iteration's beginning is then lost, not its measurement."""

@@ -118,7 +118,7 @@ def test_simulating_and_planning_take_a_module():
         ("lenet", {}, "no network 'lenet': did you mean lenet5"),
         ("nothing.toml", {}, "nothing.toml: no such file"),
         ("nothing:at_all", {}, "no module 'nothing'"),
-        (lambda: 3, {"data": "digits"}, "returned a int; it should return an nn.Module"),
+        (lambda: 3, {"data": "digits"}, "returned an int; it should return an nn.Module"),
         (lambda: 1 / 0, {"data": "digits"}, "failed: ZeroDivisionError"),
         ("mlp", {"network": "dnn"}, "network is the first argument"),
         ("mlp", {"epoch": 3}, "no setting 'epoch': did you mean epochs"),

@@ -108,6 +108,6 @@ def test_worker_processes_are_given_the_same_objects():
 
 def test_an_optimizer_made_before_is_refused_with_what_to_give():
     model = network()
-    with pytest.raises(PacelineError, match="give the function that makes it") as raised:
+    with pytest.raises(PacelineError, match="give its class") as raised:
         paceline.train(network(), data=mine.pair_of_datasets, optimizer=torch.optim.SGD(model.parameters()), **SETTINGS)
     assert "\n" not in str(raised.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 import paceline as public
@@ -10,6 +11,10 @@ from paceline.errors import PacelineError
 
 
 class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
     def forward(self, x):
         raise ValueError("broken\nlayer")
 
@@ -40,6 +45,12 @@ MISTAKES = [
     ("plan", ("mlp",), {"epochs": "x"}, "epochs='x' should be a number"),
     ("plan", ("mlp",), {"budget": [1]}, "budget=[1] should be a number"),
     ("plan", ("mlp",), {"strategies": 3}, "strategies=3 should be names"),
+    ("LayerClock", ("mlp",), {}, "model='mlp' should be an nn.Module"),
+    ("train", (nn.Linear(3, 2),), {}, "Linear needs data to train on: give data=, e.g. data='digits'"),
+    ("train", (nn.Linear(9, 10),), {"data": "digits"}, "Linear does not take digits's samples"),
+    ("train", ("mlp",), {"data": "table.csv"}, "did you mean csv:table.csv?"),
+    ("train", ("mlp",), {"data": (torch.zeros(0, 3), torch.zeros(0).long())}, "data 'Tensor' has no samples"),
+    ("train", ("mlp",), {"data": "digits", "precision": torch.int8}, "precision 'int8' is unknown"),
     ("verify", ("nowhere",), {}, "nowhere: no such directory"),
     ("verify", (3, "nowhere"), {}, "prediction=3 should be a prediction or a plan"),
     ("verify", (3,), {}, "give measured="),
@@ -96,3 +107,22 @@ def test_the_command_line_keeps_and_verifies_it_too(paceline, tmp_path):
     assert paceline("measure", "mlp", "--data", "digits", "--iterations", "20", "--out", "measured").code == 0
     told = paceline("verify", "measured", "--prediction", "mine", "--json", "-")
     assert told.code == 0 and told.json["prediction"]["device"].startswith("H200"), told.err
+
+
+def test_names_of_strategies_are_checked_before_anything_is_predicted(monkeypatch):
+    monkeypatch.setattr("paceline.planning.planning.make_plan", lambda *_, **__: pytest.fail("it was planned"))
+    with pytest.raises(PacelineError, match="no strategy 'synk': did you mean sync"):
+        public.plan("mlp", "g5.xlarge", data="digits", strategies="synk")
+
+
+def test_a_dtype_is_a_precision():
+    run = public.train("mlp", data="digits", epochs=1, precision=torch.bfloat16)
+    assert run.workload.precision == "bfloat16"
+
+
+def test_objects_are_called_by_their_type_in_errors_records_and_pages(tmp_path):
+    data = torch.utils.data.TensorDataset(torch.randn(60, 4), torch.randint(3, (60,)))
+    run = public.train(nn.Linear(4, 3), data=(data, data), epochs=1, batch=16, out=tmp_path / "run")
+    assert str(run).startswith("Run: network Linear, data TensorDataset, status finished")
+    page = (tmp_path / "run" / "summary.html").read_text()
+    assert "Linear reached" in page and "object:Linear" not in page and "object:TensorDataset" not in page

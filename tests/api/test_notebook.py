@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import sys
 from html.parser import HTMLParser
 
@@ -74,6 +75,14 @@ def test_columns_of_text_are_aligned_and_long_tables_are_cut():
     lines = facts_and_rows("Title", {"fact": 1234}, rows).splitlines()
     assert lines[0] == "Title: fact 1,234" and lines[-1] == "5 more rows" and len(lines) == MOST_ROWS + 3
     assert len({len(line) for line in lines[2:-1]}) == 1
+
+
+def test_times_have_units_and_what_has_no_value_is_left_out():
+    rows = [{"layer": "a", "forward_s": 1.5e-5, "samples_per_s": 20.0, "metric": math.nan}] * 2
+    lines = facts_and_rows("Title", {"iteration_s": 0.0123, "accuracy": math.nan}, rows).splitlines()
+    assert lines[0] == "Title: iteration 12.3 ms"
+    assert [line.split() for line in lines[1:3]] == [["layer", "forward", "samples_per_s"], ["a", "15.0", "µs", "20"]]
+    assert Cells(html_of("Title", {}, rows)).rows[:2] == [["layer", "forward", "samples_per_s"], ["a", "15.0 µs", "20"]]
 
 
 def test_text_is_escaped_and_long_tables_are_cut():

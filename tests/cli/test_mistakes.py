@@ -116,7 +116,7 @@ def test_a_workload_file_with_a_mistake(paceline, tmp_path, text, expected):
             "import sys\nsys.exit(0)\n",
             "importing my_nets ends the program (exit 0); put what only the script",
         ),
-        ("def build():\n    return 3\n", "my_nets:build returned a int; it should return an nn.Module"),
+        ("def build():\n    return 3\n", "my_nets:build returned an int; it should return an nn.Module"),
         ("def build():\n    return undefined\n", "my_nets:build failed: NameError"),
         (
             "import torch\ntorch.ones(1, requires_grad=True).backward()\n",

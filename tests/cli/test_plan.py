@@ -91,10 +91,10 @@ def test_only_the_strategies_asked_for(paceline, lab):
     ("arguments", "line"),
     [
         (["--epochs", "3", "--target-accuracy", "0.9"], "--epochs and --target-accuracy cannot be combined"),
-        (["--deadline", "24"], "--deadline 24 should be a time with a unit, as 90min, 24h, 2d or 1d12h"),
+        (["--deadline", "24"], "--deadline 24 should be a time with a unit, e.g. 90min, 24h, 2d or 1d12h"),
         (["--deadline", "soon"], "--deadline soon should be a time"),
-        (["--target-accuracy", "97"], "--target-accuracy 97 should be a share"),
-        (["--target-accuracy", "-1"], "--target-accuracy -1 should be a share"),
+        (["--target-accuracy", "97"], "--target-accuracy 97 should be above 0"),
+        (["--target-accuracy", "-1"], "--target-accuracy -1 should be above 0"),
         (["--budget", "-5"], "--budget -5 should be an amount of money from 0"),
         (["--budget", "lots"], "--budget lots should be an amount"),
         (["--epochs", "0"], "epochs=0 should be from"),

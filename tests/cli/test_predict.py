@@ -176,7 +176,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["mlp", "--device", "H200", "--precision", "float64"], "precision 'float64' cannot be predicted"),
         (["mlp", "--device", "V100", "--precision", "tf32"], "no data sheet gives its peak"),
         (["mlp", "--device", "whole.json", "--precision", "tf32"], "precision 'tf32' needs a GPU"),
-        (["mlp", "--device", "H200", "--set", "phases=own:phases"], "phases 'own:phases' cannot be predicted"),
+        (["mlp", "--device", "H200", "--set", "phases=own:phases"], "no module 'own' here"),
         (["mlp", "--device", "H200", "--batch", "0"], "batch=0 should be a whole number from 1 to"),
         (["mpl", "--device", "H200"], "no network 'mpl': did you mean mlp?"),
         (["vgg16", "--data", "digits", "--device", "H200"], "shape (1, 8, 8) is too small for 'vgg16'"),

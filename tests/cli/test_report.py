@@ -54,7 +54,7 @@ def test_what_is_broken_is_skipped_named_and_counted(paceline, tmp_path):
         (["empty"], "no records in empty: they come from train, measure, compare, simulate and plan, with --out"),
         (["missing"], "missing: no such file or directory"),
         (["broken"], "broken has one record, which cannot be read"),
-        (["broken/notes.txt"], "notes.txt: not a whole record"),
+        (["broken/notes.txt"], "notes.txt: not a Paceline record"),
         (["good", "--price", "-1"], "price=-1.0 should be a number of at least 0"),
         (["good", "--price", "nan"], "price=nan should be"),
         (["good", "--out", "broken/notes.txt/x.html"], "cannot write broken/notes.txt/x.html"),

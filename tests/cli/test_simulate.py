@@ -92,7 +92,7 @@ def test_the_batch_is_an_option(paceline):
         (["--strategy", "no_such:strategy"], "no module 'no_such'"),
         (["--strategy", "json:JSONDecoder"], "it should be a paceline Strategy"),
         (["--strategy", "downpur"], "no strategy 'downpur': did you mean downpour (or a custom module:name)?"),
-        (["--steps", "5"], "name a strategy to simulate, as --strategy downpour, or a number of --workers"),
+        (["--steps", "5"], "name a strategy to simulate, e.g. --strategy downpour, or a number of --workers"),
         (["--strategy", "downpour", "--server-optimizer", "adagard:1"], "did you mean adagrad"),
         (["--strategy", "downpour", "--compute-time", "gamma:1"], "gamma:SHAPE:SCALE"),
         (["--strategy", "downpour", "--set", "warmstart=3"], "did you mean warm_start"),
@@ -120,7 +120,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(paceline, options, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--driver", "virtual"], "--driver needs --workers or a --strategy, as --strategy downpour"),
+        (["--driver", "virtual"], "--driver needs --workers or a --strategy, e.g. --strategy downpour"),
         (["--exchange", "int8"], "--exchange needs --workers or a --strategy"),
         (["--validate-every", "often"], "--validate-every often should be like 1epoch, 500updates or 30s"),
         (["--workers", "2", "--staleness-bound", "1"], "with sync all of them wait for each other"),

@@ -175,7 +175,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
         (["--cluster", "missing.toml", "--strategy", "sync"], "missing.toml: no such file"),
         (["--cluster", "g2-standard-4"], "name a strategy"),
         ([*LAB, "--workers", "two"], "workers='two' should be a whole number"),
-        ([*LAB, "--workers", "2,,4"], "as 4,8,12"),
+        ([*LAB, "--workers", "2,,4"], "e.g. 4,8,12"),
         ([*LAB, "--workers", "0,2"], "workers=0 should be a whole number from 1"),
         ([*LAB, "--workers", "5000"], "5000 workers share 860 batches"),
         ([*LAB, "--compute-time", "1"], "--compute-time follows from the machines of the --cluster"),

@@ -105,7 +105,7 @@ def test_a_cpu_alone_needs_one_line(read):
         (MACHINE + "memory = 1" + 400 * "0", "machines.a.memory=1000"),
         (MACHINE + 'memory = "-3 GB"', "machines.a.memory='-3 GB' should be a finite number above 0"),
         (MACHINE + 'memory = "3 gb"', "machines.a.memory='3 gb': no unit 'gb': known: B, GB"),
-        (MACHINE + 'memory = "much"', "machines.a.memory='much' should be a number of bytes, or text as '24 GB'"),
+        (MACHINE + 'memory = "much"', "machines.a.memory='much' should be a number of bytes, or text such as '24 GB'"),
         (MACHINE + "memory = nan", "machines.a.memory=nan"),
         (MACHINE + "memory = true", "machines.a.memory=True should be a number of bytes"),
         (MACHINE + 'memroy = "3 GB"', "machines.a has no key 'memroy': did you mean memory?"),

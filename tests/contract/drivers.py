@@ -22,7 +22,8 @@ from paceline.workload import Workload
 from tests.contract.small_training import GAMMA
 
 DRIVERS = ("virtual", "local")
-RAY = pytest.param("ray", marks=pytest.mark.slow)
+RAY = pytest.param("ray", marks=pytest.mark.soak)
+"""Its actors take seconds to start; `tests/training/drivers/ray` has the part that is not for `make soak`."""
 ALL_DRIVERS = (*DRIVERS, RAY)
 
 

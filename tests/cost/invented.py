@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +15,8 @@ from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.shape_sampling import Limits, sample_shape
 from paceline.measurement.measurement import LayerTime, Measurement, Spread
+from paceline.step.optimizers import Rule
+from paceline.step.phase import Batch, Outcome
 from paceline.trace import Trace
 
 LIMITS = Limits(3e9, 2.0**22)
@@ -71,12 +73,27 @@ def read(network: nn.Module | type[nn.Module], x: Tensor, *, frozen: bool = Fals
     """The operations of a network whose output is summed; in a `frozen` network only the last layer is trained."""
     build = network if isinstance(network, type) else lambda: network
 
-    def run(made: nn.Module, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, list[Tensor], None]:
+    def loss_of(made: nn.Module, samples: Batch) -> Tensor:
         output = made(samples[0])
-        output = output if isinstance(output, Tensor) else output[0]
-        return output.float().sum(), [p for p in made.parameters() if p.requires_grad], None
+        return (output if isinstance(output, Tensor) else output[0]).float().sum()
 
-    return trace_network(build, lambda: (torch.empty(x.shape, dtype=x.dtype), torch.empty(0)), run)
+    return trace_network(
+        build, lambda: (torch.empty(x.shape, dtype=x.dtype), torch.empty(0)), lambda made: [OwnPhase(made, loss_of)]
+    )
+
+
+class OwnPhase:
+    """The gradient of a loss of the tests' own, for all parameters that are not frozen."""
+
+    name, rule = "own", Rule("sgd", 0.1)
+
+    def __init__(self, network: nn.Module, loss: Callable[[nn.Module, Batch], Tensor]) -> None:
+        self.network, self.loss = network, loss
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+
+    def gradient(self, batch: Batch, generator: torch.Generator) -> Outcome:
+        loss = self.loss(self.network, batch)
+        return Outcome(loss.detach(), torch.autograd.grad(loss, self.parameters, allow_unused=True))
 
 
 def spread(seconds: float) -> Spread:

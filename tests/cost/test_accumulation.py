@@ -45,7 +45,7 @@ def test_a_smaller_last_micro_batch():
     added = 3 * len(whole.parameter_shapes)
     assert len(whole.operations) == sum(len(part.operations) for part in parts) + added
     assert whole.flops == pytest.approx(sum(part.flops for part in parts), rel=0.01)
-    assert whole.memory.batch_bytes == shape_of(10).memory.batch_bytes
+    assert whole.phases[0].memory.batch_bytes == shape_of(10).phases[0].memory.batch_bytes
 
 
 def test_memory_is_that_of_a_micro_batch_and_two_more_gradients():
@@ -54,7 +54,7 @@ def test_memory_is_that_of_a_micro_batch_and_two_more_gradients():
 
 
 def test_every_block_is_freed_once_and_the_sums_are_left():
-    memory = shape_of(12, 3).memory
+    memory = shape_of(12, 3).phases[0].memory
     live: set[int] = set()
     for number, size in memory.events:
         if size == FREED:

@@ -105,7 +105,7 @@ def test_without_a_compiler_one_line_says_so(monkeypatch):
 @pytest.mark.serial
 @pytest.mark.slow
 def test_steps_are_compared_in_turns():
-    from paceline.measurement.network_times import compare_steps
+    from paceline.measurement.network_timing import compare_steps
 
     workload = Workload(f"{trials.REFERENCE_MODULE}:perceptron", "synthetic:3x40x40/10:512", batch=16, device="cpu")
     assert 0.5 < compare_steps(workload, "flat", "flat") < 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import log
 from statistics import fmean, median
 
@@ -99,3 +100,11 @@ def test_memory_beyond_the_caches_is_slower():
     seconds = 1e-6 + elements * 1e-10 + np.maximum(elements - CACHES[1], 0) * 9e-10
     far = np.array([[0.0, 2.0**27]])
     assert Roofline(work, seconds).seconds(far)[0] == pytest.approx(1e-9 * 2**27, rel=0.05)
+
+
+def test_an_operation_takes_no_longer_than_a_larger_one():
+    """Trials that become faster from 256 rows on, as where a library changes to another algorithm."""
+    sizes = [(rows, width) for rows in (64, 128, 256, 512, 1024) for width in (64, 128, 256)]
+    curve = Curve("layer_norm", [Trial("layer_norm", each, 5e-6 if each[0] < 256 else 2e-6) for each in sizes])
+    found = [curve.estimates([(rows, 128)])[0].seconds for rows in (64, 128, 256, 512, 1024)]
+    assert found[0] < 4e-6 and all(one < 1.02 * other for one, other in pairwise(found))

@@ -15,22 +15,22 @@ from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.errors import WorkloadError
 from paceline.workload import BUILT_IN, Workload, resolve
+from tests.cost.invented import OwnPhase
 from tests.cost.test_op_tracing import SHAPES
 
 
 def trace(network: type[nn.Module], dtype: torch.dtype | None = None, **settings) -> NetworkShape:
     """Of a network with tokens of 4 x 16 as its input, under autocast to `dtype`."""
 
-    def run(made, batch):
+    def loss_of(made, batch):
         with torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None):
             output = made(batch[0])
-            loss = F.cross_entropy(output.flatten(0, 1), batch[1].flatten())
-        return loss, list(made.parameters()), output
+            return F.cross_entropy(output.flatten(0, 1), batch[1].flatten())
 
     def tokens():
         return torch.empty(4, 16, dtype=torch.int64), torch.empty(4, 16, dtype=torch.int64)
 
-    return trace_network(network, tokens, run, on_gpu=True, **settings)
+    return trace_network(network, tokens, lambda made: [OwnPhase(made, loss_of)], on_gpu=True, **settings)
 
 
 class Decoder(nn.Module):

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.iteration import Iteration, compose_iteration, update_alone_s
+from paceline.cost.iteration import UNCACHED, Iteration, compose_iteration, update_alone_s
 from paceline.cost.model import DEFAULT_HOST_S, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.measurement.mark_log import SCORE
+from paceline.step.optimizers import Rule
 from paceline.workload import OPTIMIZERS, resolve
 from tests.cost.invented import Law, calibration
 
@@ -109,8 +110,10 @@ def test_a_step_that_is_not_captured_waits_for_the_host_only_where_that_is_slowe
     assert slow_host.seconds == pytest.approx(10 * busy)
     per_parameter = put(shape, StepOverheads(host_parameter_s=busy), on_gpu=True, step="flat")
     assert per_parameter.seconds == pytest.approx(busy * shape.parameter_tensors)
-    launching = put(shape, StepOverheads(host_forward=1e4, host_backward=1e4), on_gpu=True, step="flat")
+    launching = put(shape, StepOverheads(host_factor=1e4), on_gpu=True, step="flat")
     assert launching.seconds == pytest.approx(1e4 * DEFAULT_HOST_S * count, rel=1e-3)
+    views = put(shape, StepOverheads(host_view_s=busy), on_gpu=True, step="flat")
+    assert views.seconds == pytest.approx(busy * shape.views, rel=1e-3) and shape.views > 2
     fast_host = put(shape, StepOverheads(host_s=0.1 * busy, gap_s=1e-9), on_gpu=True, step="flat")
     assert fast_host.parts_s["idle"] == pytest.approx(1e-9 * count)
 
@@ -134,9 +137,14 @@ def test_loss_and_accuracy_are_a_row(shape):
     assert not [layer for layer in put(shape).layers if layer.name == SCORE]
 
 
+def with_optimizer(shape: NetworkShape, name: str) -> NetworkShape:
+    (phase,) = shape.phases
+    return replace(shape, phases=(replace(phase, rule=Rule(name, 0.1)),))
+
+
 @pytest.mark.parametrize("step", ["plain", "flat"])
 def test_updates_of_all_optimizers_grow_with_their_work(shape, step):
-    took = {name: update_alone_s(GPU, shape, resolve("lenet5", {"optimizer": name}), step, True) for name in OPTIMIZERS}
+    took = {name: update_alone_s(GPU, with_optimizer(shape, name), step, True) for name in OPTIMIZERS}
     assert 0 < took["sgd"] < took["momentum"] < took["adam"] < took["nadam"]
     assert took["sgd"] == pytest.approx(GPU.seconds("add_", (shape.parameter_bytes // 4,)))
 
@@ -148,17 +156,18 @@ def test_the_update_belongs_to_the_layers_with_parameters(shape):
     assert largest.name == max(shape.rows, key=lambda name: shape.rows[name].parameters)
 
 
-def test_on_a_gpu_a_large_update_takes_what_its_traffic_takes(shape):
-    overheads = StepOverheads(update_factor=3.0)
-    took = {
-        (on_gpu, parameters): put(
-            replace(shape, parameter_bytes=int(4 * parameters)), overheads, update_s=1e-3, on_gpu=on_gpu
-        ).parts_s["update"]
-        for on_gpu in (False, True)
-        for parameters in (1e5, 1e9)
-    }
-    assert took[True, 1e5] == took[False, 1e5] == took[False, 1e9] == pytest.approx(3e-3)
-    assert took[True, 1e9] == pytest.approx(1e-3, rel=0.01)
+def test_an_update_has_a_start_and_a_time_per_tensor(shape):
+    overheads = StepOverheads(update_s=1e-4, update_tensor_s=1e-5, update_factor=2.0)
+    apart = 1e-4 + 1e-5 * shape.parameter_tensors
+    small, large = (put(shape, overheads, update_s=seconds).parts_s["update"] for seconds in (1e-6, 1e-2))
+    assert small == pytest.approx(apart + 2e-6) and large == pytest.approx(apart + 2e-2)
+    assert put(shape, overheads, update_s=1e-6, step="chain").parts_s["update"] == pytest.approx(1e-4 + 2e-6)
+
+
+def test_on_a_cpu_an_update_reads_memory_and_not_its_caches(shape):
+    per_element = CPU.seconds("add_", (UNCACHED,)) / UNCACHED
+    alone = update_alone_s(CPU, with_optimizer(shape, "sgd"), "flat", False)
+    assert alone == pytest.approx(per_element * (shape.parameter_bytes // 4))
 
 
 def test_recomputation_has_its_own_layer(shape):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.cost.calibration import TrialSet
+from paceline.cost.curve import Trial
 from paceline.cost.model import DEFAULT_HOST_S, UNKNOWN_LOG_SD, UNTRIED_LOG_SD, CostModel, fitted_shapes, model_for
 from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
@@ -124,4 +125,14 @@ def test_the_host_s_time_of_a_family_is_the_median_of_its_trials():
     made = calibration("cuda", count=3)
     timed = tuple(replace(t, host_s=3e-6 if t.family == "add" else 0.0) for t in made.sets[0].trials)
     model = CostModel(replace(made, sets=(replace(made.sets[0], trials=timed),)))
-    assert model.host_s("add") == 3e-6 and model.host_s("matmul") == DEFAULT_HOST_S
+    assert model.host_s(operation("add", 100)) == 3e-6
+    assert model.host_s(operation("matmul", 1, 8, 8, 8, 0, 0)) == DEFAULT_HOST_S
+
+
+def test_the_host_s_time_of_a_recurrent_layer_is_that_of_its_nearest_sizes():
+    made = calibration("cuda", count=3)
+    sizes = [(2**n, 32, 64, 64) for n in range(10) for _ in range(5)]
+    timed = tuple(Trial("recurrent", each, 1e-3, host_s=1e-5 * each[0]) for each in sizes)
+    model = CostModel(replace(made, sets=(replace(made.sets[0], trials=timed),)))
+    for steps in (4, 256):
+        assert model.host_s(operation("recurrent", steps, 32, 64, 64)) == pytest.approx(1e-5 * steps)

@@ -8,9 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from paceline.cost.host_fit import FEW_LOG_SD
 from paceline.cost.model import DEFAULT_HOST_S, Costed, CostModel
+from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
-from paceline.cost.step_overheads import MIN_NETWORKS, RARE_SPREAD, ReferenceRun, fit_overheads
+from paceline.cost.reference_run import ReferenceRun
+from paceline.cost.step_overheads import MIN_NETWORKS, RARE_SPREAD, fit_overheads
 from paceline.cost.workload_tracing import DataShape
 from paceline.measurement.mark_log import SCORE
 from paceline.measurement.network_times import NetworkTimes, times_of
@@ -72,10 +75,38 @@ def test_one_network_counts_once_however_many_batches_it_has():
     assert often.factors == pytest.approx(once.factors)
 
 
-def test_a_slow_update_is_fitted():
-    seen = [network(n, parts={"update": 3e-3 * n}, update_s=2e-3 * n) for n in range(1, 9)]
-    assert fit_overheads(seen, on_gpu=False).update_factor == pytest.approx(1.5 ** (7.3 / 8.6))
-    assert fit_overheads([network(1)], on_gpu=False).update_factor == 1.0  # nothing was said of updates
+def updated(number: int, chain: bool = False) -> ReferenceRun:
+    """A network whose update takes 1e-4 s, 1e-5 s for each of its tensors, and 1.5 times its passes alone."""
+    tensors = 2 + number**2
+    made = network(
+        number, parts={"update": 1e-4 + 1e-5 * tensors * (not chain) + 3e-3 * number}, update_s=2e-3 * number
+    )
+    return replace(made, chain=chain, shape=with_tensors(made.shape, tensors))
+
+
+def with_tensors(shape: NetworkShape, tensors: int) -> NetworkShape:
+    (phase,) = shape.phases
+    return replace(shape, phases=(replace(phase, parameter_shapes=((2,),) * tensors),))
+
+
+def test_an_update_is_a_start_a_time_per_tensor_and_a_multiple_of_its_passes_alone():
+    found = fit_overheads([updated(n) for n in range(1, 9)], on_gpu=True)
+    assert found.update_factor == pytest.approx(1.5, rel=1e-3)
+    assert found.update_s == pytest.approx(1e-4, rel=1e-2) and found.update_tensor_s == pytest.approx(1e-5, rel=1e-2)
+    # Nobody launches kernels on a CPU.
+    assert fit_overheads([updated(n) for n in range(1, 9)], on_gpu=False).update_s == 0.0
+
+
+def test_gradients_of_a_chain_are_where_the_update_reads_them():
+    seen = [updated(n, chain=n % 2 == 0) for n in range(1, 13)]
+    assert fit_overheads(seen, on_gpu=True).update_tensor_s == pytest.approx(1e-5, rel=1e-2)
+
+
+def test_a_single_network_cannot_tell_the_times_of_an_update_apart_but_others_of_its_step_can():
+    seen = [updated(n) for n in range(1, 9)]
+    one = fit_overheads(seen[:1], on_gpu=True)
+    assert (one.update_factor, one.update_s, one.update_tensor_s) == (1.0, 0.0, 0.0)
+    assert fit_overheads(seen[:1], True, seen).update_factor == pytest.approx(1.5, rel=1e-3)
 
 
 def test_loading_has_a_cost_per_batch_and_per_element():
@@ -101,21 +132,31 @@ def test_on_a_gpu_gaps_come_from_iterations_in_which_the_host_is_ahead():
     assert fit_overheads([behind], on_gpu=True).gap_s == 0.0
 
 
-def test_launching_costs_a_multiple_of_calling_alone_a_time_per_parameter_and_a_time_per_iteration():
-    def launched(number: int) -> ReferenceRun:
-        """`number` operations of either direction; the device waits for the host."""
-        made = network(1, step="plain")
-        costed = [each for each in made.costed for _ in range(number)]
-        host_s = 3.0 * DEFAULT_HOST_S * len(costed) + 1e-2
-        return replace(made, costed=costed, times=replace(made.times, host_s=host_s, iteration_s=host_s))
+def launched(number: int, slower: float = 1.0) -> ReferenceRun:
+    """A network of `number` times the operations and views, whose device waits for the host."""
+    made = network(1, step="plain")
+    costed = [each for each in made.costed for _ in range(number)]
+    views, tensors = 7 * number**2, 3 * number**3
+    shape = with_tensors(replace(made.shape, views=views), tensors)
+    host_s = slower * (2.0 * DEFAULT_HOST_S * len(costed) + 4e-6 * views + 1e-6 * tensors + 1e-3)
+    times = replace(made.times, name=f"network {number}", host_s=host_s, iteration_s=host_s)
+    return replace(made, costed=costed, shape=shape, times=times)
 
-    found = fit_overheads([launched(n) for n in (300, 500, 800, 1300, 2100, 3400)], on_gpu=True)
-    calls = 1000
-    in_all = (found.host_forward + found.host_backward) / 2 * calls * DEFAULT_HOST_S
-    rest = found.host_s + 2 * found.host_parameter_s
-    assert in_all == pytest.approx(3.0 * calls * DEFAULT_HOST_S, rel=0.02) and rest == pytest.approx(1e-2, rel=0.1)
-    few = fit_overheads([launched(300)], on_gpu=True)
-    assert few.host_forward == few.host_backward > 0 and few.host_log_sd >= RARE_SPREAD
+
+def test_launching_costs_a_multiple_of_calling_alone_and_times_per_view_parameter_and_iteration():
+    sizes = (1, 2, 3, 5, 8, 13, 21, 34)
+    # One network was measured in a slow moment.
+    found = fit_overheads([launched(n, slower=3.0 if n == 5 else 1.0) for n in sizes], on_gpu=True)
+    assert found.host_factor == pytest.approx(2.0, rel=0.1) and found.host_s == pytest.approx(1e-3, rel=0.1)
+    assert found.host_view_s == pytest.approx(4e-6, rel=0.1)
+    assert found.host_parameter_s == pytest.approx(1e-6, rel=0.1)
+    few = fit_overheads([launched(3)], on_gpu=True)
+    assert few.host_factor > 2.0 and few.host_view_s == 0.0 and few.host_log_sd >= FEW_LOG_SD
+
+
+def test_the_middle_one_of_a_network_s_runs_counts():
+    runs = [launched(n, slower) for n in (1, 2, 3, 5, 8, 13) for slower in (1.0, 1.0, 2.0)]
+    assert fit_overheads(runs, on_gpu=True).host_factor == pytest.approx(2.0, rel=0.02)
 
 
 def test_products_on_a_gpu_take_as_long_in_a_network_as_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,8 @@ OWN = """
 import torch
 from torch import nn
 
+import paceline
+
 def build():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.LeakyReLU(), nn.Linear(12, 10))
 
@@ -72,6 +75,28 @@ class Choosing(Deciding):
 class Mistaken(Deciding):
     def forward(self, x):
         return self.layer(x)
+
+class Sampled:
+    name, rule = "sampled", paceline.Rule("momentum", 0.1)
+    def __init__(self, network):
+        self.network, self.parameters = network, list(network[1].parameters())
+    @torch.no_grad()
+    def gradient(self, batch, generator):
+        x = batch[0].flatten(1)
+        drawn = torch.bernoulli(self.network[1](x).sigmoid(), generator=generator)
+        return paceline.Outcome(drawn.mean(), [drawn.t() @ x, drawn.mean(0)])
+
+def phases(network, workload):
+    second = paceline.LossPhase(network, workload)
+    second.parameters = list(network[3].parameters())
+    return [Sampled(network), second]
+
+class Undecided(Sampled):
+    def gradient(self, batch, generator):
+        return super().gradient(batch, generator) if batch[0].sum() > 0 else None
+
+def deciding(network, workload):
+    return [Undecided(network)]
 """
 
 
@@ -92,7 +117,7 @@ def test_a_custom_network(own):
 
 
 def test_a_function_that_returns_no_network(own):
-    with pytest.raises(WorkloadError, match="returned a int, not an nn"):
+    with pytest.raises(WorkloadError, match="returned an int, not an nn"):
         trace_workload(own_workload("something_else"), DIGITS)
 
 
@@ -108,9 +133,21 @@ def test_a_network_that_does_not_fit_its_data(own, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_custom_phases_are_rejected_by_name():
-    with pytest.raises(WorkloadError, match="phases 'mine:phases' cannot be predicted"):
-        trace_workload(Workload(phases="mine:phases"), DIGITS)
+def test_custom_phases_are_traced_as_they_are(own):
+    """Two halves of a network, each with its own rule; the first draws random numbers and has no backward pass."""
+    whole = trace_workload(own_workload("build"), DIGITS)
+    halves = trace_workload(replace(own_workload("build"), phases="own_networks_of_a_test:phases"), DIGITS)
+    assert [phase.rule.optimizer for phase in halves.phases] == ["momentum", "sgd"]
+    assert halves.parameter_shapes == ((12, 64), (12,), (10, 12), (10,))
+    assert halves.parameter_bytes == whole.parameter_bytes
+    drawn = [o.name for o in halves.operations if "bernoulli" in o.name]
+    assert drawn and {o.direction for o in halves.operations} == {"forward", "backward"}
+    assert halves.activation_bytes == whole.activation_bytes, "of the second phase: it runs the whole network"
+
+
+def test_a_phase_that_cannot_be_traced_is_named(own):
+    with pytest.raises(NetworkError, match=r"own_networks_of_a_test:deciding cannot be traced: .*measure it instead"):
+        trace_workload(replace(own_workload("build"), phases="own_networks_of_a_test:deciding"), DIGITS)
 
 
 CHAIN = (nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 4))

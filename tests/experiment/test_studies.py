@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from paceline.experiment.reading import read_experiment
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.reporting import report
 from paceline.reporting.page import page_of
-from paceline.reproduction import study
+from paceline.reproduction import dropout, study, threads
 from paceline.reproduction.study import FOLDER, NAMES, Conclusions, find_study, known_studies
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.records import find_records
@@ -289,3 +290,23 @@ def test_a_study_is_a_file_that_compare_takes_too():
     for name in NAMES:
         place = Path(study.__file__).with_name(f"{name}.toml")
         assert len(read_experiment(place).runs()) == len(find_study(name).experiment(quick=False).runs())
+
+
+def test_differences_within_noise_are_not_stated():
+    times = ((0.0, 1.0, 0.90), (0.0, 1.2, 0.92), (0.5, 1.1, 0.95), (0.5, 1.3, 0.96))
+    rows = [
+        {"network": "dnn", "status": "finished", "dropout": rate, "train_s": seconds, "test_accuracy": accuracy}
+        for rate, seconds, accuracy in times
+    ]
+    said = [finding.sentence for finding in dropout.conclude(SimpleNamespace(rows=rows), Path()).findings]
+    assert said[0] == "With a dropout of 0.5, dnn trains equally fast within noise."
+    assert said[1] == "In test accuracy, dnn reaches 95.5 % with dropout 0.5, 91.0 % without."
+
+    def headline(two_threads: tuple[float, ...]) -> str:
+        seconds = {1: (1.0, 1.3), 2: two_threads, 4: (1.3, 1.3), 8: (1.3, 1.3)}
+        rows = [{"threads": t, "iteration_s": s, "status": "finished"} for t, some in seconds.items() for s in some]
+        means = [{"threads": t, "iteration_s_mean": sum(some) / 2, "n": 2} for t, some in seconds.items()]
+        return threads.conclude(SimpleNamespace(rows=rows, summary=means), Path()).findings[0].sentence
+
+    assert headline((0.5, 0.6)).startswith("A batch of 64 is fastest with 2 threads: 550 ms")
+    assert headline((0.8, 1.1)) == "More than one thread does not make a batch of 64 faster here."

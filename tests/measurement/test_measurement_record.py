@@ -57,7 +57,7 @@ def test_a_file_cut_short_is_refused(measured, tmp_path):
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 3):
         path.write_bytes(whole[:length])
-        with pytest.raises(RecordError, match="is not a whole record"):
+        with pytest.raises(RecordError, match="is not a Paceline record"):
             paceline.load(path)
 
 

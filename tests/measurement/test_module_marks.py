@@ -38,7 +38,7 @@ def test_a_sleeping_operation_counts_in_its_own_row_only():
 def test_the_first_layer_has_a_backward_time():
     model = nn.Sequential(SlowLayer(), nn.Linear(4, 4))
     spans_s = check_sleeps(model, train_once(model)).durations_s({})
-    assert spans_s["backward", "0"] == pytest.approx(model[0].slept["backward"], rel=0.2)
+    assert spans_s["backward", "0"] >= model[0].slept["backward"] >= 0.010
     linear = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
     spans_s = spans_of(linear, train_once(linear, torch.randn(512, 256)))
     assert spans_s["backward", "0"] > 20e-6

@@ -120,7 +120,7 @@ def test_options_change_sizes():
 TEXT_NAMES = "textlstm, transformer"
 WRONG = [
     ("lenet", {}, "network 'lenet' is unknown: did you mean lenet5"),
-    ("qqq", {}, "network 'qqq' is unknown: known: alexnet, dnn"),
+    ("qqq", {}, "network 'qqq' is unknown: known: alexnet, autoencoder"),
     ("mlp", {"kind": "imge"}, "kind 'imge' is unknown: did you mean image?"),
     ("alexnet", {"kind": "text"}, f"takes image data, not text: for text use {TEXT_NAMES}"),
     ("mlp", {"kind": "text"}, f"takes image or table data, not text: for text use {TEXT_NAMES}"),

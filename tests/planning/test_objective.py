@@ -38,7 +38,7 @@ def test_an_accuracy_is_a_share_or_a_percentage(text, share):
 
 @pytest.mark.parametrize("text", ["97", "0", "-0.1", "1.01", "101%", "most", "nan", "%"])
 def test_an_accuracy_beyond_one_is_refused(text):
-    with pytest.raises(InputError, match=r"as 0.97, or as 97%"):
+    with pytest.raises(InputError, match=r"e.g. 0.97 or 97%"):
         read_accuracy(text)
 
 

@@ -105,7 +105,7 @@ def _add_hparams(made: Event, tag: str, plugin: dict[int, list[Any]]) -> None:
         return
     assert tag == "_hparams_/session_start_info"
     start = fields_of(content[3][0])
-    made.group = start[4][0].decode()
+    made.group = start.get(4, [b""])[0].decode()
     for entry in start.get(1, []):
         pair = fields_of(entry)
         ((kind, (value,)),) = fields_of(pair[2][0]).items()

@@ -1,42 +1,15 @@
-"""Event files: checksums and records as TensorBoard defines them, read by a decoder that shares nothing with ours."""
+"""Event files: the records that TensorBoard expects, read by a decoder that shares nothing with what writes them."""
 
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 
-from paceline.errors import OutputError
-from paceline.reporting.event_file import EventFile, crc32c, masked_crc, text, whole
-from tests.reporting.event_reading import fields_of, read_events
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        (bytes(32), 0x8A9136AA),  # this and the next two: RFC 3720, B.4
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-    ],
-)
-def test_checksums_are_those_that_were_published(content, expected):
-    assert crc32c(content) == expected
-
-
-def test_a_checksum_is_masked_as_tensorflow_masks_it():
-    """The first record of every event file ends its header with these bytes: 24 bytes of content."""
-    assert masked_crc((24).to_bytes(8, "little")).to_bytes(4, "little") == b"\xa3\x7f\x4b\x22"
-
-
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**31, 2**62])
-def test_whole_numbers_of_any_length_come_back(value):
-    assert fields_of(whole(3, value)) == {3: [value]}
-
-
-def test_text_of_any_length_comes_back():
-    assert fields_of(text(1, "ü" * 100)) == {1: [("ü" * 100).encode()]}
+from paceline.errors import OutputError, PacelineError
+from paceline.reporting.event_file import EventFile
+from tests.reporting.event_reading import read_events
 
 
 def test_a_file_begins_with_its_version_and_has_every_point_with_its_step_and_time(tmp_path):
@@ -85,3 +58,10 @@ def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"`tensorboard=.*file/run.` cannot be written: Not a directory"):
         EventFile(tmp_path / "file" / "run")
+
+
+def test_without_tensorboard_its_package_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "paceline.reporting.event_file")
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    with pytest.raises(PacelineError, match=r"needs TensorBoard: pip install paceline\[tensorboard\]"):
+        import paceline.reporting.event_file  # noqa: F401

@@ -252,7 +252,7 @@ def test_what_was_skipped_is_counted_and_named(tmp_path):
     written = report([tmp_path], tmp_path / "report.html")
     page = Page(written.path.read_text(encoding="utf-8"))
     assert len(written.skipped) == broken and f"{broken} files could not be read" in page.text
-    assert any(row[0].endswith("bad/cut/record.json") and "not a whole record" in row[1] for row in page.rows)
+    assert any(row[0].endswith("bad/cut/record.json") and "not a Paceline record" in row[1] for row in page.rows)
 
 
 def test_the_same_records_make_the_same_page(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.reporting.answer import answer_of, first_to_target_sentence, run_sentence, title_of
-from paceline.reporting.figure import Figure, Section, TableBlock
+from paceline.reporting.figure import Column, Figure, Section, TableBlock, table
 from paceline.reporting.sections import sections_of
 from paceline.reporting.sections.comparisons import (
     costs,
@@ -275,8 +275,8 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
         (Records(runs=[("a", a_run()), ("b", a_run(workload=replace(a_run().workload, seed=1), test_accuracy=0.9))]),
          "2 runs of lenet5 on digits ended between 81.2 % and 90.0 % test accuracy.", "accuracy-time"),
         (Records(measurements=[("m", a_measurement(3))]),
-         "An iteration of alexnet at batch size 8 takes 1.84 ms: 65 % backward pass; the slowest layer, conv3, takes "
-         "49 %.", "layers"),
+         "An iteration of alexnet at batch size 8 takes 1.84 ms on average: 65 % backward pass; the slowest layer, "
+         "conv3, takes 49 %.", "layers"),
         (Records(simulations=[("s", a_simulation(50))]),
          "50 simulated workers with sync: 12.71 steps/s, 15 % of the time waiting.", "timeline"),
         (Records(published=[PublishedRow("epoch", 3.5, 3.6, "s")]), "epoch: 3.6 s here, 3.5 s published.",
@@ -299,6 +299,21 @@ def test_other_findings_are_said_below():
     assert more[1].startswith("An iteration of alexnet") and more[2].startswith("a: 2.000 here")
 
 
+def test_shares_of_an_iteration_whose_parts_are_too_long_are_those_of_its_parts():
+    m = a_measurement(3)
+    too_long = replace(m, parts_s={**m.parts_s, "backward": 2 * m.iteration_s.mean_s, "unattributed": -1.0})
+    said = answer_of(records := Records(measurements=[("m", too_long)]), run_results(records)).sentence
+    share = 100 * too_long.parts_s["backward"] / sum(s for s in too_long.parts_s.values() if s > 0)
+    assert share < 100 and f"{share:.0f} % backward pass" in said
+
+
+def test_times_that_belong_together_have_one_unit():
+    seconds = [Column(name, "s") for name in ("predicted", "low", "high", "server")]
+    given = table(("what", *seconds), [("a", 0.5, 0.1, 1.7, 40.0), ("b", 1e-5, 1e-6, 1e-4, 1.0)])
+    assert [title for _, title in given.scales] == ["what", "predicted, ms", "low, ms", "high, ms", "server, s"]
+    assert [factor for factor, _ in given.scales] == [1, 1e3, 1e3, 1e3, 1]
+
+
 def test_the_title_is_what_it_is_about():
     assert title_of(ONE, run_results(ONE)) == "lenet5 on digits"
     assert title_of(replace(ONE, title="A study"), ()) == "A study"
@@ -318,7 +333,9 @@ def test_a_lead_within_noise_is_no_lead():
 
     assert said((0.80, 0.90), (0.85, 0.95)) == "2 of 2 settings are equally accurate within noise, at about 90.0 %."
     assert said((0.80, 0.81), (0.90, 0.91)) == "The most accurate of 2 settings is lr 0.2: 90.5 % test accuracy."
-    assert "(one run each)" in said((0.80,), (0.90,)), "the noise of a single run is not known"
+    ends = "80.0 % with lr 0.1 to 90.0 % with lr 0.2"
+    assert said((0.80,), (0.90,)) == f"Test accuracy (one run each) ranges from {ends}.", "its noise is not known"
+    assert said((0.80,), (0.80,)) == "All 2 settings (one run each) reach the same test accuracy: 80.0 %."
 
 
 def test_runs_that_diverged_or_did_not_learn_are_not_ranked():
@@ -327,7 +344,7 @@ def test_runs_that_diverged_or_did_not_learn_are_not_ranked():
         runs=[("a", a_virtual_run("sync", 2)), ("b", fast), ("c", a_virtual_run("sync", 8, status="diverged"))]
     )
     found = answer_of(records, run_results(records))
-    assert "more workers do not make sync faster" in found.sentence
+    assert found.sentence == "In simulation, no run of sync with more than 2 workers learned enough to be ranked."
     assert "Of 3 runs, 1 diverged and 1 ended below half of the best test accuracy" in " ".join(found.summary)
     assert ("best test accuracy", "89.0 %") in [(what, value) for value, what in found.tiles]
 

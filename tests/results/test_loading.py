@@ -14,6 +14,7 @@ import pytest
 
 import paceline
 from paceline import record
+from paceline.cluster import Device, find_device
 from paceline.errors import RecordError
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.planning import setting_id
@@ -21,7 +22,10 @@ from paceline.planning.objective import Objective
 from tests.a_run import a_run
 
 # Of those that check what they are given.
-MADE = {Experiment: Experiment("study", grid=({"lr": [0.1, 0.2]},), repetitions=2), Objective: Objective(epochs=3.0)}
+MADE = {
+    Device: find_device("H200"), Experiment: Experiment("study", grid=({"lr": [0.1, 0.2]},), repetitions=2),
+    Objective: Objective(epochs=3.0),
+}  # fmt: skip
 
 
 def example(kind: Any) -> Any:
@@ -75,7 +79,7 @@ def test_whatever_is_cut_short_is_named(saved):
     text = path.read_text()
     for length in (0, 1, len(text) // 10, len(text) // 2, len(text) - 2):
         path.write_text(text[:length])
-        with pytest.raises(RecordError, match=r"any name\.json is not a whole record"):
+        with pytest.raises(RecordError, match=r"any name\.json is not a Paceline record"):
             paceline.load(path)
 
 

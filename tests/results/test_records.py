@@ -49,7 +49,7 @@ def test_what_is_broken_is_named_with_a_reason_and_the_rest_is_there(tmp_path):
     found = find_records([tmp_path])
     assert len(found.runs) == 1 and len(found.skipped) == broken
     reasons = {skipped.place.removeprefix(f"{tmp_path.name}/bad/"): skipped.reason for skipped in found.skipped}
-    assert "not a whole record" in reasons["cut/record.json"] and "cut short" in reasons["empty/record.json"]
+    assert "not a Paceline record" in reasons["cut/record.json"] and "cut short" in reasons["empty/record.json"]
     assert reasons["newer/record.json"].startswith("has schema 999, this version reads up to")
     assert "dream" in reasons["unknown/record.json"] and "workload is missing" in reasons["lacking/record.json"]
     assert "line 2: predicted should be a number, not 'soon'" in reasons["rows/predictions.csv"]
@@ -68,7 +68,7 @@ def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path):
 
 def test_only_broken_records_are_an_error_with_the_first_reason(tmp_path):
     (tmp_path / "record.json").write_text("{")
-    with pytest.raises(RecordError, match=r"one record, which cannot be read; .*record.json: not a whole record"):
+    with pytest.raises(RecordError, match=r"one record, which cannot be read; .*record.json: not a Paceline record"):
         find_records([tmp_path])
     broken_records(tmp_path / "more")
     with pytest.raises(RecordError, match="11 records, none of which can be read"):

@@ -41,7 +41,7 @@ def test_runs_that_belong_to_no_experiment_are_grouped_by_their_settings(runs):
 def test_a_table_prints_and_shows_a_row_of_means_per_setting(runs):
     found = collect(runs)
     first, header, *rows = str(found).splitlines()
-    assert "runs 3" in first and header.split()[:2] == ["lr", "runs"] and "test_accuracy" in header
+    assert "runs 3" in first and header.split()[:2] == ["lr", "runs"] and "accuracy %" in header
     assert [row.split()[:2] for row in rows] == [["0.002", "2"], ["0.5", "1"]]
     assert repr(found) == f"<ResultsTable title={found.title!r}, runs=3>"
     assert "<td>0.002</td><td>2</td>" in found._repr_html_()

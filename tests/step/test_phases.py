@@ -150,7 +150,7 @@ def with_changes(**changes: Any) -> Classify:
     [
         (None, "my_phases:phases returned None; it should return a list of phases"),
         ([], "my_phases:phases returned []; it should return a list of phases"),
-        ([3], "my_phases:phases returned a int; a phase has name, parameters, rule and gradient(batch, generator)"),
+        ([3], "my_phases:phases returned an int; a phase has name, parameters, rule and gradient(batch, generator)"),
         ([with_changes(rule="sgd")], "phase 'classify' of my_phases:phases: its rule should be a Rule"),
         ([with_changes(rule=Rule("sdg", 1.0))], "its optimizer one of sgd, momentum"),
         ([with_changes(parameters=[])], "its parameters should be a list with at least one, not []"),

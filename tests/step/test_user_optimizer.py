@@ -149,7 +149,7 @@ def test_a_metric_is_computed_once_on_all_test_samples():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"optimizer": ":some_parameters"}, "should be given every parameter once"),
+        ({"optimizer": ":some_parameters"}, "does not hold every parameter of the network once"),
         ({"optimizer": ":no_optimizer"}, "is a str, not an optimizer of torch.optim"),
         ({"optimizer": ":of_one"}, "failed: AttributeError"),
         ({"optimizer": ":groups", "l2": 0.1}, "l2 is for built-in optimizers"),

@@ -120,7 +120,7 @@ def test_a_wrong_correction_is_refused(text):
 
 
 def test_the_user_s_own_must_be_a_function():
-    with pytest.raises(StrategyError, match="is a int, not a function"):
+    with pytest.raises(StrategyError, match="is an int, not a function"):
         find_correction(f"{__name__}:not_a_function")
 
 

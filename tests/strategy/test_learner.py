@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import nn
@@ -159,3 +161,32 @@ def test_an_encoded_payload_is_smaller_and_buffers_follow_it(exchange):
     assert torch.equal(out[of.encoded :], of.local[of.parameters :])
     kept = of.state().exchange["residual"]
     assert kept.abs().sum() > 0, "what was not sent is kept for later"
+
+
+class NotedMode(torch.optim.SGD):
+    modes: ClassVar[list[bool]] = []
+
+    def step(self, closure=None):
+        NotedMode.modes.append(torch.is_inference_mode_enabled())
+        return super().step(closure)
+
+
+def test_a_worker_s_optimizer_is_never_called_in_inference_mode():
+    """A tensor that it keeps from one batch could not be changed after the next, smaller one."""
+    made = parts_for(network(), rows(42), optimizer=f"{__name__}:NotedMode", lr=0.1)
+    of = Learner(made, find_strategy("local-sgd"), 2)
+    assert of.phases[0].chain is not None
+    NotedMode.modes.clear()
+    task = Compute(0, 1, 0, (0, 5), (0,), None)
+    of.run(task, lambda _: (0, of.initial()), torch.zeros(of.size), Tally(1))
+    assert NotedMode.modes == [False, False]
+
+
+def test_a_worker_differentiates_where_nothing_else_is():
+    """A worker's process leaves gradients out for all it does; the last batch of an epoch is left to autograd."""
+    made = parts_for(network(), rows(42), lr=0.1)
+    of = Learner(made, find_strategy("downpour"), 2)
+    assert of.phases[0].chain is not None and len(of.source.batch(0, 5)[1]) < of.phases[0].chain.batch
+    expected = payload(of, 5)
+    with torch.no_grad():
+        assert torch.equal(payload(of, 5), expected)

@@ -13,6 +13,7 @@ from paceline.strategy.finite import is_finite
 from paceline.strategy.gradient_mean import GroupContribution, Payload
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.server_optimizer import check_optimizer, server_optimizer
+from paceline.strategy.server_optimizers.rule_optimizer import RuleOptimizer
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import Updater
 from paceline.workload import OPTIMIZERS
@@ -188,3 +189,13 @@ def test_what_an_encoding_leaves_out_is_sent_later(exchange):
         received += decoded
     torch.testing.assert_close(received + replica.state["residual"], 4 * gradient, rtol=1e-4, atol=1e-5)
     assert kind.payload_size(100_000) < 100_000
+
+
+def test_an_optimizer_keeps_nothing_from_inference_mode():
+    """On another device than the CPU, whose copies of a number are new tensors; the meta device is such a one."""
+    optimizer = RuleOptimizer(Rule("adam", lr=0.1), 3, torch.float32)
+    for inference in (True, False):
+        vectors = [torch.zeros(3, device="meta") for _ in range(2)]
+        state = {name: tensor.to("meta") for name, tensor in optimizer.initial_state().items()}
+        with torch.inference_mode(inference):
+            optimizer.update(vectors[0], vectors[1], vectors[0], state, state, 0.1, room=vectors[1])

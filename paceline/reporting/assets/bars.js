@@ -52,7 +52,7 @@ function categoryAxis(look, names, more) {
 function drawStack(table, options, look) {
   const parts = options.parts.map((name) => column(table, name));
   const rows = barRows(table, options, parts);
-  const total = (r) => r.values.reduce((sum, v) => sum + (v || 0), 0);
+  const total = (r) => r.values.reduce((sum, v) => sum + Math.max(0, v || 0), 0);
   const most = largestOf(rows.map(total));
   const told = parts.filter((_, i) => rows.some((r) => r.values[i] > 0));
   const option = basis(look, told.map((p) => p.name));
@@ -132,6 +132,7 @@ function drawIntervals(table, options, look) {
   option.grid.top -= 22;
   option.yAxis = categoryAxis(look, rows.map((r) => r.name), { inverse: true, splitLine: { show: true, lineStyle: { color: look.colours.rule, type: "dotted" } } });
   option.xAxis = valueAxis(look, { name: "", unit: cols[0].unit }, largestOf(all), { ...below, nameGap: 26, ...(steep ? { type: "log" } : {}) });
+  if (steep && cols[0].unit === "s") Object.assign(option.xAxis, { name: "", axisLabel: { ...option.xAxis.axisLabel, formatter: (v) => say(v, "s") } });
   option.series = [
     {
       type: "custom", name: cols[0].name, silent: true, color: expected, encode: { x: [1, 2], y: 0 },

@@ -58,7 +58,9 @@ function filterRows(region, input, status, changed) {
 
 // The table of a figure, when another view of it was chosen.
 function refill(element, table, most) {
-  const scales = table.columns.map((col) => scaleOf(col.unit, col.values ? largestOf(col.values) || 1 : 1));
+  const sizes = table.columns.map((col) => (col.unit === "s" && col.values ? largestOf(col.values) : 0));
+  const alike = (size) => (size ? Math.min(...sizes.filter((other) => other > size / 10)) : 1);
+  const scales = table.columns.map((col, i) => scaleOf(col.unit, alike(sizes[i])));
   const heads = table.columns.map((col, i) => {
     const head = document.createElement("th");
     head.scope = "col";

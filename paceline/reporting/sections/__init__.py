@@ -12,6 +12,7 @@ from paceline.reporting.sections.clusters import clusters
 from paceline.reporting.sections.comparisons import costs, predictions, published
 from paceline.reporting.sections.feeding import feeding
 from paceline.reporting.sections.layers import where_the_time_goes
+from paceline.reporting.sections.learned import what_was_learned
 from paceline.reporting.sections.learning import learning
 from paceline.reporting.sections.overhead import overhead
 from paceline.reporting.sections.plans import plans
@@ -27,7 +28,7 @@ from paceline.results.run_result import RunResult, measurement_names
 def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
-        about(records.notes),
+        section("about", "About this experiment", points=records.notes),
         *plans(records.plans),
         *clusters(records.clusters),
         predictions(records.all_predictions),
@@ -38,6 +39,7 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
         overhead(measured, runs),
         where_the_time_goes(measured, runs),
         learning(runs),
+        what_was_learned(records, runs),
         scaling(runs, records.published),
         workers(runs),
         timeline(runs, measured),
@@ -57,10 +59,6 @@ def skipped(records: Records) -> Section | None:
     rows = [(s.place, s.reason) for s in records.skipped]
     block = listing("skipped-table", "Skipped", ("file", "reason"), rows)
     return section("skipped", "Skipped files", (said,), blocks=(block,))
-
-
-def about(notes: Sequence[str]) -> Section | None:
-    return section("about", "About this experiment", points=notes)
 
 
 def extra_tables(tables: Sequence[ExtraTable]) -> Section | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from paceline.formatting import count, duration, listed, percent, rate
+from paceline.held_objects import shown_name
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
@@ -20,7 +21,7 @@ def clusters(found: Sequence[tuple[str, Scaling]]) -> list[Section]:
 def cluster_sentence(scaling: Scaling) -> str:
     """The number of workers with the highest throughput."""
     rows = list(_rows(scaling))
-    network = scaling.workload.network
+    network = shown_name(scaling.workload.network)
     if not rows:
         return f"No simulated number of workers fits {network} on {scaling.cluster}."
     machine, best = max(rows, key=lambda row: row[1].samples_per_s)
@@ -44,7 +45,7 @@ def cluster_figure(scaling: Scaling, name: str) -> Figure:
         for metric in METRICS
         if any(value is not None for value in data.values(metric))
     )
-    title = f"{scaling.workload.network} with {scaling.strategy.name}, simulated"
+    title = f"{shown_name(scaling.workload.network)} with {scaling.strategy.name}, simulated"
     return Figure(name, title, "lines", views, cluster_sentence(scaling), wide=True)
 
 

@@ -53,9 +53,10 @@ def feeding_sentence(on_bus: Sequence[Feeding]) -> str:
     helped = [n for n, share in saved.items() if share > LEAST_GAIN]
     if helped:
         most = max(helped, key=lambda n: saved[n])
-        said = f"Prefetching shortens an iteration by {percent(saved[most], 0)} with {count(most, 'device')} on one bus"
+        devices = count(most, "emulated device")
+        said = f"Prefetching shortens an iteration by {percent(saved[most], 0)} with {devices} on one bus"
         rest = [n for n in saved if n > max(helped)]
-        return f"{said}; from {rest[0]} devices on, the bus is saturated and it does not help." if rest else f"{said}."
+        return f"{said}; from {rest[0]} on, the bus is saturated and it does not help." if rest else f"{said}."
     return "Prefetching does not shorten an iteration here."
 
 

@@ -9,16 +9,22 @@ from paceline.formatting import duration, percent, signed_percent
 from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
+from paceline.reporting.sections.setting import BUSY
 from paceline.results.run_result import RunResult
 from paceline.trace import Trace
 
 MOST_MEASUREMENTS = 24
-MOST_LAYERS = 30
+LAYER_BARS = {"category": "layer", "parts": ["forward", "backward", "update"], "most": 30}
 MOST_LINES = 16
 """At a time: eight colours, whole and dashed."""
 NAMES = {
     "load": "loading data", "prepare": "preparing", "start": "starting processes", "train": "training",
     "validate": "validating", "checkpoint": "writing checkpoints",
+}  # fmt: skip
+PART_NAMES = {
+    "load": "waiting for data", "copy": "copying", "forward": "forward pass", "backward": "backward pass",
+    "update": "optimizer update", "communicate": "communication", "idle": "idle time", "loop": "the training loop",
+    "scale": "gradient scaling", "clip": "gradient clipping",
 }  # fmt: skip
 REST = "unattributed"
 MOST_RUNS = 40
@@ -28,7 +34,8 @@ def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Seque
     shown = measured[:MOST_MEASUREMENTS]
     figures = (*measurement_figures(shown), wall_clock_figure(runs))
     sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
-    sentences += [f"Warning: {warning}." for _, m in measured[:1] for warning in m.warnings]
+    warnings = (warning for _, m in measured[:1] for warning in m.warnings)
+    sentences += [f"Warning: {warning}." for warning in warnings if not warning.startswith(BUSY)]  # the answer says it
     points: list[str] = []
     with suppress(KeyError, ZeroDivisionError):  # a custom measurement need not have every part
         points = [advised for _, m in measured[:1] for advised in advice(m)]
@@ -44,24 +51,18 @@ def measurement_figures(measured: Sequence[tuple[str, Measurement]]) -> list[Fig
 
 def iteration_sentence(name: str, m: Measurement) -> str:
     total = m.iteration_s.mean_s
-    where = f"An iteration of {name} at batch size {m.batch} takes {duration(total)}"
+    at = "" if f"batch {m.batch}" in name else f" at batch size {m.batch}"
+    where = f"An iteration of {name}{at} takes {duration(total)} on average"
     if not total > 0:
         return f"{where}."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
-    said = f"{where}: {percent(m.parts_s[part] / total, 0)} {_part_name(part)}"
+    total = sum(max(0.0, seconds) for seconds in m.parts_s.values()) or total  # on a busy machine, more than the mean
+    said = f"{where}: {percent(m.parts_s[part] / total, 0)} {PART_NAMES.get(part, part)}"
     layers = [layer for layer in m.layers if layer.kind not in ("outside", "whole", "recompute")]
     if len(layers) > 1:
         largest = max(layers, key=lambda layer: layer.total_s)
         said += f"; the slowest layer, {largest.name}, takes {percent(largest.total_s / total, 0)}"
     return f"{said}."
-
-
-def _part_name(part: str) -> str:
-    return {
-        "load": "waiting for data", "copy": "copying", "forward": "forward pass", "backward": "backward pass",
-        "update": "optimizer update", "communicate": "communication", "idle": "idle time", "loop": "the training loop",
-        "scale": "gradient scaling", "clip": "gradient clipping",
-    }.get(part, part)  # fmt: skip
 
 
 def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
@@ -79,7 +80,7 @@ def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
         *(Column(part, "s") for part in names),
         Column("iteration without measuring", "s"),
     ]
-    note = "Means of the sampled iterations. Unattributed is what is missing to the mean of the others, or too much."
+    note = "Means of the sampled iterations. Unattributed: the mean of the other iterations minus the sum of the parts."
     view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
     return Figure("parts", "Parts of an iteration", "stack", (view,), note=note, wide=True)
 
@@ -88,9 +89,9 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     views = []
     for name, m in measured:
         if m.layers:
-            views.append(View(name, _layer_table(m.layers), _options()))
+            views.append(View(name, _layer_table(m.layers), LAYER_BARS))
         if m.eager_layers:
-            views.append(View(f"{name}, eager step", _layer_table(m.eager_layers), _options()))
+            views.append(View(f"{name}, eager step", _layer_table(m.eager_layers), LAYER_BARS))
     if not views:
         return None
     says = iteration_sentence(*next((name, m) for name, m in measured if m.layers or m.eager_layers))
@@ -141,10 +142,6 @@ def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | No
     says = f"The overhead of measuring is {signed_percent(measured[0][1].overhead)} of the training time."
     title = "Iteration time with and without measuring"
     return Figure("sampled-iterations", title, "lines", tuple(views), says, says, choice="measurement", wide=True)
-
-
-def _options() -> dict[str, object]:
-    return {"category": "layer", "parts": ["forward", "backward", "update"], "most": MOST_LAYERS}
 
 
 def _layer_table(layers: Sequence[LayerTime]) -> Table:

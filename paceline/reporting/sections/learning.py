@@ -8,10 +8,10 @@ from dataclasses import fields
 
 from paceline.formatting import UNKNOWN, count, largest, median_of, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, section, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, filled, section, table
 from paceline.results.labels import REPETITION, differing, grouped, telling_keys
 from paceline.results.run_result import CurvePoint, RunResult, group_name, groups_of
-from paceline.training.run import Run
+from paceline.training.run import Epoch, Run
 from paceline.workload import Workload
 
 SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch")
@@ -31,32 +31,38 @@ def learning(runs: Sequence[RunResult]) -> Section | None:
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
     if not figures:
         return None
-    taken = "Training accuracy and loss are averages over the steps of an epoch, with dropout active and parameters "
-    taken += "changing; test accuracy and loss are from the validation after it."
+    labelled = any(run.labelled for run in curves)
+    taken = "Training accuracy and loss are averages" if labelled else "The training loss is an average"
+    taken += " over the steps of an epoch, with dropout active and parameters changing; "
+    taken += f"{'test accuracy and loss are' if labelled else 'the test loss is'} from the validation after it."
     alone = curves[0].run if len(curves) == 1 else None
     blocks = (*figures, worker_accuracy(curves), _epochs(alone) if alone is not None else None)
-    return section("learning", "Accuracy and loss", (_sentence(curves), taken), blocks=blocks)
+    return section("learning", "Accuracy and loss" if labelled else "Loss", (_sentence(curves), taken), blocks=blocks)
 
 
 def _epochs(run: Run) -> TableBlock:
     top = f"top-{run.workload.top}"
-    columns = (
-        "epoch", Column("loss"), Column("training top-1", "%"), Column(f"training {top}", "%"), Column("test loss"),
-        Column("test top-1", "%"), Column(f"test {top}", "%"), Column("samples/s"), Column("time", "s"),
-    )  # fmt: skip
-    rows = [
-        (
-            e.epoch, e.loss, 100 * e.train_accuracy, 100 * e.train_top_accuracy, e.test_loss, 100 * e.test_accuracy,
-            100 * e.test_top_accuracy, e.samples_per_s, e.wall_s,
-        )
-        for e in run.epochs
-    ]  # fmt: skip
-    return TableBlock("epochs", "Epochs", table(columns, rows))
+    columns: dict[str | Column, Callable[[Epoch], float]] = {
+        "epoch": lambda e: e.epoch,
+        Column("loss"): lambda e: e.loss,
+        Column("training top-1", "%"): lambda e: 100 * e.train_accuracy,
+        Column(f"training {top}", "%"): lambda e: 100 * e.train_top_accuracy,
+        Column("test loss"): lambda e: e.test_loss,
+        Column("test top-1", "%"): lambda e: 100 * e.test_accuracy,
+        Column(f"test {top}", "%"): lambda e: 100 * e.test_top_accuracy,
+        **({Column(f"test {run.metric}"): lambda e: e.test_metric} if run.metric else {}),
+        Column("samples/s"): lambda e: e.samples_per_s,
+        Column("time", "s"): lambda e: e.wall_s,
+    }
+    data = table(list(columns), [[value(epoch) for value in columns.values()] for epoch in run.epochs])
+    return TableBlock("epochs", "Epochs", filled(data) if run.metric else data)
 
 
 def _sentence(runs: Sequence[RunResult]) -> str:
     known = [run for run in runs if run.labelled]
     if not known:
+        if len(runs) == 1 and math.isfinite(runs[0].metric_value):
+            return f"The final test {runs[0].metric_name} is {runs[0].metric_value:.4g}."
         if len(runs) == 1:
             return f"The final test loss is {runs[0].loss:.4f}."
         return f"Final test losses range from {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
@@ -75,27 +81,27 @@ def _low_high(values: list[float], say: Callable[[float], str]) -> str:
 
 
 def _of_one(run: RunResult) -> list[Figure]:
-    def rows(name: str, of: Callable[[CurvePoint], tuple[float, float]]) -> list[tuple[str, float, float, int, float]]:
-        found = [(name, p.seconds, p.updates, p.epoch, *of(p)) for p in run.curve]
-        return [(*head, 100 * accuracy, loss) for *head, accuracy, loss in found]  # type: ignore[misc]
-
+    metric = run.metric_name
+    training = [(p, p.train_accuracy, math.nan, p.train_loss) for p in run.curve]
+    tested = [(p, p.test_accuracy, p.test_metric, p.test_loss) for p in run.curve]
     data = table(
-        ("series", SECONDS, UPDATES, EPOCH, ACCURACY, LOSS),
+        ("series", SECONDS, UPDATES, EPOCH, ACCURACY, Column(metric), LOSS),
         [
-            *rows("training", lambda p: (p.train_accuracy, p.train_loss)),
-            *rows("test", lambda p: (p.test_accuracy, p.test_loss)),
+            (name, p.seconds, p.updates, p.epoch, 100 * accuracy, of_metric, loss)
+            for name, points in (("training", training), ("test", tested))
+            for p, accuracy, of_metric, loss in points
         ],
     )
     clock = "simulated time" if run.virtual else "time"
     figures = []
-    for what, title in (("accuracy", "Accuracy"), ("loss", "Loss")):
+    for id, what in (("accuracy", "accuracy"), ("metric", metric), ("loss", "loss")):
         views = [
             View(name, data, {"line": "series", "x": x.name, "y": what})
             for name, x in (("epochs", EPOCH), (clock, SECONDS), ("updates", UPDATES))
             if _drawable(data, x.name, what)
         ]
         if views:
-            figures.append(Figure(what, title, "lines", tuple(views), choice="over"))
+            figures.append(Figure(id, what[:1].upper() + what[1:], "lines", tuple(views), choice="over"))
     return figures
 
 
@@ -127,7 +133,7 @@ def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
     for kind, some in runs.items():
         every = _curve_table([(run.label, run.group, run.curve) for run in some])
         tables.append((kind, "all runs" if several else "", some, every))
-    for y in ("test accuracy", "test loss", "training loss"):
+    for y in ("test accuracy", "test metric", "test loss", "training loss"):
         for kind, which, some, data in tables:
             if _drawable(data, x, y):
                 options = {"line": "run", "group": "group", "x": x, "y": y, **group_styles(some)}
@@ -151,14 +157,14 @@ def _medians(runs: Sequence[RunResult]) -> Table:
 def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Table:
     columns = (
         "run", "group", EPOCH, SECONDS, UPDATES, Column("training loss"), Column("test loss"),
-        Column("training accuracy", "%"), Column("test accuracy", "%"),
+        Column("training accuracy", "%"), Column("test accuracy", "%"), Column("test metric"),
     )  # fmt: skip
     return table(
         columns,
         [
             (
                 label, group, p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss,
-                100 * p.train_accuracy, 100 * p.test_accuracy,
+                100 * p.train_accuracy, 100 * p.test_accuracy, p.test_metric,
             )
             for label, group, curve in curves
             for p in curve

@@ -74,7 +74,7 @@ def overhead_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequenc
     }
     clock = signed_percent(median_of(m.overhead for _, m in measured))
     if all(len(found) < 2 for found in pairs.values()):
-        return f"Measuring changed iteration times by {clock} by the clock's own estimate; trainings were not repeated."
+        return f"By the clock's own estimate, measuring changed iterations by {clock}; trainings were not repeated."
     if not slower:
         return (
             f"Measuring every layer did not slow training down beyond noise in any of {count(len(pairs), 'setting')} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.formatting import count, number
+from paceline.held_objects import shown_name
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import money_words, time_words
@@ -29,7 +30,7 @@ def plan_sentence(plan: Plan) -> str:
     pick = plan.pick
     machines = f"{pick.machines} × {pick.candidate.machine}" if pick.machines > 1 else pick.candidate.machine
     said = (
-        f"Train {plan.workload.network} on {machines}: {time_words(pick.time_s)} and "
+        f"Train {shown_name(plan.workload.network)} on {machines}: {time_words(pick.time_s)} and "
         f"{money_words(pick.money, plan.currency)} predicted"
     )
     if not plan.met:
@@ -46,8 +47,9 @@ def _section(plan: Plan, suffix: str) -> Section:
     shown = tuple(sorted(shown, key=lambda one: (one.time_s, one.money)))
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
-        f"{plan.workload.network} on {plan.workload.data}, {_objective_words(plan)}. Of {plan.candidates:,} "
-        f"configurations on {where}, {len(shown):,} are not beaten in time, cost and batches in flight together; "
+        f"{shown_name(plan.workload.network)} on {shown_name(plan.workload.data)}, {_objective_words(plan)}. "
+        f"Of {plan.candidates:,} configurations on {where}, {len(shown):,} are not beaten in time, cost and batches in "
+        "flight together; "
         f"{plan.conditions.get('simulated', '')} were simulated, the others were ruled out by bounds."
     )
     title = "Best configurations, fastest first"

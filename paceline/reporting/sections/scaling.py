@@ -91,7 +91,9 @@ def scaling_sentence(found: Sequence[Series]) -> str:
     point, base = series.fastest, series.points[0]
     clock = "In simulation, " if series.virtual else ""
     alike = differs((run.samples_per_s for run in base.runs), (run.samples_per_s for run in point.runs)) is False
-    if point is base:
+    if point is base and not any(each.ranked for each in series.points[1:]):
+        said = f"no run of {series.name} with more than {count(base.workers, 'worker')} learned enough to be ranked."
+    elif point is base:
         said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
     elif alike:
         said = f"{series.name} is as fast with {count(point.workers, 'worker')} as with {base.workers}, within noise."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -184,13 +185,18 @@ def _steps(records: Records, runs: Sequence[RunResult]) -> list[tuple[str, str, 
     return [(*key, many) for key, many in list(found.items())[:MOST_STEPS]]
 
 
+def _metric_heading(runs: Sequence[RunResult]) -> str:
+    names = {run.metric_name for run in runs if math.isfinite(run.metric_value)}
+    return f"test {names.pop()}" if len(names) == 1 else "test metric"
+
+
 def run_table(runs: Sequence[RunResult]) -> Section | None:
     if len(runs) < 2:  # everything about a single one is said above
         return None
     keys = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
     target = target_accuracy(runs)
     columns: tuple[str | Column, ...] = (
-        "run", "status", "workers", Column("test accuracy", "%"), "test loss",
+        "run", "status", "workers", Column("test accuracy", "%"), _metric_heading(runs), "test loss",
         Column(f"time to {100 * target:.0f} %", "s"), Column("time", "s"), Column("throughput", "samples/s"), "updates",
         "mean staleness", Column("waiting", "%"), Column("wall-clock time", "s"),
         *(key.replace("_", " ") for key in keys), "place",
@@ -198,7 +204,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
     rows: list[tuple[Cell, ...]] = [
         (
             run.label, "finished, did not learn" if run.status == "finished" and not run.ranked else run.status,
-            run.workers, 100 * run.accuracy, run.loss, seconds_to_accuracy(run, target),
+            run.workers, 100 * run.accuracy, run.metric_value, run.loss, seconds_to_accuracy(run, target),
             run.seconds, run.samples_per_s, run.updates,
             d.ledger.mean_staleness if (d := run.distribution) and d.ledger.staleness else None,
             100 * d.waiting_share if d else None, run.wall_s,
@@ -207,6 +213,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
         for run in runs
     ]  # fmt: skip
     data = filled(table(columns, rows))
-    note = "For simulated runs, time and throughput are simulated; wall-clock time is what the simulation took."
+    simulated = "For simulated runs, time and throughput are simulated; wall-clock time is what the simulation took."
+    note = simulated if any(run.virtual for run in runs) else ""
     listing = TableBlock("runs-table", count(len(runs), "run"), data, note, of_runs=True)
     return Section("runs", "All runs", blocks=(listing,))

@@ -35,7 +35,8 @@ def adaptive(strength: float) -> Correction:
 def _compensate(strength: float) -> Function:
     def correct(g: Tensor, late: Late) -> Tensor:
         assert late.prepared is not None and late.room is not None
-        drift = torch.sub(late.parameters, late.fetched, out=late.room)
-        return torch.addcmul(g, drift, late.prepared, value=strength, out=drift)
+        between, result = late.room
+        drift = torch.sub(late.parameters, late.fetched, out=between)
+        return torch.addcmul(g, drift, late.prepared, value=strength, out=result)
 
     return correct

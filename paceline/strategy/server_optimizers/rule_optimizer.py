@@ -15,7 +15,7 @@ class RuleOptimizer:
     def __init__(self, rule: Rule, size: int, dtype: torch.dtype) -> None:
         self.rule, self.size, self.dtype = rule, size, dtype
         self.names = tuple(initial_state(rule, torch.zeros(0)))
-        self._rate = torch.zeros((), dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+        self._exact = torch.float64 if dtype == torch.float64 else torch.float32
         self._fused: bool | None = None
 
     def initial_state(self) -> dict[str, Tensor]:
@@ -30,14 +30,16 @@ class RuleOptimizer:
     ) -> None:
         if new is not old:
             new.copy_(old)
-        state = {}
-        for name in self.names:
-            state[name] = after[name] if after[name] is before[name] else after[name].copy_(before[name])
+        state = {name: after[name] for name in self.names}
+        if after is not before:
+            for name, tensor in state.items():
+                if tensor is not before[name]:
+                    tensor.copy_(before[name])
         if self._fused is None:
             self._fused = has_fused_kernel(self.rule, new)
         if self._fused:
             fused_update(self.rule, [new], [gradient], [*state.values()], rate)
             return
-        self._rate = self._rate.to(new.device).fill_(rate)
+        lr = torch.full((), rate, dtype=self._exact, device=new.device)
         overwritten = gradient if room is gradient else room[: len(gradient)].copy_(gradient)
-        update(self.rule, new, overwritten, state, self._rate)
+        update(self.rule, new, overwritten, state, lr)

@@ -22,12 +22,13 @@ _EPOCH_SHIFT = _NUMBER_BITS + 2
 def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, number: int) -> None:
     """Closes batches with publication `number`, and counts them in its header."""
     word = ((epoch + 1) << _EPOCH_SHIFT) | (kind << _NUMBER_BITS) | number
-    row = memory.batch_words[epoch % 2]
+    parity, header = epoch % 2, memory.headers[number % 2]
+    row = memory.batch_words[parity]
     for batch in batches:
         row[batch] = word
-    header = memory.headers[number % 2]
-    header[HeaderField.CLOSED + epoch % 2] = closed_count(header, epoch) + len(batches)
-    header[HeaderField.EPOCHS + epoch % 2] = epoch + 1
+    if header[HeaderField.EPOCHS + parity] != epoch + 1:
+        header[HeaderField.EPOCHS + parity], header[HeaderField.CLOSED + parity] = epoch + 1, 0
+    header[HeaderField.CLOSED + parity] += len(batches)
 
 
 def closed_count(header: memoryview, epoch: int) -> int:

@@ -22,10 +22,9 @@ class LogEvent(NamedTuple):
 
 
 def add(memory: SharedMemory, header: memoryview, kind: int, task: Compute, pulled: int = 0) -> None:
-    header[HeaderField.EVENTS] += 1
-    row = _row(memory, header[HeaderField.EVENTS])
-    memory.log[row], memory.log[row + 1], memory.log[row + 2] = kind, task.worker, task.sequence
-    memory.log[row + 3] = pulled
+    number = header[HeaderField.EVENTS] = header[HeaderField.EVENTS] + 1
+    log, row = memory.log, _row(memory, number)
+    log[row], log[row + 1], log[row + 2], log[row + 3] = kind, task.worker, task.sequence, pulled
 
 
 def read_event(memory: SharedMemory, number: int) -> LogEvent:
@@ -34,4 +33,4 @@ def read_event(memory: SharedMemory, number: int) -> LogEvent:
 
 
 def _row(memory: SharedMemory, number: int) -> int:
-    return number % memory.sizes.log_rows * EVENT_WORDS
+    return number % memory.log_rows * EVENT_WORDS

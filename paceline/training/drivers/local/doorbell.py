@@ -22,13 +22,9 @@ def fence() -> None:
 class Doorbell:
     """`arm`, check once more, then `wait` or `disarm`: so no notification is missed between a check and the wait."""
 
-    def __init__(self, memory: SharedMemory, number: int, descriptor: int, launcher: int | None = None) -> None:
-        """`number` is the worker's; after the last come the server and the launcher.
-
-        With `launcher`, its process id, a wait ends this process when the launcher is gone.
-        """
-        self.asleep, self.own = memory.asleep, number * LINE
-        self.descriptor, self.launcher = descriptor, launcher
+    def __init__(self, memory: SharedMemory, number: int, descriptor: int) -> None:
+        """`number` is the worker's; after the last come the server and the launcher."""
+        self.asleep, self.own, self.descriptor = memory.asleep, number * LINE, descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
@@ -46,8 +42,6 @@ class Doorbell:
         if notified:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self.descriptor)
-        elif self.launcher is not None and not _exists(self.launcher):
-            os._exit(1)
         return bool(notified)
 
     def notify(self) -> None:
@@ -55,13 +49,3 @@ class Doorbell:
         fence()
         if self.asleep[self.own]:
             os.eventfd_write(self.descriptor, 1)
-
-
-def _exists(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -33,10 +34,10 @@ from paceline.training.drivers.local.event_log import events_of
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.position import put_state, saved_state
 from paceline.training.drivers.local.preparation import sizes_of, why_server_commits
-from paceline.training.drivers.local.run_progress import RunProgress
+from paceline.training.drivers.local.progress import LocalProgress
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
-from paceline.training.drivers.local.span_log import SpanLog, spans_of
+from paceline.training.drivers.local.span_log import spans_of
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.supervisor import Supervisor
 from paceline.training.evaluate import Evaluator
@@ -79,7 +80,7 @@ class LocalTraining(Driver):
         )
         parts = launcher_parts(workload, dataset, share)
         strategy.check(workers, parts.updates_per_epoch)
-        self.network = parts.network
+        self.network, self.phases = parts.network, parts.phases
         self.learner = Learner(parts, strategy, workers)
         opened.callback(self.learner.close)
         layout = self.learner.layout
@@ -90,7 +91,7 @@ class LocalTraining(Driver):
         )
         self.memory = SharedMemory(sizes)
         opened.callback(self.memory.close)
-        self.store = SharedStore(self.memory, updater, SpanLog(self.memory, workers), self._help)
+        self.store = SharedStore(self.memory, workers, updater, self._help)
         self.bells = self._make_bells(opened)
         self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
         opened.callback(self.evaluator.close)
@@ -101,7 +102,7 @@ class LocalTraining(Driver):
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
         settings = ProcessSettings(
-            launcher=os.getpid(), sizes=sizes, strategy=strategy, layout=layout, workload=workload, workers=workers,
+            sizes=sizes, strategy=strategy, layout=layout, workload=workload, workers=workers,
             threads=share.threads, number=0, incarnation=0, device="cpu",
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
@@ -115,7 +116,7 @@ class LocalTraining(Driver):
             strategy, workers, "local", server_threads=options.settings.server_threads, commits=self.commits,
             collective="shared memory" if collective == "shared" else collective,
         )  # fmt: skip
-        self.progress = RunProgress(self.memory, self.supervisor, workload, described, len(dataset.train))
+        self.progress = LocalProgress(self.memory, self.supervisor, workload, described, len(dataset.train))
         self.bell = Doorbell(self.memory, workers + 1, self.bells.launcher)
         self.shown_s = 0.0
         self.validation: ValidationThread | None = None
@@ -145,12 +146,12 @@ class LocalTraining(Driver):
                     self.supervisor.check()
                     run.check_stop()
             run.watcher.begun(run.run, self.notes)
-            self.progress.begin()
+            self.progress.begin(time.monotonic(), self.updates)
             with self.recorder.span("train"):
                 while not self._is_over(run):
                     self._sleep()
                     self._poll(run)
-            self.progress.end()
+            self.progress.ended_s = time.monotonic()
             self._report(run, wait=True)
             if self.measure is not None:
                 wait_for_clocks(self.measure, self.options.workers)
@@ -170,8 +171,7 @@ class LocalTraining(Driver):
         run.check_stop()
         self.progress.update()
         self._report(run)
-        if run.validation_is_due(self.updates, self.progress.train_s):
-            self._validate_now()
+        self._validate_if_due(run)
         if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.recorder.now()
             run.watcher.advanced(self.progress.progress())
@@ -182,11 +182,12 @@ class LocalTraining(Driver):
         self.learner.show(parameters)
         return self.evaluator.score()
 
-    def _validate_now(self) -> None:
+    def _validate_if_due(self, run: TrainingRun) -> None:
         assert self.validation is not None
-        parameters = torch.empty_like(self.memory.parameters[0])
-        version = self.store.read(parameters)
-        self.validation.add(version, parameters, None, self.progress.passes, self.progress.train_s)
+        if not self.validation.is_behind and run.validation_is_due(self.updates, self.progress.train_s):
+            parameters = torch.empty_like(self.memory.parameters[0])
+            version = self.store.read(parameters)
+            self.validation.add(version, parameters, None, self.progress.passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
         """Reports the validations that are done; with `wait` all that are under way."""
@@ -222,7 +223,7 @@ class LocalTraining(Driver):
         return self.progress.train_s, self.progress.samples_per_s
 
     def _help(self) -> None:
-        """While the lock is waited for: who holds it may hang."""
+        """While the lock or a worker's losses are waited for: who has them may hang."""
         if not self.memory.control[ControlField.FINISHED] and self.supervisor.server.process is not None:
             self.supervisor.check()
 
@@ -245,6 +246,9 @@ class LocalTraining(Driver):
 
     def report_epochs(self, run: TrainingRun, count: int) -> None:
         while len(run.run.epochs) < count:
+            self._sleep()
+            self._help()
+            self.progress.update()
             self._report(run, wait=True)
 
     def restore(self, checkpoint: Checkpoint, before: Run) -> None:

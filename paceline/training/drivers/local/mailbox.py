@@ -44,8 +44,19 @@ def _entry(memory: SharedMemory, worker: int, sequence: int) -> int:
     return (worker * sizes.ahead + sequence % sizes.ahead) * sizes.task_words
 
 
-def next_tasks(memory: SharedMemory, worker: int, incarnation: int, done: int) -> list[Compute]:
-    """The tasks given to this incarnation after number `done`, in their order."""
+def is_of_round(memory: SharedMemory, worker: int, sequence: int, number: int | None) -> bool:
+    """Whether that task is part of its group's round `number`."""
+    found = get(memory, worker, sequence)
+    return found is not None and found[1].round == number
+
+
+def given(memory: SharedMemory, worker: int, done: int = 0) -> list[tuple[int, Compute]]:
+    """The tasks in a worker's mailbox after number `done`, in their order, and the incarnation of each."""
     last = memory.slots[worker * SLOT_WORDS + SlotField.GIVEN]
     found = (get(memory, worker, s) for s in range(max(done + 1, last - memory.sizes.ahead + 1), last + 1))
-    return [one[1] for one in found if one is not None and one[0] == incarnation]
+    return [one for one in found if one is not None]
+
+
+def next_tasks(memory: SharedMemory, worker: int, incarnation: int, done: int) -> list[Compute]:
+    """The tasks given to this incarnation after number `done`, in their order."""
+    return [task for its, task in given(memory, worker, done) if its == incarnation]

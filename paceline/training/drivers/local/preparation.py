@@ -10,8 +10,10 @@ from paceline.training.drivers.local.shared_memory import Sizes, StateTensor
 
 MOST_COMMITTED = 1 << 20
 """Numbers up to which a worker's own update takes less time than it takes to wake the server."""
-MOST_LOGGED, LOG_BYTES = 16, 32 << 20
-"""Updates between two snapshots: the more, the less is written; their gradients should stay in the machine's cache."""
+FEWEST_PLACES, MOST_PLACES, PLACES_BYTES = 4, 32, 32 << 20
+"""Places for payloads of each worker that commits, and for those of all. A core writes a vector several times faster
+if the other cores, which have read it, no longer have it in their caches; with more than these, the machine's last
+cache would not have it either."""
 MOST_AHEAD, SUPPLIES_PER_EPOCH = 32, 8
 
 
@@ -50,6 +52,9 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
     batches = layout.batches * (workers if strategy.full_pass_per_worker else 1)
     supply = batches // strategy.push_every // (SUPPLIES_PER_EPOCH * workers)
     alone = strategy.groups is None
+    places = 2
+    if workers_commit:
+        places = min(max(PLACES_BYTES // (workers * layout.size_bytes), FEWEST_PLACES), MOST_PLACES)
     own_copy = workers_commit and strategy.one_batch_per_task
     return Sizes(
         workers=workers,
@@ -66,7 +71,8 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
         fetched=updater.needs_fetched and alone and not own_copy,
         events=_event_words(batches * layout.epochs) if record_events else 0,
         ahead=min(max(supply, 2), MOST_AHEAD) if workers_commit else 2,
-        logged=min(max(LOG_BYTES // layout.size_bytes, 2), MOST_LOGGED) if workers_commit else 0,
+        places=places,
+        workers_commit=workers_commit,
     )
 
 

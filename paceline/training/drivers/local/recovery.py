@@ -30,7 +30,7 @@ def recover(server: Server) -> None:
         first = SlotField.PAYLOAD + PayloadField.READY
         seen = server.seen[worker] = [slot[first], slot[first + LINE]]  # read once: its worker continues meanwhile
         kept = set()
-        for incarnation, task in _given(server, worker):
+        for incarnation, task in mailbox.given(memory, worker):
             if incarnation == alive:  # what it keeps between two tasks it has still, also when it has nothing to do
                 steps[worker] = slot[SlotField.STEPS_SINCE_FETCH]
                 server.recovered[worker] = alive
@@ -52,14 +52,6 @@ def recover(server: Server) -> None:
     coordinator.adopt(tasks, [w for w, incarnation in enumerate(server.incarnations) if incarnation], steps)
     for worker, sequence in waiting:
         server.take_payload(worker, sequence)
-
-
-def _given(server: Server, worker: int) -> list[tuple[int, Compute]]:
-    """The tasks in a worker's mailbox, with the incarnation that each was given to."""
-    memory = server.memory
-    last = memory.slot(worker)[SlotField.GIVEN]
-    found = (mailbox.get(memory, worker, s) for s in range(max(last - memory.sizes.ahead, 0) + 1, last + 1))
-    return [one for one in found if one is not None]
 
 
 def _is_open(server: Server, task: Compute) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paceline.strategy.updater import Updater
 from paceline.training.drivers.local.fields import ControlField
-from paceline.training.drivers.local.shared_memory import SharedMemory
+from paceline.training.drivers.local.shared_memory import UPDATE_WORDS, SharedMemory
 
 
 class ParameterReplica:
@@ -26,32 +26,30 @@ class ParameterReplica:
 
     def catch_up(self) -> int:
         """Makes the updates since, or those since the newest snapshot if it is behind that one; the newest version."""
-        memory, rows = self.memory, len(self.memory.gradients)
+        memory = self.memory
         while True:
-            start = self.version
-            if start == (newest := memory.version):
+            start, newest = self.version, memory.version
+            if start == newest:
                 return start
             self.version = -1  # until all is done
-            if start < memory.snapshot[1]:
+            if start < 0 or start < memory.snapshot[1]:
                 start = copy_snapshot(memory, self.parameters, self.state)
                 newest = memory.version
-            for version in range(start + 1, newest + 1):
-                self._make(version)
-            if memory.version < start + rows:  # else the first gradient may have been overwritten meanwhile
+            if self._make(start, newest):
                 self.version = newest
                 return newest
 
-    def make_next(self, version: int) -> None:
-        """Makes an update that is about to be published, as the holder of the writer lock."""
-        self.catch_up()
-        self.version = -1
-        self._make(version)
-        self.version = version
-
-    def _make(self, version: int) -> None:
-        row = version % len(self.memory.gradients)
-        epoch, closed = self.memory.gradient_words[2 * row], self.memory.gradient_words[2 * row + 1]
-        self.updater.update_by(self.memory.gradients[row], epoch, closed, self.parameters, self.state)
+    def _make(self, start: int, newest: int) -> bool:
+        """Makes the updates after `start`; False: something was overwritten before it was read."""
+        memory, updates, rows = self.memory, self.memory.updates, self.memory.update_rows
+        for version in range(start + 1, newest + 1):
+            row = version % rows * UPDATE_WORDS
+            place = updates[row]
+            gradient, epoch, closed = memory.gradients[place], updates[row + 1], updates[row + 2]
+            self.updater.update_by(gradient, epoch, closed, self.parameters, self.state)
+            if memory.place_versions[place] != version:
+                return False
+        return memory.version < start + rows
 
 
 def copy_snapshot(memory: SharedMemory, parameters: Tensor, state: dict[str, Tensor] | None = None) -> int:

@@ -29,7 +29,6 @@ from paceline.training.drivers.local.fields import (
 from paceline.training.drivers.local.recovery import recover
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import REFUSALS_KEPT, SharedMemory
-from paceline.training.drivers.local.span_log import SpanLog
 from paceline.training.drivers.local.store import SharedStore
 
 POLL_INTERVAL_S = 0.2
@@ -42,7 +41,7 @@ class Server:
         self.settings, self.memory = settings, memory
         self.control, self.slots = memory.control, memory.slots
         workers = settings.workers
-        self.bell = Doorbell(memory, workers, bells.server, settings.launcher)
+        self.bell = Doorbell(memory, workers, bells.server)
         self.worker_bells = [Doorbell(memory, number, bells.workers[number]) for number in range(workers)]
         self.launcher_bell = Doorbell(memory, workers + 1, bells.launcher)
         self.workers_commit = memory.sizes.workers_commit
@@ -53,7 +52,7 @@ class Server:
         )  # fmt: skip
         self.engine = Engine(self.coordinator, self, self, settings.on_bad_gradient)
         updater = Updater(settings.strategy, settings.layout, workers, settings.server_threads)
-        self.store = SharedStore(memory, updater, SpanLog(memory, workers), self.beat)
+        self.store = SharedStore(memory, workers, updater, self.beat)
         self.incarnations = [0] * workers
         """Which incarnation of each worker the engine knows as alive."""
         self.seen = [[0, 0] for _ in range(workers)]
@@ -162,7 +161,8 @@ class Server:
         group, parts = self.settings.strategy.group_of(worker, self.settings.workers), []
         for member in range(self.settings.workers):
             if self.settings.strategy.group_of(member, self.settings.workers) == group:
-                parts += [(member, s) for s in self._delivered(member) if self._is_of_round(member, s, found[1].round)]
+                delivered, number = self._delivered(member), found[1].round
+                parts += [(member, s) for s in delivered if mailbox.is_of_round(self.memory, member, s, number)]
         return parts if len(parts) == found[1].parts else []
 
     def _delivered(self, worker: int) -> list[int]:
@@ -171,10 +171,6 @@ class Server:
         ready = [self.slots[slot + SlotField.PAYLOAD + place * LINE + PayloadField.READY] for place in (0, 1)]
         released = self.slots[slot + SlotField.RELEASED : slot + SlotField.RELEASED + 2]
         return [sequence for place, sequence in enumerate(ready) if sequence != released[place]]
-
-    def _is_of_round(self, worker: int, sequence: int, number: int | None) -> bool:
-        found = mailbox.get(self.memory, worker, sequence)
-        return found is not None and found[1].round == number
 
     def take_payload(self, worker: int, sequence: int) -> None:
         """A payload is whole."""

@@ -15,8 +15,6 @@ from paceline.workload import Workload
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    launcher: int
-    """The launcher's process id; without it there is nothing to do."""
     sizes: Sizes
     strategy: Strategy
     layout: Layout

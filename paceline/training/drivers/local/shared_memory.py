@@ -27,6 +27,7 @@ STALENESS_BINS = 256
 """A payload older than that counts as this old."""
 REFUSALS_KEPT = 64
 EVENT_WORDS = 4
+UPDATE_WORDS = 3
 SPANS_KEPT = 256
 """Spans of each process."""
 MESSAGE_BYTES = 2048
@@ -73,13 +74,10 @@ class Sizes:
     """Words for the record of what happened, to replay it."""
     ahead: int = 2
     """Tasks that a worker may have in advance."""
-    logged: int = 0
-    """Where workers commit: updates that there may be since a snapshot, each as its gradient. 0: the server commits."""
-
-    @property
-    def workers_commit(self) -> bool:
-        """Whether workers make updates by themselves, and the server is told afterwards."""
-        return self.logged > 0
+    places: int = 2
+    """Places for each worker's payloads, which it uses in turn."""
+    workers_commit: bool = False
+    """Whether workers make updates by themselves, and the server is told afterwards."""
 
     @property
     def header_words(self) -> int:
@@ -100,11 +98,6 @@ class Sizes:
         """Of an entry of a mailbox: 5 bytes per number, and some around them."""
         return 20 + 2 * self.longest
 
-    @property
-    def log_rows(self) -> int:
-        """Each event ends a task that was given, so the server is behind by no more than those."""
-        return self.workers * (self.ahead + 1) + 2
-
 
 class _Allocator:
     """Hands out one piece of the memory after another."""
@@ -122,7 +115,7 @@ class SharedMemory:
     """The shared memory as words, arrays and tensors. Without a descriptor it is new, and all zero."""
 
     def __init__(self, sizes: Sizes, descriptor: int | None = None) -> None:
-        self.sizes = sizes
+        self.sizes, self.staleness_word = sizes, sizes.staleness_word
         self._bytes: mmap.mmap | None = None
         size_bytes = self._lay_out(_Allocator())
         if descriptor is None:
@@ -149,7 +142,9 @@ class SharedMemory:
         self.mailboxes = self._words(room, s.workers * s.ahead * s.task_words)
         self.fetched_versions = self._array(room, "int64", s.workers, 2, s.longest + 1)
         """The versions that each payload's fetches returned."""
-        self.log = self._words(room, s.log_rows * EVENT_WORDS)
+        self.log_rows = s.workers * (s.ahead + 1) + 2
+        """Each event ends a task that was given, so the server is behind by no more than those."""
+        self.log = self._words(room, self.log_rows * EVENT_WORDS)
         self.headers = [self._words(room, s.header_words) for _ in range(2)]
         self.batch_status = self._array(room, "int64", 2, s.batches)
         self.batch_words = [memoryview(row) for row in self.batch_status]
@@ -163,16 +158,20 @@ class SharedMemory:
         self.parameters = self._two_vectors(room, s.numbers)
         """Snapshots."""
         self.states = self._two_states(room, s.state)
-        rows = s.logged + 1 if s.logged else 0
-        self.gradients = [torch.from_numpy(self._array(room, s.dtype, s.numbers)) for _ in range(rows)]
-        """Of the newest updates; that of version V is number V % len(gradients)."""
-        self.gradient_words = self._words(room, 2 * rows)
-        """Epoch and closed batches of each."""
+        self.update_rows = s.workers * s.places + 1 if s.workers_commit else 0
+        self.updates = self._words(room, UPDATE_WORDS * self.update_rows)
+        """Of the newest updates: the place of the gradient, epoch, and closed batches; of version V in row V % rows."""
+        self.place_versions = self._words(room, s.workers * s.places if s.workers_commit else 0)
+        """The version that was made of the gradient in each worker's places; 0: none was, or it is overwritten."""
         groups, workers = range(s.groups), range(s.workers)
         self.corrections = [self._two_states(room, s.corrections) for _ in groups if s.corrections]
         self.epoch_parameters = self._two_vectors(room, s.numbers)
-        self.snapshots = [torch.from_numpy(self._array(room, s.dtype, s.numbers)) for _ in groups if s.snapshots]
-        self.payloads = [self._two_vectors(room, s.payload) for _ in workers]
+        self.snapshots = [self._vector(room, s.numbers) for _ in groups if s.snapshots]
+        longest = max(s.payload, s.numbers) if s.workers_commit else s.payload
+        places = [[self._vector(room, longest) for _ in range(s.places)] for _ in workers]
+        self.payloads = [[place[: s.payload] for place in mine] for mine in places]
+        self.gradients = [place[: s.numbers] for mine in places for place in mine]
+        """The same places: where workers commit, an update's gradient replaces a payload that it was made of."""
         self.fetched = [self._two_vectors(room, s.numbers) for _ in workers if s.fetched]
         return room.end
 
@@ -188,7 +187,10 @@ class SharedMemory:
         return memoryview(self._array(room, "int64", count))  # type: ignore[arg-type]
 
     def _two_vectors(self, room: _Allocator, count: int) -> list[Tensor]:
-        return [torch.from_numpy(self._array(room, self.sizes.dtype, count)) for _ in range(2)]
+        return [self._vector(room, count) for _ in range(2)]
+
+    def _vector(self, room: _Allocator, count: int) -> Tensor:
+        return torch.from_numpy(self._array(room, self.sizes.dtype, count))
 
     def _two_states(self, room: _Allocator, described: tuple[StateTensor, ...]) -> list[dict[str, Tensor]]:
         return [{t.name: torch.from_numpy(self._array(room, t.dtype, *t.shape)) for t in described} for _ in range(2)]
@@ -225,8 +227,17 @@ class SharedMemory:
                 return found
 
     def place(self, sequence: int) -> int:
-        """Which of a worker's two payloads a task has; where workers commit, one is enough and stays in the cache."""
+        """Where a worker has the words about a task's payload; where workers commit, one place is enough for them."""
         return 0 if self.sizes.workers_commit else sequence % 2
+
+    def place_of(self, worker: int, sequence: int) -> int:
+        """The number of that place among those of all workers."""
+        return worker * self.sizes.places + sequence % self.sizes.places
+
+    def payload(self, worker: int, sequence: int) -> Tensor:
+        """Where the payload of a task is."""
+        places = self.payloads[worker]
+        return places[sequence % len(places)]
 
     def slot(self, worker: int) -> memoryview:
         return self.slots[worker * SLOT_WORDS : (worker + 1) * SLOT_WORDS]

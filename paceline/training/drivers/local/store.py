@@ -36,18 +36,16 @@ from paceline.training.drivers.local.writer_lock import WriterLock
 
 class SharedStore:
     def __init__(
-        self, memory: SharedMemory, updater: Updater, spans: SpanLog, on_wait: Callable[[], None] | None = None,
+        self, memory: SharedMemory, who: int, updater: Updater, on_wait: Callable[[], None] | None = None,
         parameters: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """`parameters` is memory for the newest ones, which only `read` changes."""
-        self.memory, self.updater, self.spans = memory, updater, spans
+        """`who` is a worker, or their number for the server; `parameters` is memory that only `read` changes."""
+        self.memory, self.who, self.updater, self.spans = memory, who, updater, SpanLog(memory, who)
         self.lock = WriterLock(memory, on_wait)
         self.log = EventLog(memory) if memory.sizes.events else None
-        self.replica = ParameterReplica(memory, updater, parameters) if memory.sizes.logged else None
-        self.payload: Tensor | None = None
-        """The payload of a worker that commits alone: no other process reads it, so it need not be shared."""
+        self.replica = ParameterReplica(memory, updater, parameters) if memory.sizes.workers_commit else None
         self.fetched: Tensor | None = None
-        """What that payload was computed on."""
+        """What a worker that commits has computed its payload on."""
         self.prepared: Tensor | None = None
         """What the correction needs no parameters for, of that payload."""
 
@@ -89,11 +87,11 @@ class SharedStore:
 
     def begin(self) -> memoryview:
         """Begins a publication, as the holder of the lock; its header."""
-        memory = self.memory
-        number = memory.control[ControlField.WRITING] = memory.published + 1
+        control, headers = self.memory.control, self.memory.headers
+        number = control[ControlField.WRITING] = control[ControlField.PUBLISHED] + 1
         fence()  # a reader that finds anything of what follows finds this word, too
-        header = memory.headers[number % 2]
-        header[:] = memory.header
+        header = headers[number % 2]
+        header[:] = headers[1 - number % 2]
         return header
 
     def publish(self) -> None:
@@ -102,8 +100,7 @@ class SharedStore:
 
     def close(self, task: Compute, kind: int) -> None:
         """The batches of a task are done with, from this publication on."""
-        number = self.memory.control[ControlField.WRITING]
-        batch_status.mark(self.memory, task.epoch, task.batches, kind, number)
+        batch_status.mark(self.memory, task.epoch, task.batches, kind, self.memory.control[ControlField.WRITING])
 
     # What the server does
 
@@ -125,58 +122,46 @@ class SharedStore:
     def update(self, order: Apply, header: memoryview) -> None:
         """Writes version `order.update` of everything."""
         start_ns = time.monotonic_ns()
-        memory, version = self.memory, order.update
-        assert version == header[HeaderField.VERSION] + 1, f"update {version} after {header[HeaderField.VERSION]}"
-        given = [self._given(contribution, header) for contribution in order.contributions]
-        if self.replica is None:
-            count = self._begin_snapshot(version, header)
-            old, new = (count - 1) % 2, count % 2
-            source, target, states = memory.parameters[old], memory.parameters[new], memory.states
-            self.updater.apply(order, given, source, target, states[old], states[new])
-        else:
-            self._log_gradient(self.replica, order, given, header)
-        for contribution in order.contributions:
-            header[HeaderField.ROUNDS + contribution.group] += 1
-            header[memory.sizes.staleness_word + min(contribution.staleness, STALENESS_BINS - 1)] += 1
-            for task in contribution.tasks:
-                self.close(task, batch_status.APPLIED)
-        header[HeaderField.VERSION] = version
+        assert order.update == header[HeaderField.VERSION] + 1, f"update {order.update} is not the next"
+        self.make(order, header)
+        self._count(order, header)
         if self.log is not None:
             self.log.update(order, header)
         now_ns = time.monotonic_ns()
-        memory.control[ControlField.UPDATE_NS] += now_ns - start_ns
+        self.memory.control[ControlField.UPDATE_NS] += now_ns - start_ns
         self.spans.add(UPDATE, start_ns, now_ns)
 
-    def _begin_snapshot(self, version: int, header: memoryview) -> int:
+    def make(self, order: Apply, header: memoryview) -> None:
+        """Each update of the server's is a snapshot."""
+        memory = self.memory
+        given = [self._given(contribution, header) for contribution in order.contributions]
+        count = self.begin_snapshot(order.update, header)
+        old, new = (count - 1) % 2, count % 2
+        source, target, states = memory.parameters[old], memory.parameters[new], memory.states
+        self.updater.apply(order, given, source, target, states[old], states[new])
+
+    def begin_snapshot(self, version: int, header: memoryview) -> int:
         """Announces that the snapshot after the newest is written, of `version`; its number."""
         count = self.memory.control[ControlField.SNAPSHOT_WRITING] = header[HeaderField.SNAPSHOT] + 1
         header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
         return count
 
-    def _log_gradient(
-        self, replica: ParameterReplica, order: Apply, given: list[GroupContribution], header: memoryview
-    ) -> None:
-        """Writes the gradient of an update, for all to make it by themselves; now and then a snapshot after it."""
-        memory, version = self.memory, order.update
-        row = version % len(memory.gradients)
-        if self.updater.correction is not None:
-            replica.catch_up()
-        self.updater.gradient_of(order, given, replica.parameters, memory.gradients[row])
-        memory.gradient_words[2 * row], memory.gradient_words[2 * row + 1] = order.epoch, order.closed
-        if version - header[HeaderField.SNAPSHOT_VERSION] < memory.sizes.logged:
-            return
-        replica.make_next(version)
-        new = self._begin_snapshot(version, header) % 2
-        memory.parameters[new].copy_(replica.parameters)
-        for name, tensor in replica.state.items():
-            memory.states[new][name].copy_(tensor)
+    def _count(self, order: Apply, header: memoryview) -> None:
+        """Counts an update, its rounds, their staleness and their batches."""
+        memory, number = self.memory, self.memory.control[ControlField.WRITING]
+        for contribution in order.contributions:
+            header[HeaderField.ROUNDS + contribution.group] += 1
+            header[memory.staleness_word + min(contribution.staleness, STALENESS_BINS - 1)] += 1
+            for task in contribution.tasks:
+                batch_status.mark(memory, task.epoch, task.batches, batch_status.APPLIED, number)
+        header[HeaderField.VERSION] = order.update
 
     def _given(self, contribution: Contribution, header: memoryview) -> GroupContribution:
         memory, payloads = self.memory, []
         for task in contribution.tasks:
             place = memory.place(task.sequence)
             line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
-            values = memory.payloads[task.worker][place] if self.payload is None else self.payload
+            values = memory.payload(task.worker, task.sequence)
             payload = Payload(values, memory.slots[line + PayloadField.SAMPLES], len(task.batches))
             averaged = memory.slots[line + PayloadField.AVERAGED]
             if averaged > 0:  # the members have averaged them already

@@ -140,7 +140,7 @@ class Supervisor:
             slot = self.memory.slot(one.number)
             one.silence.seen(slot[SlotField.BEAT] / 1e9, slot[SlotField.STEPS])
             working = working and slot[SlotField.TASKS] > 0
-        return one.silence.verdict(now_s, self.limits, working=working)
+        return one.silence.hung(now_s, self.limits, working=working)
 
     def _ended(self, one: _Supervised, what: str, how: str) -> None:
         assert one.process is not None

@@ -6,6 +6,7 @@ has to be woken; the server hears of it later. Else the payload waits in its slo
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from pathlib import Path
@@ -26,7 +27,7 @@ from paceline.training.drivers.local.doorbell import Doorbell
 from paceline.training.drivers.local.fields import LINE, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
-from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT, SpanLog
+from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT
 from paceline.training.drivers.local.worker_score import WorkerScore
 from paceline.training.drivers.local.worker_store import WorkerStore
 from paceline.training.worker_parts import worker_parts
@@ -47,24 +48,21 @@ class Worker:
     def __init__(self, settings: ProcessSettings, memory: SharedMemory, bells: Bells) -> None:
         self.settings, self.memory, self.number = settings, memory, settings.number
         self.words, self.group, self.members = memory.slot(self.number), settings.group, settings.group_members
-        self.bell = Doorbell(memory, self.number, bells.workers[self.number], settings.launcher)
+        self.bell = Doorbell(memory, self.number, bells.workers[self.number])
         self.server_bell = Doorbell(memory, settings.workers, bells.server)
         self.member_bells = [Doorbell(memory, w, bells.workers[w]) for w in self.members if w != self.number]
         self.beat()
-        self.spans, self.free_ns = SpanLog(memory, self.number), time.monotonic_ns()
+        self.free_ns = time.monotonic_ns()
         cache = Path(settings.cache) if settings.cache else None
         parts = worker_parts(settings.workload, cache, settings.device, settings.threads, settings.workers)
         self.learner = Learner(parts, settings.strategy, settings.workers)
         self.beat()
-        self.payloads = memory.payloads[self.number]
         self.commits = memory.sizes.workers_commit
         self.updater = Updater(settings.strategy, settings.layout, settings.workers)
         self.staging = self._staging()
-        self.store = WorkerStore(memory, self.updater, self.spans, self.beat, self._newest())
-        if self.commits and settings.strategy.groups is None:
-            self.store.payload = torch.zeros(self.learner.payload_size, dtype=self.learner.local.dtype)
-            self.payloads = [self.store.payload]
-        for payload in self.payloads:
+        self.store = WorkerStore(memory, self.number, self.updater, self.beat, self._newest())
+        self.spans = self.store.spans
+        for payload in memory.payloads[self.number]:
             self.learner.bind(payload)
         if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
             self.store.fetched = self.learner.local
@@ -138,7 +136,7 @@ class Worker:
                     tasks.extend(mailbox.next_tasks(self.memory, self.number, self.settings.incarnation, done))
                 task = tasks.popleft() if tasks else self._await_task(done)
                 self._await_turn(task)
-                self.began_ns = time.monotonic_ns()
+                self.began_ns = self.free_ns
                 self._carry_out(task)
                 done = task.sequence
                 if self.clock is not None:
@@ -172,6 +170,7 @@ class Worker:
             if self._is_turn(task):
                 self._waited(start_ns)
                 return
+            os.sched_yield()  # the server may have this core meanwhile, instead of interrupting a worker that computes
         while True:
             self.bell.arm()
             if self._is_turn(task):
@@ -190,13 +189,10 @@ class Worker:
         for place in (0, 1) if not self.settings.strategy.overlap else (task.sequence % 2,):
             ready = words[SlotField.PAYLOAD + place * LINE + PayloadField.READY]
             if words[SlotField.RELEASED + place] != ready:
-                return place != task.sequence % 2 and self._is_of_round(ready, task)
+                if place == task.sequence % 2 or task.round is None:
+                    return False  # else it may be another's part of this task's round: both are waited for
+                return mailbox.is_of_round(self.memory, self.number, ready, task.round)
         return True
-
-    def _is_of_round(self, sequence: int, task: Compute) -> bool:
-        """Whether a payload is part of a task's round: that one is another's part, and both are waited for."""
-        found = mailbox.get(self.memory, self.number, sequence) if task.round is not None else None
-        return found is not None and found[1].round == task.round
 
     def _waited(self, start_ns: int) -> None:
         now_ns = self.free_ns = time.monotonic_ns()
@@ -213,7 +209,7 @@ class Worker:
         if self.memory.fetched and 0 not in task.fetches and not self.commits:  # an earlier task fetched for it
             mine = self.memory.fetched[self.number]
             mine[place].copy_(mine[1 - place])
-        slot = self.payloads[place]
+        slot = self.store.claim(task.sequence) if self.commits else self.memory.payload(self.number, task.sequence)
         out = slot if self.average is None else self.average.payload(slot)
         result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
         if self.faults.slow or self.faults.corrupt:
@@ -244,7 +240,8 @@ class Worker:
         finite = is_finite(self.updater.decode(out, self.decoded))
         averaged = 0
         if self.average is not None:
-            averaged = self.average.push(task, out, self.payloads[self.place], result.samples, finite)
+            slot = self.memory.payload(self.number, task.sequence)
+            averaged = self.average.push(task, out, slot, result.samples, finite)
         words[line + PayloadField.SAMPLES] = result.samples
         words[line + PayloadField.PULLED] = result.pulled
         words[line + PayloadField.FETCHES] = self.fetches
@@ -260,7 +257,7 @@ class Worker:
         else:
             words[line + PayloadField.READY] = task.sequence
             self.server_bell.notify()
-        self.score.write_if_due()
+        self.score.write_if_due(self.free_ns)
 
     def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
         """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paceline.step.tally import Score, Tally
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
-PAUSE_S = 0.25
+PAUSE_NS = 250_000_000
 _ATTEMPTS = 100
 
 
@@ -22,7 +22,7 @@ class WorkerScore:
         """The tally of each epoch, and what former incarnations of the worker had counted."""
         self.changed: set[int] = set()
         self.current: tuple[int, Tally] | None = None
-        self.written_s = time.monotonic()
+        self.written_ns = time.monotonic_ns()
 
     def tally(self, epoch: int) -> Tally:
         if self.current is None or self.current[0] != epoch:
@@ -35,8 +35,8 @@ class WorkerScore:
         self.changed.add(epoch)
         return self.current[1]
 
-    def write_if_due(self) -> None:
-        if time.monotonic() - self.written_s >= PAUSE_S:
+    def write_if_due(self, now_ns: int) -> None:
+        if now_ns - self.written_ns >= PAUSE_NS:
             self.write()
 
     def write(self) -> None:
@@ -49,7 +49,7 @@ class WorkerScore:
             row[1:] = score.loss_sum, score.samples, score.correct, score.correct_top, score.classified
             row[0] = count + 1
         self.changed.clear()
-        self.written_s = time.monotonic()
+        self.written_ns = time.monotonic_ns()
 
 
 def score_of(rows: npt.NDArray[Any], epoch: int) -> Score:

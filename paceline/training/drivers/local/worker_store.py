@@ -6,22 +6,48 @@ The server hears of it from the commit log.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
+
+from torch import Tensor
 
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.training.drivers.local import batch_status, commit_log, mailbox
 from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, HeaderField, PayloadField, SlotField
+from paceline.training.drivers.local.shared_memory import UPDATE_WORDS
 from paceline.training.drivers.local.store import SharedStore
 
 
 class WorkerStore(SharedStore):
+    def claim(self, sequence: int) -> Tensor:
+        """Where the payload of a task is to be computed: the next place in turn, once a snapshot has its update."""
+        memory, place = self.memory, self.memory.place_of(self.who, sequence)
+        made = memory.place_versions[place]
+        if made and made > memory.snapshot[1]:
+            with self.lock:
+                self._take_snapshot()
+        memory.place_versions[place] = 0  # whoever is still reading it finds that out
+        return memory.payload(self.who, sequence)
+
+    def _take_snapshot(self) -> None:
+        """As the holder of the lock: a reader that is behind begins with it."""
+        memory, replica = self.memory, self.replica
+        assert replica is not None
+        version = replica.catch_up()
+        new = self.begin_snapshot(version, self.begin()) % 2
+        memory.parameters[new].copy_(replica.parameters)
+        for name, tensor in replica.state.items():
+            memory.states[new][name].copy_(tensor)
+        self.publish()
+
     def commit_own(self, task: Compute, group: int, pulled: int) -> None:
         """An update of one payload."""
         memory = self.memory
-        if memory.corrections and self.payload is not None:  # only this worker's updates change its group's state
+        if memory.corrections:  # only this worker's updates change its group's state
             current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
-            self.prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
+            payload = memory.payload(task.worker, task.sequence)
+            self.prepared = self.updater.prepare(payload, kept[current], kept[1 - current])
         with self.lock:
-            self._commit((task,), group, pulled, self.begin())
+            self._commit((task,), group, pulled, self.begin(), task.sequence)
 
     def refuse_own(self, task: Compute) -> None:
         """A payload that is not finite is closed; the server hears of it."""
@@ -40,9 +66,10 @@ class WorkerStore(SharedStore):
         with self.lock:
             number = self.memory.header[HeaderField.ROUNDS + group]
             tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
-            if not tasks or len(tasks) < tasks[0].parts:
+            own = next((task.sequence for task in tasks if task.worker == self.who), None)
+            if own is None or len(tasks) < tasks[0].parts:
                 return False
-            tasks.sort(key=lambda task: task.batches)
+            tasks.sort(key=attrgetter("batches"))
             header = self.begin()
             good: list[Compute] = []
             for task in tasks:
@@ -52,7 +79,7 @@ class WorkerStore(SharedStore):
                     self._refuse(task, header)
             if good:
                 pulled = min(self._line(task, PayloadField.PULLED) for task in good)
-                self._commit(tuple(good), group, pulled, header)
+                self._commit(tuple(good), group, pulled, header, own)
             else:
                 header[HeaderField.ROUNDS + group] += 1
                 self.publish()
@@ -70,17 +97,34 @@ class WorkerStore(SharedStore):
         self.close(task, batch_status.REFUSED)
         commit_log.add(self.memory, header, commit_log.REFUSED, task)
 
-    def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview) -> None:
-        """One update of these payloads is made and published."""
+    def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview, own: int) -> None:
+        """One update of these payloads is made and published; `own` is this worker's task."""
+        self._own = own
         version, last = header[HeaderField.VERSION], tasks[-1]
         closed = batch_status.closed_count(header, last.epoch)
-        for task in tasks:
-            self._log_task(task, header)
+        if self.log is not None:
+            for task in tasks:
+                self._log_task(task, header)
         self.update(Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed), header)
         commit_log.add(self.memory, header, commit_log.COMMITTED, last, pulled)
         self.publish()
-        if batch_status.closed_count(header, last.epoch) == self.memory.sizes.batches:
+        if closed + sum(len(task.batches) for task in tasks) == self.memory.sizes.batches:
             self.keep_epoch(last.epoch)
+
+    def make(self, order: Apply, header: memoryview) -> None:
+        """The gradient of an update, for all to make it by themselves. It takes the place of this worker's payload."""
+        memory, tasks = self.memory, order.contributions[0].tasks
+        assert self.replica is not None
+        if self.updater.correction is not None:
+            self.replica.catch_up()
+        memory.slots[self.who * SLOT_WORDS + SlotField.PUSHED] = 0  # if it dies now, its payload is lost
+        place = memory.place_of(self.who, self._own)
+        if not (self.updater.takes_payloads and len(tasks) == 1 and tasks[0].worker == self.who):
+            given = [self._given(contribution, header) for contribution in order.contributions]
+            self.updater.gradient_of(order, given, self.replica.parameters, memory.gradients[place])
+        row = order.update % memory.update_rows * UPDATE_WORDS
+        memory.updates[row], memory.updates[row + 1], memory.updates[row + 2] = place, order.epoch, order.closed
+        memory.place_versions[place] = order.update
 
     def _log_task(self, task: Compute, header: memoryview) -> None:
         if self.log is not None:

@@ -6,14 +6,15 @@ A version is written beside the one there is, so readers need no lock: see `Shar
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf
 
 from paceline.training.drivers.local import batch_status
 from paceline.training.drivers.local.fields import ControlField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
+_TRY = LOCK_EX | LOCK_NB
 SPIN_NS = 200_000
 """About the time that an update of a small network takes."""
 PAUSE_S = 50e-6
@@ -27,7 +28,8 @@ class WriterLock:
 
     def __enter__(self) -> None:
         if not self.held:
-            self._acquire()
+            if not self._try():
+                self._wait()
             control = self.memory.control
             if control[ControlField.WRITING] > control[ControlField.PUBLISHED]:  # a writer died
                 batch_status.forget_unpublished(self.memory)
@@ -37,11 +39,9 @@ class WriterLock:
     def __exit__(self, *error: object) -> None:
         self.held -= 1
         if not self.held:
-            fcntl.lockf(self.memory.descriptor, fcntl.LOCK_UN, 1)
+            lockf(self.memory.descriptor, LOCK_UN, 1)
 
-    def _acquire(self) -> None:
-        if self._try():
-            return
+    def _wait(self) -> None:
         last_ns = time.monotonic_ns() + SPIN_NS
         while not self._try():
             if time.monotonic_ns() > last_ns:
@@ -51,7 +51,7 @@ class WriterLock:
 
     def _try(self) -> bool:
         try:
-            fcntl.lockf(self.memory.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            lockf(self.memory.descriptor, _TRY, 1)
         except (BlockingIOError, PermissionError):
             return False
         return True

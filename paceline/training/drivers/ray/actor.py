@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from importlib import import_module
 
 from paceline.training.drivers.ray.job import Job
 
@@ -19,6 +20,10 @@ class Actor:
     def vitals(self) -> tuple[float, int]:
         """The CPU time that it has used, and how many steps it has finished."""
         return time.process_time(), self.steps
+
+    def node(self) -> str:
+        """The id of the node that it is on."""
+        return str(import_module("ray").get_runtime_context().get_node_id())
 
     def meet(self, fault: str) -> None:
         """A fault on purpose: kill or hang."""

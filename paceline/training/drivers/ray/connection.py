@@ -70,7 +70,7 @@ def _check_reachable(address: str) -> None:
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise ValueError(f"`address={address!r}` should be HOST:PORT, as 10.0.0.1:6379, or auto")
+        raise ValueError(f"`address={address!r}` should be HOST:PORT, e.g. 10.0.0.1:6379, or auto")
     socket.create_connection((host, int(port)), CONNECT_WITHIN_S).close()
 
 

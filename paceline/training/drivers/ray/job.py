@@ -12,7 +12,6 @@ from paceline.strategy.layout import Layout
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.training.conditions import own_version
-from paceline.training.drivers.ray.sent_objects import SentObjects
 from paceline.workload import Workload
 
 
@@ -43,15 +42,23 @@ class Job:
     faults: tuple[Fault, ...] = ()
     record_events: bool = False
     server_threads: int = 1
+    collective: str = "server"
+    """How a synchronous group averages: at the server, or among its members with gloo or nccl."""
+    collective_always: bool = False
+    """Also where the server would do it sooner."""
     answer_within_s: float = 600.0
     """How long a worker waits for a server that does not answer."""
-    objects: SentObjects | None = None
-    """What the user gave in Python."""
     versions: dict[str, str] = field(default_factory=versions_here)
 
     @property
     def groups(self) -> int:
         return self.strategy.groups or self.workers
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the server may write to the parameters of a worker of its node, which does not compute meanwhile."""
+        fetch_last = self.strategy.make_exchange.fetch_last
+        return self.device == "cpu" and not self.strategy.overlap and not fetch_last
 
     def check_versions(self, node: str) -> None:
         """An error unless this process has the versions that the launcher has."""

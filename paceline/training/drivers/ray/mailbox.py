@@ -9,6 +9,9 @@ from torch import Tensor
 
 from paceline.strategy.instructions import Compute
 
+ANSWER_WITHIN_S = 0.5
+"""How long a call of the server may wait for something to happen."""
+
 
 class Mailbox:
     def __init__(self, lock: threading.RLock) -> None:
@@ -17,6 +20,8 @@ class Mailbox:
         """The one that has joined; 0: none has."""
         self.dead = 0
         """The last incarnation that died."""
+        self.generation = ""
+        """What its calls are known by since it joined last: an answer to an earlier call must not take its task."""
         self.todo: deque[Compute] = deque()
         self.computing: dict[int, Compute] = {}
         """Tasks that the worker has and has not pushed, by sequence."""
@@ -24,6 +29,14 @@ class Mailbox:
         """The parameters that each of them fetched last."""
         self.last: Tensor | None = None
         """Those of the task that was pushed last: the next one may continue with them."""
+        self.is_near = False
+        """Whether the worker is on the server's node."""
+        self.delivered = False
+        """The worker has pushed its part of a mean whose other parts are awaited."""
+        self.whole_wanted = False
+        """It should push its whole payload instead."""
+        self.awaits_others = False
+        """It waits for other members of its group."""
 
     def put(self, task: Compute) -> None:
         self.todo.append(task)
@@ -34,9 +47,25 @@ class Mailbox:
         self.computing[task.sequence] = task
         return task
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the worker has something to compute or to push before it needs another task."""
+        return bool(self.computing) and not self.delivered
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether it should be seen to use the processor."""
+        return self.is_busy and not self.awaits_others
+
+    def ask_whole(self) -> None:
+        """The part of a mean that the worker has pushed is of no use."""
+        self.delivered, self.whole_wanted = False, True
+        self.bell.notify_all()
+
     def clear(self) -> None:
         """The worker is gone."""
-        self.incarnation, self.last = 0, None
+        self.incarnation, self.generation, self.last = 0, "", None
+        self.delivered = self.whole_wanted = self.awaits_others = False
         self.todo.clear()
         self.computing.clear()
         self.held.clear()

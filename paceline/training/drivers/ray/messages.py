@@ -33,13 +33,17 @@ class WorkerReport(NamedTuple):
 class Push(NamedTuple):
     """A payload: what is known about it besides its numbers."""
 
-    sequence: int
-    samples: int
-    steps: int
-    pulled: int
-    finite: bool
-    versions: tuple[int, ...]
+    sequence: int = 0
+    samples: int = 0
+    steps: int = 0
+    pulled: int = 0
+    finite: bool = True
+    versions: tuple[int, ...] = ()
     """That its fetches returned."""
+    size: int = 0
+    """Of the vector that comes with it."""
+    is_part: bool = False
+    """The vector is this member's part of its group's mean, not a payload."""
 
 
 class Call(NamedTuple):
@@ -49,20 +53,43 @@ class Call(NamedTuple):
     incarnation: int
     """Counts the worker's starts."""
     generation: str
-    """The server that it joined; empty: it joins with this call."""
+    """What the server said when it joined; empty: it joins with this call."""
     report: WorkerReport
     push: Push | None = None
+    node: str = ""
+    """Where the worker is, with the call that joins."""
+
+
+class ChannelAddress(NamedTuple):
+    """Where the server listens for workers of its node, and the key that it asks for."""
+
+    name: str
+    key: bytes
+
+
+class Formation(NamedTuple):
+    """With whom a member of a group averages the payload of a task."""
+
+    number: int
+    rank: int
+    members: int
 
 
 class Reply(NamedTuple):
     generation: str
-    """The server that answers; empty: it does not know this worker, which should join."""
+    """The server that answers, and the worker's joining; empty: it does not know this worker, which should join."""
     task: Compute | None = None
     version: int = 0
     """Of the parameters that come with the task, if its first step fetches."""
     waited_s: float = 0.0
     """How long the server had no task."""
     over: bool = False
+    channel: ChannelAddress | None = None
+    """Where a worker of the server's node may connect, with the answer to the call that joins."""
+    formation: Formation | None = None
+    """With whom it averages the payload; of parameters that come with the task, it has its part."""
+    whole_wanted: bool = False
+    """The mean that it has pushed a part of will not be whole: it should push its payload."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +106,8 @@ class Status:
     closed: int = 0
     """Batches that are done, of the epoch under way."""
     alive: int = 0
+    replicated: bool = False
+    """A replica follows."""
     computing: tuple[int, ...] = ()
     """Workers that have a task."""
     updating_s: float = 0.0

@@ -23,31 +23,38 @@ Array = npt.NDArray[Any]
 
 
 class Pieces:
+    """Of vectors of up to `size` numbers."""
+
     def __init__(self, size: int, dtype: torch.dtype) -> None:
-        self.size, self.dtype = size, dtype
+        self.dtype = dtype
         inline = size * dtype.itemsize <= INLINE_BYTES
-        length = PIECE_BYTES // dtype.itemsize if inline else max(size, 1)
-        self.ends = [(first, min(first + length, size)) for first in range(0, max(size, 1), length)]
+        self.length = PIECE_BYTES // dtype.itemsize if inline else max(size, 1)
+        self.count = max(1, -(-size // self.length))
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return self.count
 
     def cut(self, flat: Tensor) -> list[Array]:
         """The pieces, as views where the tensor is on the CPU."""
         array: Array = flat.detach().cpu().numpy()
-        return [array] if len(self.ends) == 1 else [array[first:last] for first, last in self.ends]
+        return [array[first : first + self.length] for first in range(0, max(len(array), 1), self.length)]
 
     def put_into(self, out: Tensor, pieces: Sequence[Array]) -> None:
-        for (first, last), piece in zip(self.ends, pieces, strict=True):
-            out[first:last].copy_(_tensor(piece))
+        """Joins the pieces in `out`, unless it is their memory."""
+        if pieces and pieces[0].ctypes.data == out.data_ptr():
+            return
+        first = 0
+        for piece in pieces:
+            out[first : first + len(piece)].copy_(_tensor(piece))
+            first += len(piece)
+        if first != len(out):
+            raise ValueError(f"{first} numbers for {len(out)}")
 
     def joined(self, pieces: Sequence[Array]) -> Tensor:
         """One tensor, which is not to be written to: a single piece is not copied."""
         if len(pieces) == 1:
             return _tensor(pieces[0])
-        out = torch.empty(self.size, dtype=self.dtype)
-        self.put_into(out, pieces)
-        return out
+        return torch.from_numpy(np.concatenate(pieces))
 
 
 def _tensor(piece: Array) -> Tensor:

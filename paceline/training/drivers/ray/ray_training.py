@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
-from paceline.record import to_json
+from paceline.record import from_json, to_json
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.learner import Learner
+from paceline.strategy.position import Position
 from paceline.trace import Recorder
 from paceline.training.checkpoint import Checkpoint
+from paceline.training.collective import UNTESTED, choose_on_cluster
 from paceline.training.conditions import current_conditions
 from paceline.training.driver import CHECKPOINT_EVERY_S, DistributedOptions, Driver, Snapshot
 from paceline.training.drivers.ray.connection import check_room, connected
@@ -65,29 +67,33 @@ class RayTraining(Driver):
         check_room(self.ray, workers, share.shares)
         parts = launcher_parts(workload, dataset, share.of_launcher)
         strategy.check(workers, parts.updates_per_epoch)
-        self.network = parts.network
+        self.network, self.phases = parts.network, parts.phases
         self.learner = Learner(parts, strategy, workers)
         opened.callback(self.learner.close)
         self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
         opened.callback(self.evaluator.close)
         layout = self.learner.layout
+        collective, always = choose_on_cluster(
+            settings.collective, strategy, workers, on_gpus=share.device.startswith("cuda")
+        )
         self.job = Job(
             strategy, layout, workload, workers, share.threads, share.device, self.learner.payload_size,
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=settings.on_bad_gradient, faults=options.faults, record_events=settings.record_events,
-            server_threads=settings.server_threads, answer_within_s=settings.start_timeout,
-            objects=send_objects(self.ray, workload),
+            server_threads=settings.server_threads, collective=collective, collective_always=always,
+            answer_within_s=settings.start_timeout,
         )  # fmt: skip
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
+        self.objects = send_objects(self.ray, workload)
         self.shares = share.shares
-        self.notes = list(share.notes)
+        self.notes = [*share.notes, *([UNTESTED] if collective == "nccl" else [])]
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
         described = Distribution(
             strategy, workers, "ray", server_threads=settings.server_threads, commits="the server",
-            collective="the server",
+            collective="the server" if collective == "server" else collective,
         )  # fmt: skip
         passes = workers if strategy.full_pass_per_worker else 1
         batches = layout.batches * passes
@@ -103,7 +109,9 @@ class RayTraining(Driver):
     def run(self, run: TrainingRun) -> None:
         self.run_ = run
         self.validation = ValidationThread(self._validate)
-        supervisor = Supervisor(self.ray, self.job, self.shares, self.options.settings, self._restored, run.check_stop)
+        supervisor = Supervisor(
+            self.ray, self.job, self.objects, self.shares, self.options.settings, self._restored, run.check_stop
+        )
         self.supervisor = self.progress.supervisor = supervisor
         with self.recorder.span("start"):
             supervisor.start(self.start_state)
@@ -162,11 +170,11 @@ class RayTraining(Driver):
 
     def _validate_if_due(self, run: TrainingRun) -> None:
         assert self.validation is not None and self.supervisor is not None
-        if run.validation_is_due(self.updates, self.progress.train_s):
+        if not self.validation.is_behind and run.validation_is_due(self.updates, self.progress.train_s):
             found = self.supervisor.ask("current_parameters")
             if found is not None:
-                passes = self.progress.closed / self.progress.batches
-                self.validation.add(found[0], torch.tensor(found[1]), None, passes, self.progress.train_s)
+                parameters = torch.tensor(found[1])
+                self.validation.add(found[0], parameters, None, self.progress.passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
         """Reports the validations that are done; with `wait` all that are under way."""
@@ -222,7 +230,8 @@ class RayTraining(Driver):
         score = Score(**checkpoint.score)
         self.start_state = ServerState(parameters, checkpoint.optimizer, score, checkpoint.epoch, checkpoint.updates)
         self.epochs_taken = checkpoint.epoch
-        self.progress.continue_from(before, self.start_state)
+        position: Position = from_json(Position, checkpoint.optimizer["position"], "position")
+        self.progress.resume(before, position.ledger.closed)
 
     def events(self) -> EventRecord | None:
         found: EventRecord | None = None if self.supervisor is None else self.supervisor.ask("events")

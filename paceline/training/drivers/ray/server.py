@@ -7,10 +7,12 @@ checkpoint; it then is another generation, which workers join anew.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,26 +22,34 @@ from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.strategy.event_record import EventRecord
 from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.mailbox import Mailbox
-from paceline.training.drivers.ray.messages import Call, Reply, ServerState, Status
+from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
+from paceline.training.drivers.ray.messages import Call, ChannelAddress, Reply, ServerState, Status
+from paceline.training.drivers.ray.node_channel import ChannelListener
+from paceline.training.drivers.ray.node_memory import FETCHED, NodeMemory
 from paceline.training.drivers.ray.pieces import Array, Pieces
+from paceline.training.drivers.ray.replica import ReplicaLink
 from paceline.training.drivers.ray.serving import ServedTraining
 
-ANSWER_WITHIN_S = 0.5
+LATE_EPOCHS = 8
+"""Epochs that are over whose losses workers may still report."""
+REJOIN_WITHIN_S = 10.0
+"""A new server waits this long for all workers; one whose node is gone may have no room."""
 
 
 class Server(Actor):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         torch.set_num_threads(1)
-        self.generation = uuid.uuid4().hex
+        self.identity = self.generation = uuid.uuid4().hex
+        self.joins = itertools.count(1)
         self.lock = threading.RLock()
         self.news = threading.Condition(self.lock)
         """For the launcher: an epoch, the end, a failure."""
         self.mailboxes = [Mailbox(self.lock) for _ in range(job.workers)]
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
-        self.payloads = Pieces(job.payload_size, job.layout.torch_dtype)
         self.serving: ServedTraining | None = None
+        self.replica: ReplicaLink | None = None
+        self.listener: ChannelListener | None = None
         self.failure: tuple[str, str] | None = None
         self.ended_s: float | None = None
         self.epochs_told = 0
@@ -52,76 +62,135 @@ class Server(Actor):
 
     def exchange(self, call: Call, *pieces: Array) -> tuple[Any, ...]:
         """Takes what a worker pushes; its next task, with parameters if its first step fetches."""
-        with self.lock:
-            reply, parameters = self._guarded(lambda: self._answer(call, pieces)) or (Reply("", over=True), None)
-            return reply, *self._cut(parameters)
+        reply, parameters = self._exchange(call, pieces)
+        return reply, *self._cut(parameters)
+
+    def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:
+        """The parameters for a later step of a task, and their version; -1: the task is no longer this worker's."""
+        version, parameters = self._fetch(call, sequence, position)
+        return version, *self._cut(parameters)
 
     def _cut(self, parameters: Tensor | None) -> list[Any]:
-        return self.parameters.cut(parameters) if parameters is not None else [None] * len(self.parameters)
+        """As many pieces as the call returns; None where there are fewer."""
+        found: list[Any] = self.parameters.cut(parameters) if parameters is not None else []
+        return found + [None] * (len(self.parameters) - len(found))
+
+    def answer_on_node(self, memory: NodeMemory, request: tuple[Any, ...]) -> tuple[Any, tuple[int, int] | None]:
+        """As `exchange` and `fetch`, for a worker that shares memory: where in it the parameters are."""
+        call, *what = request
+        if len(what) == 2:
+            version, parameters = self._fetch(call, *what)
+            return version, None if parameters is None else memory.put(parameters, FETCHED)
+        pieces = () if call.push is None else what[0] if what else (memory.payload.numpy(),)
+        reply, parameters = self._exchange(call, tuple(pieces))
+        with self.lock:
+            if self.serving is not None and (reply.task is not None or self.job.strategy.overlap):
+                self.serving.keep_payload(call.worker, memory.payload)
+        return reply, None if parameters is None else memory.put(parameters)
+
+    def _exchange(self, call: Call, pieces: tuple[Array, ...]) -> tuple[Reply, Tensor | None]:
+        with self._replicated():
+            return self._guarded(lambda: self._answer(call, pieces)) or (Reply("", over=True), None)
+
+    def _fetch(self, call: Call, sequence: int, position: int) -> tuple[int, Tensor | None]:
+        with self._replicated():
+            if sequence not in self.mailboxes[call.worker].computing or not self._knows(call):
+                return -1, None
+            found: tuple[int, Tensor] = self._do("fetch", call.worker, sequence, position)
+            return found
+
+    def _channel_for(self, node: str) -> ChannelAddress | None:
+        if not node or node != self.node():
+            return None
+        if self.listener is None:
+            self.listener = ChannelListener(self.job, self.answer_on_node)
+        return self.listener.address
 
     def _answer(self, call: Call, pieces: tuple[Array, ...]) -> tuple[Reply, Tensor | None]:
         mailbox, latest_s = self.mailboxes[call.worker], time.monotonic() + ANSWER_WITHIN_S
         mailbox.bell.wait_for(lambda: self.serving is not None, ANSWER_WITHIN_S)
-        serving = self.serving
+        serving, channel = self.serving, None
         if serving is None or call.incarnation <= mailbox.dead:
             return Reply("", over=serving is not None), None
         if not call.generation:
-            serving.join(call)
+            channel = self._channel_for(call.node)
+            self._do("join", call, channel is not None)
+            mailbox.generation = f"{self.generation}-{next(self.joins)}"
         elif not self._knows(call):
             return Reply("", over=self.over), None
         else:
-            serving.scoreboard.add(call.worker, call.report)
+            mailbox.awaits_others = False
+            self._do("report", call.worker, call.report)
             if call.push is not None and call.push.sequence in mailbox.computing:
-                serving.push(call.worker, call.push, self.payloads.joined(pieces))
-        serving.begin_together()
-        self._end_if_done(serving)
+                self._do("push", call.worker, call.push, pieces)
+        generation = mailbox.generation
+        self._continue(serving)
         began_s = time.monotonic()
-        if not mailbox.computing:  # else it has something to compute before it needs another task
+        if not mailbox.is_busy:  # else it has something to compute before it needs another task
             mailbox.bell.wait_for(
-                lambda: mailbox.todo or self.over or mailbox.incarnation != call.incarnation, latest_s - began_s
+                lambda: mailbox.todo or mailbox.whole_wanted or self.over or mailbox.generation != generation,
+                latest_s - began_s,
             )
         waited_s = time.monotonic() - began_s
-        if mailbox.incarnation != call.incarnation:
+        if mailbox.generation != generation:
             return Reply(""), None
-        if not mailbox.todo or self.over:
-            return Reply(self.generation, waited_s=waited_s, over=self.over), None
-        task = mailbox.take()
-        version, parameters = serving.fetch(task, 0) if 0 in task.fetches else (0, None)
-        return Reply(self.generation, task, version, waited_s), parameters
-
-    def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:
-        """The parameters for a later step of a task, and their version; -1: the task is no longer this worker's."""
-        with self.lock:
-            task = self.mailboxes[call.worker].computing.get(sequence)
-            if task is None or self.serving is None or not self._knows(call):
-                return -1, *self._cut(None)
-            version, parameters = self.serving.fetch(task, position)
-            return version, *self._cut(parameters)
+        whole_wanted, mailbox.whole_wanted = mailbox.whole_wanted, False
+        if whole_wanted or not mailbox.todo or self.over:
+            return Reply(generation, None, 0, waited_s, self.over, channel, whole_wanted=whole_wanted), None
+        task, formation, version, parameters = self._do("take", call.worker)
+        return Reply(generation, task, version, waited_s, channel=channel, formation=formation), parameters
 
     def _knows(self, call: Call) -> bool:
-        return call.generation == self.generation and call.incarnation == self.mailboxes[call.worker].incarnation
+        return call.generation == self.mailboxes[call.worker].generation
+
+    def exchange_note(self, call: Call, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
+        """A member of a formation leaves a note for the others, or waits for one; whether the formation stands."""
+        with self.lock:
+            if self.serving is None or not self._knows(call):
+                return False, b""
+            return self.serving.formations.exchange_note(call.worker, formation, key, note)
 
     # What the launcher calls
 
     def begin(self, state: ServerState, join_within_s: float) -> str:
-        """Begins, or continues from `state`, unless it has begun already; the server's generation."""
+        """Begins, or continues from `state`, unless it has begun already; which server this is."""
         with self.lock:
             if self.serving is None:
                 self.serving = ServedTraining(self.job, state, self.mailboxes, join_within_s)
                 self._tell_all()
-            return self.generation
+            return self.identity
 
     def died(self, worker: int, incarnation: int) -> None:
         """A worker is gone; it may join again as a later incarnation."""
-        with self.lock:
+        with self._replicated():
             mailbox, serving = self.mailboxes[worker], self.serving
             mailbox.dead = max(mailbox.dead, incarnation)
             if serving is not None and mailbox.incarnation <= incarnation:
-                self._guarded(lambda: serving.died(worker))
-                self._end_if_done(serving)
+                self._guarded(lambda: self._do("died", worker))
+                self._guarded(lambda: self._continue(serving))
 
-    def status(self, within_s: float, epochs_seen: int) -> Status:
-        """How the run is doing: at once if there is news, else after `within_s`."""
+    def replicate(self, replica: Any) -> None:
+        """From now on `replica` follows; whoever did before no longer does."""
+        with self.lock:
+            if self.serving is None:
+                return
+            state = self.serving.snapshot()
+            if any(mailbox.incarnation for mailbox in self.mailboxes):
+                self._begin_again(self.serving, state)
+            self.replica = ReplicaLink(replica, self.generation, state)
+
+    def _begin_again(self, before: ServedTraining, state: ServerState) -> None:
+        """As another generation: what workers have in hand is in no snapshot, so they join again, and do it again."""
+        for mailbox in self.mailboxes:
+            mailbox.clear()
+        self.generation = uuid.uuid4().hex
+        now = self.serving = ServedTraining(self.job, state, self.mailboxes, REJOIN_WITHIN_S)
+        now.epochs, now.refusals, now.began_s = before.epochs, before.refusals, before.began_s
+
+    def status(self, within_s: float, epochs_seen: int, dead: tuple[tuple[int, int], ...] = ()) -> Status:
+        """How the run is doing: at once if there is news, else after `within_s`; `dead` workers are gone."""
+        for worker, incarnation in dead:
+            self.died(worker, incarnation)
         with self.lock:
             self.news.wait_for(
                 lambda: self.over or (self.serving and self.serving.coordinator.epochs_done > epochs_seen), within_s
@@ -131,6 +200,7 @@ class Server(Actor):
                 return Status(self.generation, begun=False, failure=self.failure)
             coordinator, board = serving.coordinator, serving.scoreboard
             epoch, batches = coordinator.epochs_done, coordinator.batches
+            late = range(max(serving.first_epoch, epoch - LATE_EPOCHS), epoch + 1)
             return Status(
                 self.generation,
                 begun=True,
@@ -140,23 +210,24 @@ class Server(Actor):
                 epochs_done=epoch,
                 closed=batches.closed(epoch) if epoch in batches.done else 0,
                 alive=coordinator.alive,
-                computing=tuple(number for number, mailbox in enumerate(self.mailboxes) if mailbox.computing),
+                replicated=self.replica is not None,
+                computing=tuple(number for number, mailbox in enumerate(self.mailboxes) if mailbox.is_computing),
                 updating_s=serving.updating_s,
                 began_ago_s=None if serving.began_s is None else now_s - serving.began_s,
                 ended_ago_s=None if self.ended_s is None else now_s - self.ended_s,
                 epoch_ended_ago_s={number: now_s - kept[2] for number, kept in serving.epochs.items()},
                 ledger=coordinator.ledger.summary(),
                 refusals=tuple(serving.refusals),
-                scores={number: board.epoch(number) for number in {*serving.epochs, epoch}},
+                scores={number: board.epoch(number) for number in late},
                 by_worker=tuple(board.report(worker) for worker in range(self.job.workers)),
                 totals=board.totals(),
                 accuracies=board.accuracies(serving.first_epoch, epoch),
             )
 
     def epoch_parameters(self, epoch: int) -> tuple[int, Array] | None:
-        """The version and the parameters at the end of an epoch, which are kept until then."""
-        with self.lock:
-            found = self.serving.epochs.pop(epoch, None) if self.serving is not None else None
+        """The version and the parameters at the end of an epoch; those of earlier epochs are no longer kept."""
+        with self._replicated():
+            found = self._do("take_epoch", epoch) if self.serving is not None else None
             return None if found is None else (found[0], found[1].numpy())
 
     def current_parameters(self) -> tuple[int, Array] | None:
@@ -176,6 +247,30 @@ class Server(Actor):
                 return None
             tasks, updates = tuple(serving.tasks), tuple(serving.store.updates)
             return EventRecord(job.workload, job.strategy, job.workers, tasks, updates)
+
+    # What happens, here and at the replica
+
+    def _do(self, name: str, *arguments: Any) -> Any:
+        """Calls a method of the training that changes it; the replica will do the same."""
+        if self.replica is not None:
+            self.replica.add(name, arguments)
+        return getattr(self.serving, name)(*arguments)
+
+    @contextmanager
+    def _replicated(self) -> Iterator[None]:
+        """With the lock; then, without it, until the replica has what happened."""
+        with self.lock:
+            yield
+            link = self.replica
+            sent = None if link is None else link.send()
+        if link is not None and not link.confirm(sent):
+            with self.lock:
+                self.replica = None if self.replica is link else self.replica
+
+    def _continue(self, serving: ServedTraining) -> None:
+        if serving.should_begin:
+            self._do("begin_together")
+        self._end_if_done(serving)
 
     # How it ends
 

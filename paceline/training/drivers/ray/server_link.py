@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import Tensor
 from paceline.errors import PacelineError
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import Call, Push, Reply, ServerLost, WorkerReport
+from paceline.training.drivers.ray.node_channel import Channel
+from paceline.training.drivers.ray.node_memory import OfferedMemory
 from paceline.training.drivers.ray.pieces import Pieces
 
 ray: Any = import_module("ray")
@@ -26,32 +29,83 @@ class ServerLink:
         self.within_s = job.answer_within_s
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
         self.payloads = Pieces(job.payload_size, job.layout.torch_dtype)
-        self._exchange = server.exchange.options(num_returns=1 + len(self.parameters))
-        self._fetch = server.fetch.options(num_returns=1 + len(self.parameters))
+        self.server, self.job = server, job
+        self.address = node_address()
+        self.offered: OfferedMemory | None = None
+        """Memory to share with a server on this node, where the system has some."""
+        with contextlib.suppress(OSError):
+            self.offered = OfferedMemory(job)
+        self.channel: Channel | None = None
+        """The short way, if the server is on this node."""
 
-    def _call(self, report: WorkerReport, push: Push | None = None) -> Call:
-        return Call(self.worker, self.incarnation, self.generation, report, push)
+    def _call(self, report: WorkerReport, push: Push | None = None, node: str = "") -> Call:
+        return Call(self.worker, self.incarnation, self.generation, report, push, node)
+
+    def _through_ray(self, method: Any, *arguments: Any) -> Any:
+        return method.options(num_returns=1 + len(self.parameters)).remote(*arguments)
+
+    def send_join(self) -> Any:
+        """Asks whichever server there is to join it."""
+        self.generation = ""
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+        node = str(ray.get_runtime_context().get_node_id())
+        return self._through_ray(self.server.exchange, self._call(WorkerReport(), node=node))
+
+    def joined(self, reply: Reply) -> None:
+        self.generation = reply.generation
+        if reply.channel is not None and self.offered is not None:
+            with contextlib.suppress(OSError):
+                self.channel = Channel(reply.channel, self.offered)
 
     def send(self, report: WorkerReport, push: Push | None = None, payload: Tensor | None = None) -> Any:
         """Sends a payload, or only asks for a task; the payload may be overwritten afterwards."""
-        pieces = self.payloads.cut(payload) if payload is not None else ()
-        return self._exchange.remote(self._call(report, push), *pieces)
+        call = self._call(report, push)
+        if self.channel is None:
+            pieces = self.payloads.cut(payload) if payload is not None else []
+            return self._through_ray(self.server.exchange, call, *pieces)
+        if push is not None and push.is_part and payload is not None:  # the payload itself may still be asked for
+            return self.channel.send((call, self.payloads.cut(payload)))
+        if payload is not None and payload.data_ptr() != self.channel.memory.payload.data_ptr():
+            self.channel.memory.payload.copy_(payload)
+        return self.channel.send((call,))
 
     def receive(self, sent: Any) -> tuple[Reply, list[Any]]:
         reply, *pieces = self._get(sent)
         return reply, pieces
 
     def fetch(self, sequence: int, position: int) -> tuple[int, list[Any]]:
-        version, *pieces = self._get(self._fetch.remote(self._call(WorkerReport()), sequence, position))
+        call = self._call(WorkerReport())
+        if self.channel is None:
+            sent = self._through_ray(self.server.fetch, call, sequence, position)
+        else:
+            sent = self.channel.send((call, sequence, position))
+        version, *pieces = self._get(sent)
         if version < 0:
             raise ServerLost
         return version, pieces
 
-    def _get(self, sent: Any) -> list[Any]:
+    def exchange_note(self, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
+        """Leaves a note for the other members of a formation or reads one; whether the formation stands."""
+        sent = self.server.exchange_note.remote(self._call(WorkerReport()), formation, key, note)
         try:
-            found: list[Any] = ray.get(sent, timeout=self.within_s)
+            found: tuple[bool, bytes] = ray.get(sent, timeout=self.within_s)
+        except exceptions.RayError as error:
+            raise ServerLost from error
+        return found
+
+    def _get(self, sent: Any) -> list[Any]:
+        """The answer, and the parameters in pieces."""
+        try:
+            if self.channel is not None:
+                answer, put = self.channel.receive(sent, self.within_s)
+                if put is None:
+                    return [answer]
+                place, length = put
+                return [answer, *self.parameters.cut(self.channel.memory.parameters[place, :length])]
+            return [found for found in ray.get(sent, timeout=self.within_s) if found is not None]
         except (exceptions.RayActorError, exceptions.ObjectLostError) as error:
             raise ServerLost from error
-        except exceptions.GetTimeoutError:
+        except (exceptions.GetTimeoutError, TimeoutError):
             raise PacelineError(f"the server did not answer within {self.within_s:g} s (start_timeout)") from None
-        return found

@@ -22,9 +22,11 @@ from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.memory_store import MemoryStore
 from paceline.strategy.position import Position
 from paceline.strategy.updater import Updater
+from paceline.training.drivers.ray.formations import Formations
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import Mailbox
-from paceline.training.drivers.ray.messages import Call, Push, ServerState
+from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, WorkerReport
+from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.scoreboard import Scoreboard
 
 REFUSALS_KEPT = 64
@@ -42,12 +44,16 @@ class ServedTraining:
         self.store = MemoryStore(self.updater, state.parameters.clone(), record=job.record_events)
         ahead = 2 if strategy.overlap else 1
         self.coordinator = Coordinator(strategy, job.workers, layout.batches, layout.epochs, ahead=ahead)
+        for worker in range(job.workers):  # rounds have a part for each of them, whoever joins first
+            self.coordinator.rounds.expect(worker)
         self.engine = Engine(self.coordinator, self, self, job.on_bad_gradient)
         self.scoreboard = Scoreboard(job.workers)
+        self.payloads = Pieces(job.payload_size, layout.torch_dtype)
+        self.formations = Formations(job, mailboxes)
         self.joining: list[int] = []
         self.tasks: list[TaskRecord] = []
         self.epochs: dict[int, tuple[int, Tensor, float]] = {}
-        """Version, parameters and end of the epochs that the launcher has not taken yet."""
+        """Version, parameters and end of the epochs from the one on that the launcher took last."""
         self.refusals: list[FaultRecord] = []
         self.refusal_count = 0
         self.updating_s = 0.0
@@ -84,40 +90,71 @@ class ServedTraining:
 
     # What workers do
 
-    def join(self, call: Call) -> None:
+    def join(self, call: Call, is_near: bool) -> None:
         mailbox = self.mailboxes[call.worker]
         if mailbox.incarnation:
             self.leave(call.worker)
-        mailbox.incarnation = call.incarnation
+        mailbox.incarnation, mailbox.is_near = call.incarnation, is_near
         self.scoreboard.joined(call.worker)
         self.coordinator.starts_anew(call.worker)
         self.awaited.discard(call.worker)
         self.joining.append(call.worker)
-        self.begin_together()
 
     def died(self, worker: int) -> None:
         """What it had not finished goes to others."""
         self.awaited.discard(worker)
         if self.mailboxes[worker].incarnation:
             self.leave(worker)
-        self.begin_together()
 
     def leave(self, worker: int) -> None:
         self.mailboxes[worker].clear()
+        self.keep_payload(worker)  # it may be there, and join again
+        self.formations.dissolve(worker)
         if worker in self.joining:
             self.joining.remove(worker)
         self.engine.died(worker)
 
+    @property
+    def should_begin(self) -> bool:
+        """Workers wait, and all are there or have had the time: nobody should do the parts of one that comes late."""
+        return bool(self.joining) and not (self.awaited and time.monotonic() < self._join_until_s)
+
     def begin_together(self) -> None:
-        """Lets workers that wait begin when all are there, so that the first rounds have all their members."""
-        if not self.joining or (self.awaited and time.monotonic() < self._join_until_s):
-            return
+        """Lets workers that wait begin."""
         joining, self.joining = sorted(self.joining), []
         if self.began_s is None:
             self.began_s = time.monotonic()
         self.engine.joined(*joining)
 
-    def push(self, worker: int, push: Push, values: Tensor) -> None:
+    def report(self, worker: int, report: WorkerReport) -> None:
+        self.scoreboard.add(worker, report)
+
+    def take(self, worker: int) -> tuple[Compute, Formation | None, int, Tensor | None]:
+        """A worker's next task, with whom it averages, and the version and parameters if its first step fetches.
+
+        A member of a formation is given its part of the parameters.
+        """
+        task = self.mailboxes[worker].take()
+        formation = self.formations.of(task)
+        if 0 not in task.fetches:
+            return task, formation, 0, None
+        version, parameters = self.fetch(worker, task.sequence, 0)
+        if formation is not None:
+            parameters = self.formations.parts.of(formation.rank, parameters)
+        return task, formation, version, parameters
+
+    def push(self, worker: int, push: Push, pieces: tuple[Array, ...]) -> None:
+        """A worker's payload, or its part of a mean, which waits for the others."""
+        if push.is_part:
+            for member, (one, mean) in (self.formations.add(worker, push, pieces) or {}).items():
+                self._pushed(member, one, mean)
+            return
+        if self.formations.is_averaged(worker):
+            self.formations.dissolve(worker)
+        self._pushed(worker, push, Payload(self.payloads.joined(pieces), push.samples, push.steps))
+
+    def _pushed(self, worker: int, push: Push, payload: Payload | None) -> None:
+        """None: it is part of the mean that another member's push brought."""
         mailbox = self.mailboxes[worker]
         task = mailbox.computing.pop(push.sequence)
         fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
@@ -126,21 +163,35 @@ class ServedTraining:
                 worker, task.sequence, mailbox.incarnation, task.epoch, task.batches, task.fetches, push.versions
             )
             self.tasks.append(record)
-        payload = Payload(values, push.samples, push.steps)
         self.store.payloads[worker, push.sequence] = payload, fetched if self.updater.needs_fetched else None
         self.engine.pushed(worker, push.sequence, push.pulled, push.finite)
 
-    def fetch(self, task: Compute, position: int) -> tuple[int, Tensor]:
+    def keep_payload(self, worker: int, memory: Tensor | None = None) -> None:
+        """Copies a payload that still waits for its update: its worker will overwrite the memory that it is in."""
+        for key, (payload, fetched) in self.store.payloads.items():
+            if key[0] != worker or payload is None:
+                continue
+            if memory is None or payload.values.data_ptr() == memory.data_ptr():
+                self.store.payloads[key] = payload._replace(values=payload.values.clone()), fetched
+
+    def fetch(self, worker: int, sequence: int, position: int) -> tuple[int, Tensor]:
         """The newest version; all of a round's tasks find what its first fetch found."""
+        task = self.mailboxes[worker].computing[sequence]
         version, parameters = self.store.version, self.store.current
         if task.round is not None and position < len(task.batches):
-            group = self.job.strategy.group_of(task.worker, self.job.workers)
+            group = self.job.strategy.group_of(worker, self.job.workers)
             begun = self._rounds.get(group)
             if begun is None or begun[0] != task.round:
                 begun = self._rounds[group] = task.round, version, parameters
             version, parameters = begun[1:]
-        self.mailboxes[task.worker].held[task.sequence] = parameters
+        self.mailboxes[worker].held[sequence] = parameters
         return version, parameters
+
+    def take_epoch(self, epoch: int) -> tuple[int, Tensor, float] | None:
+        """Version, parameters and end of an epoch. It is kept until a later one is taken: the answer may be lost."""
+        for before in [number for number in self.epochs if number < epoch]:
+            del self.epochs[before]
+        return self.epochs.get(epoch)
 
     # The engine's ports
 

@@ -17,22 +17,24 @@ from paceline.strategy.distribution import FaultRecord
 from paceline.training.drivers.ray.connection import Shares
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState, Status
-from paceline.training.drivers.ray.server import Server
+from paceline.training.drivers.ray.replica_handle import ReplicaHandle
+from paceline.training.drivers.ray.sent_objects import SentObjects
+from paceline.training.drivers.ray.server import REJOIN_WITHIN_S, Server
+from paceline.training.drivers.ray.start_limits import StartLimits
 from paceline.training.drivers.ray.worker_handle import WorkerHandle
 from paceline.training.settings import DriverSettings
 
 STATUS_EVERY_S = 0.2
 FAULTS_KEPT = 1000
+PLACEMENT_OF_SERVER: Any = "SPREAD"
 MOST_FAILURES = 5
 """Consecutive failures without a task or an update in between after which the run fails."""
-REJOIN_WITHIN_S = 10.0
-"""A new server waits this long for all workers; one whose node is gone may have no room."""
 
 
 class Supervisor:
     def __init__(
-        self, ray: Any, job: Job, shares: Shares, limits: DriverSettings, restored: Callable[[ServerState], None],
-        on_wait: Callable[[], None],
+        self, ray: Any, job: Job, objects: SentObjects | None, shares: Shares, limits: DriverSettings,
+        restored: Callable[[ServerState], None], on_wait: Callable[[], None],
     ) -> None:  # fmt: skip
         """`restored` is called with the state that a new server begins from, `on_wait` while it starts."""
         from paceline.training.drivers.ray.worker import Worker
@@ -46,40 +48,67 @@ class Supervisor:
         self.state: ServerState | None = None
         """What a new server begins from."""
         self.server_failures = 0
-        self.alone_since_s = self.began_s
+        self.start_limits = StartLimits(ray, shares, limits.start_timeout, self.began_s)
         self._asked_s = self.began_s
         self._asked: Any = None
+        self._identity = ""
+        """Of the server that has begun."""
+        self._dead: dict[int, int] = {}
+        """The last incarnations of workers that died, until the server has heard of it."""
+        self._told: dict[int, int] = {}
+        """Those that the server is told with the call that is waited for."""
         self.server = (
             ray.remote(Server)
             .options(
                 num_cpus=job.server_threads if job.server_threads > 1 else 0,
                 max_concurrency=2 * job.workers + 8,
                 max_restarts=-1,
-                scheduling_strategy="SPREAD",
+                scheduling_strategy=PLACEMENT_OF_SERVER,
             )
             .remote(job)
         )
+        self.replica = ReplicaHandle(ray, job, self.server) if limits.server_replica else None
         make = ray.remote(Worker).options(
             num_cpus=shares.cpus, num_gpus=shares.gpus, max_concurrency=2, max_restarts=-1, scheduling_strategy="SPREAD"
         )
-        self.workers = [WorkerHandle(ray, make.remote(job, self.server, number)) for number in range(job.workers)]
+        actors = [make.remote(job, number) for number in range(job.workers)]
+        self.workers = [WorkerHandle(ray, actor, self.server, objects) for actor in actors]
 
     def start(self, state: ServerState) -> None:
         self.state = state
+        self._identity = self._begin(state, math.inf)
+        if self.replica is not None:
+            self._await_replica(self.replica)
         for worker in self.workers:
             worker.start()
-        self._begin(state, math.inf)
 
-    def _begin(self, state: ServerState, join_within_s: float) -> None:
-        """Lets a new server begin; one that dies meanwhile is started again, for as long as a start may take."""
+    def _await_replica(self, replica: ReplicaHandle) -> None:
+        """Until it follows: no update should be made without it."""
+        latest_s = time.monotonic() + self.limits.start_timeout
+        while time.monotonic() < latest_s:
+            self.on_wait()
+            asked_s = time.monotonic()
+            status: Status | None = self.ask("status", STATUS_EVERY_S, 0)
+            if status is None or status.replicated:  # without a server there will be another one
+                return
+            replica.keep(status.replicated, asked_s)
+        raise PacelineError(
+            f"the server's replica did not start within {self.limits.start_timeout:g} s (start_timeout)"
+        )
+
+    def _begin(self, state: ServerState, join_within_s: float) -> str:
+        """Lets a new server begin; one that dies meanwhile is started again, for as long as a start may take.
+
+        Returns which server it is: the one before if that did not die, but could not be reached for a while.
+        """
         latest_s = time.monotonic() + self.limits.start_timeout
         began = self.server.begin.remote(state, join_within_s)
         while time.monotonic() < latest_s:
             self.on_wait()
             if self.ray.wait([began], timeout=STATUS_EVERY_S)[0]:
                 try:
-                    self.ray.get(began)
-                    return
+                    identity: str = self.ray.get(began)
+                    return identity
                 except self.ray.exceptions.RayActorError:
                     began = self.server.begin.remote(state, join_within_s)
         raise PacelineError(f"the server did not start within {self.limits.start_timeout:g} s (start_timeout)")
@@ -89,7 +118,8 @@ class Supervisor:
     def poll(self, within_s: float) -> Status:
         """Deals with what happens within `within_s`, or sooner; how the run is doing then."""
         if self._asked is None:
-            self._asked = self.server.status.remote(STATUS_EVERY_S, self.last.epochs_done)
+            self._told = dict(self._dead)
+            self._asked = self.server.status.remote(STATUS_EVERY_S, self.last.epochs_done, tuple(self._told.items()))
             self._asked_s = time.monotonic()
         elif time.monotonic() - self._asked_s > self.limits.stopped_timeout + STATUS_EVERY_S:
             self.ray.kill(self.server, no_restart=False)  # it hangs; the answer that is waited for will be an error
@@ -102,7 +132,7 @@ class Supervisor:
             else:
                 self._asked = None
                 self._take_status(reference)
-        self._check_start()
+        self.start_limits.check(self.last, self.workers, time.monotonic())
         self._check_hangs()
         self._inject()
         return self.last
@@ -110,7 +140,7 @@ class Supervisor:
     def _take_status(self, reference: Any) -> None:
         try:
             status: Status = self.ray.get(reference)
-        except self.ray.exceptions.RayActorError:
+        except (self.ray.exceptions.RayActorError, self.ray.exceptions.ObjectLostError):
             return self._server_ended()
         if not status.begun:
             return self._server_ended()
@@ -120,16 +150,26 @@ class Supervisor:
         if status.version > self.last.version:
             self.server_failures = 0
         self.last = status
+        self._dead = {number: died for number, died in self._dead.items() if self._told.get(number) != died}
+        if self.replica is not None:
+            self.replica.keep(status.replicated, self._asked_s)
         return None
 
     def _server_ended(self) -> None:
-        """Ray starts the server again; it goes back to the last checkpoint, and the workers join it."""
+        """Ray starts the server again, from the replica or the last checkpoint, and the workers join it.
+
+        One that only could not be reached goes on as it is.
+        """
         self.server_failures += 1
         if self.server_failures > MOST_FAILURES:
             raise PacelineError(f"the server died {MOST_FAILURES} times in a row without an update")
         assert self.state is not None
+        if self.replica is not None:
+            self.state = self.replica.newest(self.state, self.limits.stopped_timeout)
+        before, self._identity = self._identity, self._begin(self.state, REJOIN_WITHIN_S)
+        if self._identity == before:
+            return
         self.note("server died", None, f"continued from update {self.state.version}")
-        self._begin(self.state, REJOIN_WITHIN_S)
         for worker in self.workers:  # they join again from now on
             worker.started_s = time.monotonic()
         self.restored(self.state)
@@ -152,7 +192,7 @@ class Supervisor:
         if worker.consecutive_failures >= MOST_FAILURES:
             raise PacelineError(f"worker {number} {how}, {MOST_FAILURES} times in a row without finishing a task")
         self.note("died", number, how)
-        self.server.died.remote(number, worker.incarnation)
+        self._dead[number] = worker.incarnation
         worker.start()
 
     def _is_over(self) -> bool:
@@ -167,23 +207,6 @@ class Supervisor:
         if isinstance(error, PacelineError):
             return type(error)(f"{who}: {error}")
         return PacelineError(f"{who}: {reason(error)}")
-
-    def _check_start(self) -> None:
-        limit_s, now_s = self.limits.start_timeout, time.monotonic()
-        if self.last.began_ago_s is None:
-            for number, worker in enumerate(self.workers):
-                if now_s - worker.started_s > limit_s:
-                    raise PacelineError(
-                        f"worker {number} did not start within {limit_s:g} s (start_timeout): "
-                        "the cluster may be busy with other work; see `ray status`"
-                    )
-
-        if self.last.alive or self.last.finished or not self.last.begun:
-            self.alone_since_s = now_s
-        elif now_s - self.alone_since_s > limit_s:
-            raise PacelineError(
-                f"no worker was alive for {limit_s:g} s (start_timeout): the cluster has no room for one"
-            )
 
     def _check_hangs(self) -> None:
         """Kills workers that hang; Ray starts them again."""
@@ -230,6 +253,8 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ends all actors."""
+        if self.replica is not None:
+            self.replica.stop()
         for actor in (*(worker.actor for worker in self.workers), self.server):
             with contextlib.suppress(Exception):
                 self.ray.kill(actor)

@@ -18,13 +18,15 @@ from paceline.errors import PacelineError
 from paceline.strategy.finite import is_finite
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
+from paceline.strategy.learner_state import Result
 from paceline.strategy.updater import Updater
 from paceline.testing.faults import WorkerFaults
 from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.epoch_tallies import EpochTallies
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.messages import Push, Reply, ServerLost, WorkerReport
-from paceline.training.drivers.ray.sent_objects import receive_objects
+from paceline.training.drivers.ray.member_link import Dissolved, MemberLink
+from paceline.training.drivers.ray.messages import Formation, Push, Reply, ServerLost, WorkerReport
+from paceline.training.drivers.ray.sent_objects import SentObjects, receive_objects
 from paceline.training.worker_parts import worker_parts
 
 if TYPE_CHECKING:
@@ -34,13 +36,14 @@ RETRY_S = 0.2
 
 
 class Worker(Actor):
-    def __init__(self, job: Job, server: Any, number: int) -> None:
+    def __init__(self, job: Job, number: int) -> None:
         super().__init__(job)
-        self.server, self.number = server, number
+        self.number = number
 
-    def work(self, incarnation: int) -> None:
+    def work(self, server: Any, incarnation: int, objects: SentObjects | None) -> None:
         """Works until the run is over."""
-        self._prepare(incarnation)
+        self.link = self._connect(server, incarnation, objects)
+        self._prepare()
         while True:
             try:
                 self._work()
@@ -48,23 +51,26 @@ class Worker(Actor):
             except ServerLost:
                 continue
 
-    def _connect(self, incarnation: int) -> ServerLink:
+    def _connect(self, server: Any, incarnation: int, objects: SentObjects | None) -> ServerLink:
         from paceline.training.drivers.ray.server_link import ServerLink, node_address, ray
 
         self.job.check_versions(node_address())
-        if self.job.objects is not None:
-            receive_objects(ray, self.job.objects, self.job.answer_within_s)
-        return ServerLink(self.server, self.job, self.number, incarnation)
+        if objects is not None:
+            receive_objects(ray, objects, self.job.answer_within_s)
+        return ServerLink(server, self.job, self.number, incarnation)
 
-    def _prepare(self, incarnation: int) -> None:
+    def _prepare(self) -> None:
         job = self.job
-        self.link = self._connect(incarnation)
         torch.set_num_threads(job.threads)
         cache = Path(job.cache) if job.cache else None
         parts = worker_parts(job.workload, cache, job.device, job.threads, job.workers)
-        self.learner = Learner(parts, job.strategy, job.workers)
+        shared = self.link.offered.memory if job.in_place and self.link.offered is not None else None
+        local = None if shared is None else shared.parameters[0]
+        self.learner = Learner(parts, job.strategy, job.workers, local=local)
         like = self.learner.local
         self.payload = torch.zeros(self.learner.payload_size, dtype=like.dtype, device=like.device)
+        if shared is not None:
+            self.payload = shared.payload
         self.learner.bind(self.payload)
         self.updater = Updater(job.strategy, job.layout, job.workers, device=like.device)
         self.decoded = torch.empty(job.layout.parameters, dtype=like.dtype, device=like.device)
@@ -79,21 +85,26 @@ class Worker(Actor):
         self.tasks, self.counted_before = 0, self.steps
         self.communicating_s = self.waiting_s = 0.0
         self.began_s: float | None = None
+        self.group: MemberLink | None = None
         reply, pieces = self._join()
+        push = Push()
         sent = None
         """A call whose reply has not been received yet."""
         while not reply.over:
+            if reply.whole_wanted:
+                whole = push._replace(size=len(self.payload), is_part=False)
+                sent = self.link.send(self._report(), whole, self.payload)
             if reply.task is None:
                 reply, pieces = self._receive(sent or self._ask())
                 sent = None
                 continue
             if sent is None and self.job.strategy.overlap:
                 sent = self._ask()
-            push = self._carry_out(reply.task, reply.version, pieces)
+            push, vector = self._carry_out(reply.task, reply, pieces)
             reply = Reply(self.link.generation)
             if sent is not None:
                 reply, pieces = self._receive(sent)
-            sent = self.link.send(self._report(), push, self.payload)
+            sent = self.link.send(self._report(), push, vector)
         with contextlib.suppress(ServerLost):  # the last losses
             self.link.receive(self._ask())
 
@@ -101,14 +112,13 @@ class Worker(Actor):
         """Until a server that has begun answers; where it died Ray starts another."""
         latest_s = time.monotonic() + self.job.answer_within_s
         while time.monotonic() < latest_s:
-            self.link.generation = ""
             try:
-                reply, pieces = self.link.receive(self.link.send(WorkerReport()))
+                reply, pieces = self.link.receive(self.link.send_join())
             except ServerLost:
                 time.sleep(RETRY_S)
                 continue
             if reply.generation or reply.over:
-                self.link.generation = reply.generation
+                self.link.joined(reply)
                 return reply, pieces
         raise PacelineError(f"there was no server for {self.job.answer_within_s:g} s (start_timeout)")
 
@@ -134,20 +144,26 @@ class Worker(Actor):
 
     # A task
 
-    def _carry_out(self, task: Compute, version: int, pieces: list[Any]) -> Push:
-        """Computes the payload; `pieces` are the parameters of its first fetch, if that is before its first step."""
+    def _carry_out(self, task: Compute, reply: Reply, pieces: list[Any]) -> tuple[Push, Tensor]:
+        """Computes the payload; what is to be pushed: that, or this member's part of its group's mean.
+
+        `pieces` are the parameters of its first fetch, if that is before its first step.
+        """
         if self.began_s is None:
             self.began_s = time.monotonic()
-        into = self.learner.local if self.staging is None else self.staging
+        members = self._members(reply.formation)
         versions: list[int] = []
 
         def fetch(position: int) -> tuple[int, Tensor]:
             start_s = time.monotonic()
-            found = (version, pieces) if position == 0 else self.link.fetch(task.sequence, position)
-            self.link.parameters.put_into(into, found[1])
-            versions.append(found[0])
+            into = self.learner.local if self.staging is None or members is not None else self.staging
+            version = reply.version
+            if position or not self._receive_parameters(pieces, reply.formation, into):
+                version, found = self.link.fetch(task.sequence, position)
+                self.link.parameters.put_into(into, found)
+            versions.append(version)
             self.communicating_s += time.monotonic() - start_s
-            return found[0], into
+            return version, into
 
         result = self.learner.run(task, fetch, self.payload, self.tallies.tally(task.epoch))
         if self.faults is None:
@@ -156,4 +172,47 @@ class Worker(Actor):
         self.tasks += 1
         self.steps += len(task.batches)
         finite = is_finite(self.updater.decode(self.payload, self.decoded))
-        return Push(task.sequence, result.samples, result.steps, result.pulled, finite, tuple(versions))
+        part = self._average(task, result, finite) if members is not None else None
+        vector, is_part = (self.payload, False) if part is None else (part, True)
+        push = Push(
+            task.sequence, result.samples, result.steps, result.pulled, finite, tuple(versions), len(vector), is_part
+        )
+        return push, vector
+
+    # With the other members of its group
+
+    def _members(self, formation: Formation | None) -> MemberLink | None:
+        """The link to them, which lasts as long as the formation; None: it is no part of one, or not all came."""
+        if formation is None:
+            return None
+        if self.group is None or self.group.formation != formation:
+            self.group = None
+            device = self.learner.local.device if self.job.collective == "nccl" else torch.device("cpu")
+            with contextlib.suppress(Dissolved):
+                self.group = MemberLink(formation, self.job, self.link.exchange_note, device, self.link.address)
+        return self.group
+
+    def _receive_parameters(self, pieces: list[Any], formation: Formation | None, into: Tensor) -> bool:
+        """Puts parameters together; False: a member of the formation is gone, with its part of them."""
+        if formation is None:
+            self.link.parameters.put_into(into, pieces)
+            return True
+        if self.group is not None:
+            with contextlib.suppress(Dissolved):
+                self.group.gather(self.link.parameters.joined(pieces), into)
+                return True
+        self.group = None
+        return False
+
+    def _average(self, task: Compute, result: Result, finite: bool) -> Tensor | None:
+        """This member's part of the mean; None: there is none, and the payload itself is to be pushed."""
+        start_s = time.monotonic()
+        if self.group is None:  # it was dissolved when parameters were fetched
+            return None
+        try:
+            return self.group.average(self.payload, task, result, finite)
+        except Dissolved:
+            self.group = None
+            return None
+        finally:
+            self.communicating_s += time.monotonic() - start_s

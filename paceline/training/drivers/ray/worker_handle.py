@@ -7,12 +7,13 @@ import time
 from typing import Any
 
 from paceline.training.drivers.ray.hang_detection import Heartbeat
+from paceline.training.drivers.ray.sent_objects import SentObjects
 from paceline.training.settings import DriverSettings
 
 
 class WorkerHandle:
-    def __init__(self, ray: Any, actor: Any) -> None:
-        self.ray, self.actor = ray, actor
+    def __init__(self, ray: Any, actor: Any, server: Any, objects: SentObjects | None) -> None:
+        self.ray, self.actor, self.server, self.objects = ray, actor, server, objects
         self.incarnation = 0
         self.consecutive_failures = 0
         self.started_s = 0.0
@@ -26,7 +27,7 @@ class WorkerHandle:
         self.incarnation += 1
         self.started_s = time.monotonic()
         self._heartbeat, self._asked = Heartbeat(self.started_s), None
-        self.working = self.actor.work.remote(self.incarnation)
+        self.working = self.actor.work.remote(self.server, self.incarnation, self.objects)
 
     def hung(self, limits: DriverSettings, *, computing: bool) -> str | None:
         """Why it was killed, if it hung; Ray starts it again."""

@@ -24,7 +24,6 @@ from paceline.training.drivers.local.recovery import recover
 from paceline.training.drivers.local.server import Server
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
-from paceline.training.drivers.local.span_log import SpanLog
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.worker import Worker
 from paceline.training.drivers.local.worker_store import WorkerStore
@@ -45,13 +44,13 @@ class Stage:
         self.commits = not why_server_commits(strategy, self._updater(), workers, "cpu", collective)
         sizes = sizes_of(strategy, self.layout, workers, record_events=record_events, workers_commit=self.commits)
         if self.commits:
-            sizes = replace(sizes, logged=2)  # a snapshot after every other update
+            sizes = replace(sizes, places=2)  # a snapshot after every other update of a worker
         self.memory = SharedMemory(sizes)
         self.memory.control[ControlField.EPOCHS_TAKEN] = epochs  # the launcher is never waited for
         self.descriptors = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(workers + 2)]
         self.bells = Bells(self.descriptors[0], self.descriptors[1], tuple(self.descriptors[2:]))
         self.settings = ProcessSettings(
-            launcher=os.getpid(), sizes=self.memory.sizes, strategy=strategy, layout=self.layout, workload=workload(),
+            sizes=self.memory.sizes, strategy=strategy, layout=self.layout, workload=workload(),
             workers=workers, threads=1, number=workers, incarnation=1, device="cpu", cache="", search_path=(),
             on_bad_gradient=policy,
         )  # fmt: skip
@@ -65,7 +64,7 @@ class Stage:
         return Updater(self.strategy, self.layout, self.workers)
 
     def new_store(self, who: int) -> WorkerStore:
-        store = WorkerStore(self.memory, self._updater(), SpanLog(self.memory, who))
+        store = WorkerStore(self.memory, who, self._updater())
         store.fetched = self.locals[who]
         return store
 
@@ -140,7 +139,7 @@ class Stage:
             self.memory.fetched[worker][place].copy_(into)
         self.locals[worker].copy_(into)
         self.memory.fetched_versions[worker, place, 0] = pulled
-        payload = self.memory.payloads[worker][place]
+        payload = store.claim(task.sequence) if self.commits else self.memory.payloads[worker][place]
         payload.copy_(vector(SIZE, 1000 * task.epoch + task.batches[0]))
         if not finite:
             payload[0] = torch.nan
@@ -197,7 +196,7 @@ class Stage:
 
     def _any_store(self) -> SharedStore:
         """That of a process which has just started."""
-        return SharedStore(self.memory, self._updater(), SpanLog(self.memory, self.workers))
+        return SharedStore(self.memory, self.workers, self._updater())
 
     def counts(self, epoch: int) -> tuple[int, int, int]:
         return batch_status.counts(self.memory, epoch)

@@ -207,7 +207,7 @@ def test_a_worker_that_always_dies_ends_the_run(tmp_path):
     assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("what", ["Evaluator", "Supervisor", "ValidationThread", "RunProgress", "Doorbell"])
+@pytest.mark.parametrize("what", ["Evaluator", "Supervisor", "ValidationThread", "LocalProgress", "Doorbell"])
 def test_a_launcher_that_fails_half_way_leaves_nothing_open(monkeypatch, what):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("half way")

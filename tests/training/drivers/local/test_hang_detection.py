@@ -35,7 +35,7 @@ class Watched:
         self.cpu_s += self.uses * seconds
 
     def verdict(self, working: bool = True) -> str | None:
-        return self.silence.verdict(self.now_s, LIMITS, working=working)
+        return self.silence.hung(self.now_s, LIMITS, working=working)
 
     def silent_until_ended(self, working: bool = True, most_s: float = 1000.0) -> tuple[float, str]:
         start_s = self.now_s

@@ -203,7 +203,7 @@ def test_many_refusals_in_a_row_bring_no_old_row_of_the_commit_log_back(stage):
     s.join(0, 1)
     s.poll()
     assert s.step(0)
-    for _ in range(s.memory.sizes.log_rows + 1):
+    for _ in range(s.memory.log_rows + 1):
         s.step(1, finite=False)
         s.poll()
     assert s.version == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -19,10 +20,10 @@ from paceline.training.drivers.local import launcher
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.fields import ControlField, SlotField
 from paceline.training.drivers.local.preparation import sizes_of
-from paceline.training.drivers.local.run_progress import RunProgress
+from paceline.training.drivers.local.progress import LocalProgress
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.supervisor import Supervisor
-from paceline.training.evaluate import evaluate
+from paceline.training.evaluate import Evaluator, evaluate
 from paceline.training.settings import DriverSettings
 from tests.strategy.flat_vectors import layout
 from tests.training.drivers.local.small import BATCHES, SAMPLES, assert_nothing_is_left, own, parameters, workload
@@ -125,6 +126,20 @@ def test_validations_between_the_ends_of_epochs(every, least):
         assert points[0].updates >= 20 and all(10 < distance < 40 for distance in apart)
 
 
+def test_validations_that_take_longer_than_their_interval_do_not_pile_up(monkeypatch):
+    score = Evaluator.score
+
+    def slow_score(self: Evaluator) -> Score:
+        time.sleep(0.2)
+        return score(self)
+
+    monkeypatch.setattr(Evaluator, "score", slow_score)
+    slow = tuple(Fault("slow", worker=worker, seconds=0.02) for worker in range(2))
+    run = launcher.run(workload(epochs=1), "downpour", workers=2, validate_every="1updates", faults=slow)
+    between = [point for point in run.points if point.epoch < 1]
+    assert 1 <= len(between) <= 1 + run.train_s / 0.2
+
+
 # What the launcher makes of the words
 
 
@@ -153,8 +168,8 @@ def clock():
 @pytest.fixture
 def progress(memory, supervisor, clock):
     described = Distribution(find_strategy("downpour"), 2, "local")
-    made = RunProgress(memory, supervisor, workload(epochs=9), described, 1000, clock)
-    made.begin()
+    made = LocalProgress(memory, supervisor, workload(epochs=9), described, 1000, clock)
+    made.begin(clock(), 0)
     return made
 
 
@@ -168,6 +183,44 @@ def test_epochs_that_are_seen_to_end_together_share_the_time_they_took(progress,
     found = [progress.epoch(epoch, Score()) for epoch in range(3)]
     assert [epoch.wall_s for epoch in found] == [5.0, 5.0, 3.0]
     assert [epoch.samples_per_s for epoch in found] == pytest.approx([200.0, 200.0, 1000 / 3])
+
+
+def end_epoch(progress, memory, clock, epoch: int, *samples: int) -> None:
+    """An epoch of 1000 samples is over, and the workers have reported the losses of `samples`."""
+    clock.sleep(10.0)
+    memory.control[ControlField.EPOCHS_DONE] = epoch + 1
+    for rows, count in zip(memory.scores, samples, strict=True):
+        rows[epoch, 2] = count
+    progress.update()
+
+
+def test_the_loss_of_an_epoch_is_of_all_its_samples_however_late_a_worker_reports_them(progress, memory, clock):
+    end_epoch(progress, memory, clock, 0, 600, 0)
+    clock.sleep(20.0)
+    assert not progress.is_scored(0)
+    memory.scores[1][0, 2] = 400
+    assert progress.is_scored(0) and progress.epoch(0, Score()).unscored == 0
+
+
+def test_losses_that_died_with_a_worker_are_not_waited_for_but_counted(progress, memory, supervisor, clock):
+    supervisor.note("died", 1, "was killed")
+    end_epoch(progress, memory, clock, 0, 600, 300)
+    assert not progress.is_scored(0)
+    clock.sleep(1.1)
+    assert progress.is_scored(0) and progress.epoch(0, Score()).unscored == 100
+
+
+def test_later_epochs_wait_for_the_losses_of_all_workers_again(progress, memory, supervisor, clock):
+    """An epoch opens when the one before the last has ended, so two more may have lost something."""
+    end_epoch(progress, memory, clock, 0, 600, 400)
+    supervisor.note("died", 1, "was killed")
+    for epoch in (1, 2):
+        end_epoch(progress, memory, clock, epoch, 600, 300)
+        clock.sleep(1.1)
+        assert progress.is_scored(epoch) and progress.epoch(epoch, Score()).unscored == 100
+    end_epoch(progress, memory, clock, 3, 600, 300)
+    clock.sleep(1.1)
+    assert not progress.is_scored(3)
 
 
 def test_a_worker_does_not_compute_while_it_is_dead(progress, supervisor, memory, clock):

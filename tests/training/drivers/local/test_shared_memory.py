@@ -24,13 +24,12 @@ from paceline.training.drivers.local.position import ledger_of, position_of, put
 from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes, StateTensor
 from paceline.training.drivers.local.worker_score import WorkerScore, score_of
 from paceline.training.drivers.local.writer_lock import WriterLock
-from tests.own_process import OwnProcess
 from tests.training.drivers.local.small import workload
 
 SIZES = Sizes(
     workers=3, groups=3, numbers=1000, payload=1000, dtype="float32",
     state=(StateTensor("velocity", (900,), "float32"), StateTensor("updates", (), "float64")), corrections=(),
-    batches=10, epochs=5, longest=4, fetched=True, events=1000, logged=3,
+    batches=10, epochs=5, longest=4, fetched=True, events=1000, workers_commit=True,
 )  # fmt: skip
 
 
@@ -106,19 +105,6 @@ def test_a_sleeper_is_woken_and_who_is_awake_is_not_notified(memory):
     thread.join(5)
     assert woken == [True]
     os.close(descriptor)
-
-
-def test_a_process_whose_launcher_is_gone_ends_when_it_waits():
-    code = (
-        "import os\n"
-        "from tests.training.drivers.local.test_shared_memory import SIZES, SharedMemory, Doorbell\n"
-        "bell = Doorbell(SharedMemory(SIZES), 0, os.eventfd(0), launcher=1 << 22)\n"
-        "bell.wait(0.01)\n"
-        "print('still here')\n"
-    )
-    with OwnProcess(["-c", code]) as process:
-        out, err = process.communicate()
-        assert (process.returncode, out) == (1, ""), err
 
 
 # What became of batches
@@ -211,9 +197,9 @@ def position(**changes) -> Position:
     return Position(**{**values, **changes})
 
 
-@pytest.mark.parametrize("logged", [0, 3])
-def test_a_position_that_is_put_is_the_one_that_is_read(logged):
-    made = SharedMemory(Sizes(**{**vars(SIZES), "logged": logged}))
+@pytest.mark.parametrize("workers_commit", [False, True])
+def test_a_position_that_is_put_is_the_one_that_is_read(workers_commit):
+    made = SharedMemory(Sizes(**{**vars(SIZES), "workers_commit": workers_commit}))
     put_position(made, position())
     assert made.snapshot == (0, 21)
     assert position_of(made) == position()

@@ -14,8 +14,8 @@ from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.updater import BLOCK, Updater
 from paceline.training.drivers.local.fields import ControlField, HeaderField
-from paceline.training.drivers.local.shared_memory import SharedMemory, Sizes
-from paceline.training.drivers.local.span_log import SpanLog
+from paceline.training.drivers.local.preparation import sizes_of, why_server_commits
+from paceline.training.drivers.local.shared_memory import UPDATE_WORDS, SharedMemory, Sizes
 from paceline.training.drivers.local.store import SharedStore
 from paceline.training.drivers.local.writer_lock import WriterLock
 from tests.own_process import OwnProcess
@@ -190,9 +190,14 @@ def test_a_dead_committer_s_version_number_is_another_group_s(stage, monkeypatch
     assert s.memory.control[ControlField.WRITING] > s.memory.published
     assert s.step(2) and s.step(3)
     assert (s.version, s.round(0), s.round(1)) == (1, 0, 1)
-    assert s.stores[0].commit_round(0, [0, 1]), "its payloads are all in, so the round is committed now"
-    assert (s.version, s.round(0), s.round(1)) == (2, 1, 1)
-    assert s.closed(0) == [0, 1, 4, 5]
+    assert not s.stores[0].commit_round(0, [0, 1]), "the mean was to take the place of its payload, which is lost"
+    s.kill(1)
+    s.poll()
+    s.join(1)
+    s.poll()
+    s.finish()
+    assert (s.version, s.round(0), s.round(1)) == (4, 2, 2)
+    s.assert_every_batch_counts_once()
 
 
 @GRANULARITY
@@ -292,7 +297,7 @@ def test_the_server_s_commit_is_whole_or_not_there(stage, granularity):
     found = []
     for number in numbers:
         s.restore(saved)
-        died = dies_at(number, lambda: s.new_store(2).commit(order), opcodes=opcodes)
+        died = dies_at(number, lambda: s._any_store().commit(order), opcodes=opcodes)
         found.append(s.content())
         if not died:
             break
@@ -314,6 +319,33 @@ def test_workers_and_server_commit_the_same_bits(stage, monkeypatch):
     assert without_log(by_workers.content()) == without_log(by_server.content())
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "places"),
+    [("sync", 1000, 32), ("downpour", 1 << 18, 16), ("sync", 1 << 20, 4), ("softsync", 1000, 2)],
+)
+def test_there_are_as_many_places_as_the_machine_s_cache_has_room_for(name, numbers, places):
+    """A place is written again when no core has it in its own cache any longer: in turn, and as late as possible."""
+    strategy, made = find_strategy(name), layout(numbers, rule=Rule("sgd", 1.0), batches=4, epochs=1)
+    commits = not why_server_commits(strategy, Updater(strategy, made, 2), 2, "cpu", "shared")
+    sizes = sizes_of(strategy, made, 2, record_events=False, workers_commit=commits)
+    assert sizes.places == places
+    memory = SharedMemory(sizes)
+    assert len({memory.payload(1, sequence).data_ptr() for sequence in range(40)}) == places
+    memory.close()
+
+
+def test_a_place_is_used_again_when_a_snapshot_has_its_update(stage):
+    s = stage(find_strategy("downpour"), 2, 8, 1)
+    s.join(0, 1)
+    s.poll()
+    snapshots = []
+    for _ in range(s.memory.sizes.places + 1):
+        assert s.step(0)
+        s.poll()
+        snapshots.append(s.memory.snapshot)
+    assert snapshots == [(0, 0)] * s.memory.sizes.places + [(1, s.memory.sizes.places)]
+
+
 # Readers
 
 
@@ -323,10 +355,15 @@ def write_version(memory: SharedMemory, version: int) -> None:
     header, before = memory.headers[version % 2], memory.header
     header[:] = before
     header[HeaderField.VERSION] = version
-    logged = memory.sizes.logged
-    if logged:
-        memory.gradients[version % (logged + 1)].fill_(float(version % 8))
-    if version - before[HeaderField.SNAPSHOT_VERSION] >= logged:
+    between = 0
+    if memory.sizes.workers_commit:
+        between = memory.sizes.places
+        place, row = memory.place_of(version % 2, version // 2), version % memory.update_rows * UPDATE_WORDS
+        memory.place_versions[place] = 0
+        memory.gradients[place].fill_(float(version % 8))
+        memory.updates[row], memory.updates[row + 1], memory.updates[row + 2] = place, 0, 0
+        memory.place_versions[place] = version
+    if version - before[HeaderField.SNAPSHOT_VERSION] >= between:
         count = memory.control[ControlField.SNAPSHOT_WRITING] = before[HeaderField.SNAPSHOT] + 1
         memory.parameters[count % 2].fill_(number_of(version))
         header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
@@ -361,11 +398,12 @@ with lock:
 """
 
 
-def large(logged: int = 0) -> SharedMemory:
+def large(places: int = 0) -> SharedMemory:
+    """With so many places for the gradients of each worker; 0: the server commits."""
     return SharedMemory(
         Sizes(
             workers=2, groups=2, numbers=BLOCK, payload=BLOCK, dtype="float32", state=(), corrections=(), batches=4,
-            epochs=1, longest=1, logged=logged,
+            epochs=1, longest=1, places=places or 2, workers_commit=places > 0,
         )
     )  # fmt: skip
 
@@ -377,12 +415,12 @@ def beside(program: str, memory: SharedMemory) -> OwnProcess:
 
 def reader(memory: SharedMemory) -> SharedStore:
     updater = Updater(find_strategy("downpour"), layout(BLOCK, rule=Rule("sgd", 1.0), batches=4, epochs=1), 2)
-    return SharedStore(memory, updater, SpanLog(memory, 0))
+    return SharedStore(memory, 0, updater)
 
 
-@pytest.mark.parametrize("logged", [0, 3, 16])
-def test_what_is_read_beside_a_writer_is_of_one_version(logged):
-    memory, into, seen = large(logged), torch.zeros(BLOCK), set()
+@pytest.mark.parametrize("places", [0, 2, 8])
+def test_what_is_read_beside_a_writer_is_of_one_version(places):
+    memory, into, seen = large(places), torch.zeros(BLOCK), set()
     store = reader(memory)
     with beside(WRITER, memory) as writer:
         try:
@@ -411,13 +449,13 @@ class Overtaken(list[torch.Tensor]):
         return super().__getitem__(place)
 
 
-@pytest.mark.parametrize(("logged", "buffers"), [(0, "parameters"), (3, "parameters"), (3, "gradients")])
+@pytest.mark.parametrize(("places", "buffers"), [(0, "parameters"), (2, "parameters"), (2, "gradients")])
 @pytest.mark.parametrize("versions", range(10))
-def test_a_reader_that_is_overtaken_reads_again(logged, buffers, versions):
-    memory, into = large(logged), torch.zeros(BLOCK)
+def test_a_reader_that_is_overtaken_reads_again(places, buffers, versions):
+    memory, into = large(places), torch.zeros(BLOCK)
     store = reader(memory)
     store.read(into)
-    for version in range(1, 5 if buffers == "parameters" else 3):
+    for version in range(1, 4 if buffers == "parameters" else 3):
         write_version(memory, version)
     setattr(memory, buffers, Overtaken(memory, getattr(memory, buffers), versions))
     version = store.read(into)

@@ -28,9 +28,18 @@ class Link:
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
         self.payloads = Pieces(job.payload_size, job.layout.torch_dtype)
         self.threads = ThreadPoolExecutor(2)
+        self.address = "127.0.0.1"
+        self.offered = None
 
     def _call(self, report: WorkerReport, push: Push | None = None) -> Call:
         return Call(self.worker, self.incarnation, self.generation, report, push)
+
+    def send_join(self) -> Any:
+        self.generation = ""
+        return self.send(WorkerReport())
+
+    def joined(self, reply: Reply) -> None:
+        self.generation = reply.generation
 
     def send(self, report: WorkerReport, push: Push | None = None, payload: Tensor | None = None) -> Any:
         pieces = [piece.copy() for piece in self.payloads.cut(payload)] if payload is not None else []
@@ -40,9 +49,13 @@ class Link:
     def receive(self, sent: tuple[Server, Future[Any]]) -> tuple[Reply, list[Any]]:
         server, answer = sent
         reply, *pieces = answer.result(30)
+        pieces = [piece for piece in pieces if piece is not None]
         if server is not self.place.server:  # whatever a server answers that is dead by now
             raise ServerLost
         return reply, pieces
+
+    def exchange_note(self, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
+        return self.place.server.exchange_note(self._call(WorkerReport()), formation, key, note)
 
     def fetch(self, sequence: int, position: int) -> tuple[int, list[Any]]:
         version, *pieces = self.place.server.fetch(self._call(WorkerReport()), sequence, position)
@@ -59,8 +72,8 @@ class Place:
 
 
 class InProcessWorker(Worker):
-    def _connect(self, incarnation: int) -> Any:
-        return Link(self.server, self.job, self.number, incarnation)
+    def _connect(self, server: Any, incarnation: int, objects: Any) -> Any:
+        return Link(server, self.job, self.number, incarnation)
 
 
 def job_of(workload: Workload, strategy: Strategy, workers: int, **changes: Any) -> tuple[Job, ServerState]:

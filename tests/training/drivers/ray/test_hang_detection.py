@@ -41,3 +41,13 @@ def test_a_worker_without_a_task_may_wait_and_a_finished_step_counts():
     assert one.verdict(600.0, LIMITS, computing=True) is None, "it has had this task for less than 120 s"
     one.answered(700.0, 0.0, 6)
     assert one.verdict(700.0, LIMITS, computing=True) is None
+
+
+def test_an_actor_whose_steps_are_slow_has_longer():
+    one = Heartbeat(0.0)
+    for step in range(1, 6):
+        one.answered(45.0 * step, 0.0, step)
+    one.answered(225.0 + 449.0, 0.0, 5)
+    assert one.verdict(225.0 + 449.0, LIMITS, computing=True) is None
+    one.answered(225.0 + 451.0, 0.0, 5)
+    assert "for 450 s (idle_timeout)" in one.verdict(225.0 + 451.0, LIMITS, computing=True)

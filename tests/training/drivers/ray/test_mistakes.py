@@ -53,7 +53,7 @@ def test_settings_of_a_cluster_are_for_this_driver():
     with pytest.raises(StrategyError, match="`compute_time` is simulated: it needs `driver='virtual'`"):
         Setup.of({"workers": 2, "driver": "ray", "compute_time": 1.0})
     with pytest.raises(StrategyError, match="`collective` is for real workers: it needs `driver='local'`"):
-        Setup.of({"workers": 2, "driver": "ray", "collective": "gloo"})
+        Setup.of({"workers": 2, "driver": "virtual", "collective": "gloo"})
 
 
 @pytest.mark.slow

@@ -18,13 +18,14 @@ from paceline.strategy.presets import find_strategy
 from paceline.testing import Fault
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.local import launcher as local
+from paceline.training.drivers.ray import ray_training, supervisor
 from paceline.training.watcher import Silent
 from tests.contract.drivers import train
 from tests.contract.small_training import workload
 from tests.contract.test_conservation import strategy
-from tests.ray_cluster import NODE
+from tests.ray_cluster import add_node
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.usefixtures("ray_cluster")]
 
 BATCHES = 90
 SLOW = tuple(Fault("slow", worker=worker, seconds=0.02) for worker in range(2))
@@ -44,31 +45,58 @@ def test_a_killed_worker_and_a_killed_server_leave_the_same_bits(tmp_path):
     assert torch.equal(found.parameters, whole.parameters)
 
 
-class Losing(threading.Thread):
-    """Removes a node with a worker on it, once a run has begun, and after a while adds another."""
+@pytest.mark.soak
+def test_a_server_with_a_replica_loses_no_update(tmp_path):
+    whole = train("virtual", made(), find_strategy("sync"), 2, tmp_path / "whole")
+    faults = (Fault("kill", 60), *SLOW)
+    found = train("ray", made(), find_strategy("sync"), 2, tmp_path / "run", faults=faults, server_replica=True)
+    (died,) = found.distribution.faults
+    assert died.what == "server died" and int(died.note.removeprefix("continued from update ")) >= 60
+    assert found.distribution.ledger.applied_by_epoch == (BATCHES, BATCHES)
+    assert torch.equal(found.parameters, whole.parameters)
 
-    def __init__(self, cluster, run: Path, without_s: float = 0.0) -> None:
+
+class Losing(threading.Thread):
+    """Removes a node with such an actor on it, once a run has begun, and after a while adds another.
+
+    As a context it ends with the run, and whatever the run did.
+    """
+
+    def __init__(self, cluster, run: Path, without_s: float = 0.0, kind: str = "Worker") -> None:
         super().__init__(daemon=True)
+        self.kind = kind
         self.cluster, self.run_directory, self.without_s = cluster, run, without_s
         self.added_s = math.inf
+        self.over = threading.Event()
+
+    def __enter__(self) -> Losing:
         self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.over.set()
+        self.join(60)
+        assert not self.is_alive()
 
     def run(self) -> None:
+        while not (self.run_directory / "checkpoint.pt").exists():
+            if self.over.wait(0.1):
+                return
+        while (lost := self._used_node()) is None:
+            if self.over.wait(1.0):
+                return
+        self.over.wait(2.0)
+        self.cluster.remove_node(lost, allow_graceful=False)
+        self.over.wait(self.without_s)
+        add_node(self.cluster)
+        self.added_s = time.monotonic()
+
+    def _used_node(self):
         import ray
 
-        while not (self.run_directory / "checkpoint.pt").exists():
-            time.sleep(0.1)
-        lost = None
-        while lost is None:
-            time.sleep(1.0)
-            actors = ray._private.state.actors().values()
-            used = {a["Address"]["NodeID"] for a in actors if a["State"] == "ALIVE" and "Worker" in a["ActorClassName"]}
-            lost = next((node for node in self.cluster.list_all_nodes()[1:] if node.node_id in used), None)
-        time.sleep(2.0)
-        self.cluster.remove_node(lost, allow_graceful=False)
-        time.sleep(self.without_s)
-        self.cluster.add_node(**NODE)
-        self.added_s = time.monotonic()
+        actors = ray._private.state.actors().values()
+        used = {a["Address"]["NodeID"] for a in actors if a["State"] == "ALIVE" and a["ActorClassName"] == self.kind}
+        return next((node for node in self.cluster.list_all_nodes()[1:] if node.node_id in used), None)
 
 
 class Alive(Silent):
@@ -89,21 +117,39 @@ class Alive(Silent):
     ],
 )
 def test_a_run_that_loses_a_node_ends_by_itself(name, ray_cluster, tmp_path):
-    losing = Losing(ray_cluster, tmp_path / "run")
     slow = tuple(Fault("slow", worker=worker, seconds=0.05) for worker in range(4))
-    found = train("ray", made(epochs=3), strategy(name), 4, tmp_path / "run", faults=slow)
-    losing.join(60)
+    with Losing(ray_cluster, tmp_path / "run"):
+        found = train("ray", made(epochs=3), strategy(name), 4, tmp_path / "run", faults=slow)
     assert found.distribution.fault_count >= 1
+    assert found.distribution.ledger.applied_by_epoch == (BATCHES,) * 3
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("name", "replica"),
+    [(name, False) for name in ("downpour", "delay-compensated", "mixed", "sync", "diloco")] + [("sync", True)],
+)
+def test_a_run_that_loses_the_node_of_its_server_ends_by_itself(name, replica, ray_cluster, tmp_path, monkeypatch):
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    node = ray_cluster.list_all_nodes()[1].node_id  # the first one is where this process is
+    monkeypatch.setattr(supervisor, "PLACEMENT_OF_SERVER", NodeAffinitySchedulingStrategy(node, soft=True))
+    slow = tuple(Fault("slow", worker=worker, seconds=0.05) for worker in range(4))
+    options = {"faults": slow, "server_replica": replica, "checkpoint_every_s": 2.0}
+    with Losing(ray_cluster, tmp_path / "run", kind="Server"):
+        found = train("ray", made(epochs=3), strategy(name), 4, tmp_path / "run", **options)
+    assert "server died" in {fault.what for fault in found.distribution.faults}
     assert found.distribution.ledger.applied_by_epoch == (BATCHES,) * 3
 
 
 @pytest.mark.soak
 def test_a_node_that_is_added_is_used_within_30_s(ray_cluster, tmp_path):
     """Every worker fills a node, so that one of them waits for the new node."""
-    losing, alive = Losing(ray_cluster, tmp_path / "run", without_s=10.0), Alive()
+    alive = Alive()
     slow = tuple(Fault("slow", worker=worker, seconds=0.5) for worker in range(3))
     options = {"faults": slow, "worker_cpus": 2.0, "watcher": alive}
-    found = train("ray", made(), find_strategy("downpour"), 3, tmp_path / "run", **options)
+    with Losing(ray_cluster, tmp_path / "run", without_s=10.0) as losing:
+        found = train("ray", made(), find_strategy("downpour"), 3, tmp_path / "run", **options)
     assert found.distribution.ledger.applied_by_epoch == (BATCHES, BATCHES)
     assert sorted(worker.starts for worker in found.distribution.by_worker) == [1, 1, 2]
     before = [count for at_s, count in alive.seen if losing.added_s - 5.0 < at_s < losing.added_s]
@@ -122,20 +168,9 @@ def test_a_hanging_worker_and_a_hanging_server_are_replaced(tmp_path):
 
 @pytest.mark.soak
 def test_a_run_whose_launching_process_was_killed_is_resumed(ray_cluster, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "paceline",
-        "train",
-        "mlp",
-        "--data",
-        "digits",
-        "--epochs",
-        "200",
-        "--workers",
-        "2",
-    ]
-    command += ["--driver", "ray", "--address", ray_cluster.address, "--checkpoint-every", "1", "--out", "run"]
+    command = [sys.executable, "-m", "paceline", "train", "mlp", "--data", "digits", "--epochs", "200"]
+    command += ["--strategy", "downpour", "--workers", "2", "--driver", "ray", "--address", ray_cluster.address]
+    command += ["--checkpoint-every", "1", "--out", "run"]
     with subprocess.Popen(command, cwd=tmp_path) as process:
         latest_s = time.monotonic() + 120.0
         while _epochs(tmp_path / "run") < 5 and time.monotonic() < latest_s:
@@ -151,6 +186,7 @@ def _epochs(directory: Path) -> int:
     return load_checkpoint(directory).epoch if (directory / "checkpoint.pt").exists() else 0
 
 
+@pytest.mark.soak
 def test_a_run_continues_on_the_other_driver(tmp_path):
     whole = train("virtual", made(), find_strategy("sync"), 2, tmp_path / "whole")
     train("ray", made(epochs=1), find_strategy("sync"), 2, tmp_path / "run")
@@ -166,12 +202,29 @@ def test_a_module_that_a_node_does_not_have_is_named(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     network = {"network": "my_network:net", "dropout": None, "options": {}}
-    monkeypatch.setattr("paceline.training.drivers.ray.ray_training.sys.path", [])
+    job = ray_training.Job
+    monkeypatch.setattr(ray_training, "Job", lambda *a, **given: job(*a, **{**given, "search_path": ()}))
     with pytest.raises(PacelineError, match=r"worker \d: no module 'my_network'") as caught:
         train("ray", workload(**network), find_strategy("sync"), 2, tmp_path / "run")
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.soak
+def test_a_node_with_another_version_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.training.drivers.ray.job.own_version", lambda: "0.0")
+    with pytest.raises(
+        PacelineError, match=r"worker \d: node .* has paceline .*, the launching process 0\.0"
+    ) as caught:
+        train("ray", workload(), find_strategy("sync"), 2, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_more_workers_than_there_is_room_for_are_refused_before_anything_starts(tmp_path):
+    with pytest.raises(PacelineError, match=r"7 workers with 1 CPU each do not fit: .* on 3 nodes, room for 6"):
+        train("ray", workload(), find_strategy("sync"), 7, tmp_path / "run")
+
+
+@pytest.mark.soak
 def test_objects_given_in_python_reach_the_workers(tmp_path):
     from torch import nn
 
@@ -183,6 +236,7 @@ def test_objects_given_in_python_reach_the_workers(tmp_path):
     assert run.status == "finished" and run.test_accuracy > 0.7
 
 
+@pytest.mark.soak
 def test_the_command_line(request, tmp_path):
     paceline = request.getfixturevalue("paceline")
     arguments = ("mlp", "--data", "digits", "--epochs", "1", "--strategy", "downpour", "--workers", "2")

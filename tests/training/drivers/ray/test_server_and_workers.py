@@ -30,7 +30,7 @@ def trained(job, state):
     place = Place(job)
     place.server.begin(state, math.inf)
     with ThreadPoolExecutor(job.workers) as threads:
-        for worker in [threads.submit(InProcessWorker(job, place, w).work, 1) for w in range(job.workers)]:
+        for worker in [threads.submit(InProcessWorker(job, w).work, place, 1, None) for w in range(job.workers)]:
             worker.result(60)
     return place.server
 
@@ -56,7 +56,7 @@ def test_a_checkpoint_is_where_a_server_continues():
     place = Place(job)
     place.server.begin(state, math.inf)
     with ThreadPoolExecutor(2) as threads:
-        working = [threads.submit(InProcessWorker(job, place, worker).work, 1) for worker in range(2)]
+        working = [threads.submit(InProcessWorker(job, worker).work, place, 1, None) for worker in range(2)]
         while place.server.status(0.0, 0).version < 20:
             time.sleep(0.001)
         kept = place.server.snapshot()
@@ -87,7 +87,7 @@ def test_what_a_dead_worker_had_goes_to_others_and_its_late_payload_is_ignored()
     for one in joining:
         one.join(10)
     place.server.died(1, 1)
-    InProcessWorker(job, place, 0).work(2)  # joins again: what it had as the first incarnation is done, too
+    InProcessWorker(job, 0).work(place, 2, None)  # joins again: what it had as the first incarnation is done, too
     status = place.server.status(0.0, 0)
     assert status.ledger.applied_by_epoch == (BATCHES, BATCHES)
     assert status.ledger.returned >= 2
@@ -96,7 +96,7 @@ def test_what_a_dead_worker_had_goes_to_others_and_its_late_payload_is_ignored()
 
 
 def test_a_payload_that_is_not_finite_ends_the_run_with_one_line_or_is_refused():
-    spoilt = (Fault("corrupt", at=1, worker=1),)
+    spoilt = (Fault("corrupt", at=40, worker=1),)  # by then both have begun, however busy the machine is
     job, state = job_of(workload(**MADE), find_strategy("downpour"), 2, faults=spoilt)
     kind, text = trained(job, state).status(0.0, 0).failure
     assert kind == "Diverged" and "a payload is not finite (worker 1" in text and "\n" not in text
@@ -108,7 +108,10 @@ def test_a_payload_that_is_not_finite_ends_the_run_with_one_line_or_is_refused()
 
 @pytest.mark.parametrize(("within_s", "begins"), [(math.inf, False), (0.0, True)])
 def test_the_first_rounds_wait_for_all_workers_but_no_longer_than_they_may(within_s, begins):
-    """A server that Ray started again is joined by one worker after the other; one of them may have no room."""
+    """A server that Ray started again is joined by one worker after the other; one of them may have no room.
+
+    Its part of a round is then done by another, so that the update is the same.
+    """
     job, state = job_of(workload(**MADE), find_strategy("sync"), 2)
     server = Server(job)
     server.begin(state, within_s)
@@ -117,4 +120,33 @@ def test_the_first_rounds_wait_for_all_workers_but_no_longer_than_they_may(withi
     server.exchange(Call(1, 1, "", WorkerReport()))
     if not begins:
         first, *_ = server.exchange(Call(0, 1, first.generation, WorkerReport()))
-    assert first.task.parts == (1 if begins else 2)
+    assert first.task.parts == 2
+
+
+def test_an_earlier_call_does_not_take_the_task_of_a_worker_that_joins_again():
+    """A worker that could not reach its server joins it again, while the server still holds a call of before."""
+    job, state = job_of(workload(**MADE), find_strategy("sync"), 2)
+    server = Server(job)
+    server.begin(state, math.inf)
+    before, *_ = server.exchange(Call(0, 1, "", WorkerReport()))
+    with ThreadPoolExecutor(2) as threads:
+        earlier = threads.submit(server.exchange, Call(0, 1, before.generation, WorkerReport()))
+        while not earlier.running():
+            time.sleep(0.001)
+        again = threads.submit(server.exchange, Call(0, 1, "", WorkerReport()))
+        while server.mailboxes[0].generation == before.generation:
+            time.sleep(0.001)
+        server.exchange(Call(1, 1, "", WorkerReport()))
+        assert earlier.result(10)[0].task is None and earlier.result(10)[0].generation == ""
+        assert again.result(10)[0].task is not None
+    late, *_ = server.exchange(Call(0, 1, before.generation, WorkerReport()))
+    assert late.generation == "" and late.task is None
+
+
+def test_the_parameters_of_an_epoch_can_be_asked_for_again_until_the_next_ones_are():
+    job, state = job_of(workload(**MADE), find_strategy("sync"), 2)
+    server = trained(job, state)
+    first, again = server.epoch_parameters(0), server.epoch_parameters(0)
+    assert first[0] == again[0] == BATCHES // 2 and (first[1] == again[1]).all()
+    assert server.epoch_parameters(1) is not None
+    assert server.epoch_parameters(0) is None

@@ -1,0 +1,50 @@
+"""What a network is trained for, where that is not the workload's loss of its output and the labels.
+
+A network may have a method `criteria`, whose results become the phases of its training, an attribute `metric`, which
+validation reports in place of accuracy, and a method `learned`, which returns what a figure shows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Criterion:
+    """A loss and the parameters that it trains, in every epoch or in some."""
+
+    name: str
+    parameters: Sequence[nn.Parameter]
+    loss: Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
+    """From inputs and labels to the loss; where samples are classified, to the loss and the scores of the classes. Only
+    its gradient trains; its value is what is reported."""
+    epochs: tuple[int, int | None] = (0, None)
+    """The first epoch in which it trains, from 0, and the one after the last; None: to the end."""
+    rate: float = 1.0
+    """Multiplies the workload's learning rate."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the optimizer that differ from the workload's, e.g. `{"schedule": "constant"}`."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMetric:
+    """A number per test sample; its mean says how well the network does. Less is better."""
+
+    name: str
+    of: Callable[[Tensor, Tensor], Tensor]
+    """From inputs and labels to one number per sample."""
+
+
+@runtime_checkable
+class HasCriteria(Protocol):
+    def criteria(self) -> Sequence[Criterion]: ...
+
+
+def metric_of_network(network: nn.Module) -> SampleMetric | None:
+    """The metric that a network brings; None: it classifies, and accuracy is reported."""
+    found = getattr(network, "metric", None)
+    return found if isinstance(found, SampleMetric) else None

@@ -1,0 +1,147 @@
+"""A member's connection to the others of its group: a process group of torch.distributed.
+
+Members meet through the server, so no port is opened for it; the connections between them are gloo's or nccl's, at the
+address that the node has in the cluster. While a member waits for the others it asks the server now and then whether
+its formation still stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from paceline.strategy.instructions import Compute
+from paceline.strategy.learner_state import Result
+from paceline.training.drivers.ray.job import Job
+from paceline.training.drivers.ray.messages import Formation
+from paceline.training.drivers.ray.vector_parts import VectorParts
+
+ASK_EVERY_S = 1.0
+PAUSE_S = 50e-6
+NOTES = 4
+"""Whole numbers that travel with each part of a payload: its first batch, samples, steps, and whether it is finite."""
+
+ExchangeNote = Callable[[int, str, bytes | None], tuple[bool, bytes]]
+"""Leaves a note for the other members of a formation or reads one, and says whether the formation stands."""
+
+_abandoned: list[Any] = []
+"""Process groups with operations that may never end: deleting one would wait for them."""
+
+
+class Dissolved(Exception):
+    """A member is gone, or cannot be reached: the server has to do without this formation."""
+
+
+class MeetingPlace(distributed.Store):
+    """How members find each other: notes that the server keeps."""
+
+    def __init__(self, exchange_note: ExchangeNote, formation: int, within_s: float) -> None:
+        super().__init__()
+        self.exchange_note, self.formation, self.within_s = exchange_note, formation, within_s
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._met(key, value.encode() if isinstance(value, str) else bytes(value))
+
+    def get(self, key: str) -> bytes:
+        latest_s = time.monotonic() + self.within_s
+        while time.monotonic() < latest_s:
+            found = self._met(key, None)
+            if found:
+                return found
+        raise TimeoutError(f"no member left a note {key}")
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        for key in keys:
+            self.get(key)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """The limit is that of all starts."""
+
+    def _met(self, key: str, value: bytes | None) -> bytes:
+        stands, found = self.exchange_note(self.formation, key, value)
+        if not stands:
+            raise RuntimeError("the group was dissolved")
+        return found
+
+
+class MemberLink:
+    def __init__(
+        self, formation: Formation, job: Job, exchange_note: ExchangeNote, device: torch.device, address: str
+    ) -> None:
+        """Dissolved: not all members have come. `address` is that of this node."""
+        self.formation, self.exchange_note = formation, exchange_note
+        self.weighted = job.strategy.make_exchange.weighted
+        self.parts = VectorParts(job.layout, formation.members)
+        dtype, size = job.layout.torch_dtype, self.parts.size
+        row = size + NOTES * 8 // dtype.itemsize
+        self.sent, self.received = (torch.zeros(formation.members, row, dtype=dtype, device=device) for _ in range(2))
+        self.gathered = torch.zeros(formation.members, size, dtype=dtype, device=device)
+        self.part = torch.zeros(size, dtype=dtype, device=device)
+        place = MeetingPlace(exchange_note, formation.number, job.answer_within_s)
+        try:
+            self.group = _process_group(job, formation, place, address)
+        except Exception as error:
+            raise Dissolved from error
+
+    def gather(self, part: Tensor, out: Tensor) -> None:
+        """Puts a vector together from the parts of all members."""
+        self.part.copy_(part)
+        self._finish(lambda: self.group._allgather_base(self.gathered.view(-1), self.part))
+        for rank in range(self.formation.members):
+            self.parts.put(rank, self.gathered[rank], out)
+
+    def average(self, payload: Tensor, task: Compute, result: Result, finite: bool) -> Tensor | None:
+        """This member's part of the mean of all payloads; None: one of them is not finite."""
+        size = self.parts.size
+        for rank in range(self.formation.members):
+            self.parts.copy(rank, payload, self.sent[rank, :size])
+        notes = torch.tensor([task.batches[0], result.samples, result.steps, finite])
+        self.sent[:, size:] = notes.view(self.sent.dtype)
+        self._finish(lambda: self.group.alltoall_base(self.received.view(-1), self.sent.view(-1), [], []))
+        found = self.received[:, size:].cpu().contiguous().view(torch.int64).tolist()
+        if not all(finite for *_, finite in found):
+            return None
+        order = sorted(range(len(found)), key=lambda rank: int(found[rank][0]))
+        weights = [found[rank][1] / found[rank][2] if self.weighted else 1.0 for rank in order]
+        return self.parts.mean(self.formation.rank, [self.received[rank] for rank in order], weights, self.part)
+
+    def _finish(self, begin: Callable[[], Any]) -> None:
+        """Waits for an operation, for as long as the formation stands."""
+        try:
+            work = begin()
+            while not self._is_done(work):
+                if not self.exchange_note(self.formation.number, "", None)[0]:
+                    _abandoned.append((self, work))
+                    raise Dissolved
+        except RuntimeError as error:
+            raise Dissolved from error
+
+    def _is_done(self, work: Any) -> bool:
+        """Within the time after which the server is asked."""
+        if self.sent.is_cuda:  # to wait for nccl would end the process group after that time
+            latest_s = time.monotonic() + ASK_EVERY_S
+            while not work.is_completed() and time.monotonic() < latest_s:
+                time.sleep(PAUSE_S)
+            return bool(work.is_completed() and work.wait())
+        try:
+            return bool(work.wait(timedelta(seconds=ASK_EVERY_S)))
+        except RuntimeError:
+            if work.is_completed():
+                raise
+            return False
+
+
+def _process_group(job: Job, formation: Formation, place: MeetingPlace, address: str) -> Any:
+    kind: Any = distributed.ProcessGroupNCCL if job.collective == "nccl" else distributed.ProcessGroupGloo
+    if job.collective == "nccl":
+        options = kind.Options()
+    else:
+        options = kind._Options()
+        options._devices = [kind.create_device(hostname=address)]
+    options._timeout = timedelta(seconds=job.answer_within_s)
+    return kind(place, formation.rank, formation.members, options)
