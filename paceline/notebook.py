@@ -40,7 +40,8 @@ class NotebookRecord:
 
     def __repr__(self) -> str:
         """One line: a record may hold thousands of numbers."""
-        facts = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in self.facts().items())
+        known = {name: value for name, value in self.facts().items() if not _missing(value)}
+        facts = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in known.items())
         return f"<{type(self).__name__} {facts}>"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import math
 import sys
 from html.parser import HTMLParser
@@ -63,6 +64,8 @@ def test_each_is_printed_as_facts_and_a_table_and_represented_in_one_line(record
         assert len(lines) > len(record.table())
         assert repr(record).startswith(f"<{type(record).__name__} network='mlp'") and len(repr(record)) < 400
     assert str(records[0]).startswith("Run: network mlp, data digits, status finished")
+    unlabelled = dataclasses.replace(records[0], test_accuracy=math.nan)
+    assert "accuracy=0" in repr(records[0]) and "accuracy" not in repr(unlabelled)
 
 
 def test_rows_of_a_run_are_its_epochs(records):
