@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import user_code
+from paceline.built_in import BUILT_IN
 from paceline.errors import WorkloadError, a_type, nearest
 from paceline.settings import check, read, read_any, read_toml, setting, settings_of
 
@@ -181,37 +182,6 @@ class Workload:
         for key in ("l1", "l2", "momentum", "betas", "eps", "weight_decay"):
             if getattr(self, key) != Workload.__dataclass_fields__[key].default:
                 raise WorkloadError(f"{key} is for built-in optimizers; set it inside {self.optimizer} itself")
-
-
-IMAGENET = {"data": "synthetic:3x224x224/1000", "optimizer": "momentum", "l2": 5e-4, "epochs": 1}
-
-# What a built-in name means beyond the defaults above; chosen so that each trains well as it is.
-BUILT_IN: dict[str, dict[str, Any]] = {
-    "mlp": {"batch": 100, "optimizer": "momentum", "lr": 0.1, "schedule": "cosine", "epochs": 20},
-    "dnn": {
-        "batch": 64, "optimizer": "momentum", "lr": 0.05, "schedule": "cosine", "l2": 1e-5, "dropout": 0.1,
-        "epochs": 20,
-    },
-    "lstm": {"batch": 100, "optimizer": "adam", "lr": 4e-3, "schedule": "cosine", "epochs": 8},
-    "lenet5": {"batch": 64, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10},
-    "alexnet": {**IMAGENET, "batch": 128, "lr": 0.01},
-    "vgg11": {**IMAGENET, "batch": 32, "lr": 0.01},
-    "vgg16": {**IMAGENET, "batch": 32, "lr": 0.01},
-    "googlenet": {**IMAGENET, "batch": 32, "lr": 0.01},
-    "resnet18": {**IMAGENET, "batch": 64, "lr": 0.05, "l2": 1e-4},
-    "resnet50": {**IMAGENET, "batch": 32, "lr": 0.05, "l2": 1e-4},
-    "resnet20": {
-        "data": "cifar10", "batch": 128, "optimizer": "momentum", "lr": 0.1, "schedule": "cosine", "l2": 1e-4,
-        "epochs": 160,
-    },
-    "textlstm": {"data": "text", "batch": 32, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 5},
-    "transformer": {
-        "data": "text", "batch": 32, "optimizer": "adam", "lr": 1e-3, "schedule": "warm-up:0.2+cosine", "epochs": 5,
-    },
-    "autoencoder": {
-        "loss": "model", "batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10,
-    },
-}  # fmt: skip
 
 
 def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:

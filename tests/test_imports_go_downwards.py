@@ -34,7 +34,8 @@ FLOORS = (
 )
 # Below all floors, each with what it may import.
 GROUND = {
-    "workload": {"settings", "user_code", "unallocated", "errors"},
+    "workload": {"built_in", "settings", "user_code", "unallocated", "errors"},
+    "built_in": set(),
     "unallocated": {"errors"},
     "settings": {"errors"},
     "given_workload": {"workload", "held_objects", "errors"},

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from paceline.built_in import BUILT_IN
 from paceline.cli.options import parse_pairs
 from paceline.errors import InputError, a_type
 from paceline.record import from_json, to_json
 from paceline.workload import (
-    BUILT_IN,
     OPTIMIZERS,
     Schedule,
     Workload,

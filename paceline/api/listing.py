@@ -78,7 +78,8 @@ def models() -> Listing[Description]:
     61706
     """
     from paceline import networks
-    from paceline.workload import BUILT_IN, Workload
+    from paceline.built_in import BUILT_IN
+    from paceline.workload import Workload
 
     def row(network: Description) -> dict[str, Any]:
         return {

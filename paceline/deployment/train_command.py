@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from paceline.built_in import BUILT_IN
 from paceline.errors import InputError
 from paceline.held_objects import is_held
 from paceline.planning.plan import Plan
@@ -14,7 +15,7 @@ from paceline.settings import read_any, settings_of
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
 from paceline.training.settings import SCHEMA
-from paceline.workload import BUILT_IN, Workload, resolve, with_settings
+from paceline.workload import Workload, resolve, with_settings
 
 ELSEWHERE = Hardware((), (), "")
 """The plan is carried out on the cluster, whatever this machine has."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from paceline import networks
-from paceline.workload import BUILT_IN
+from paceline.built_in import BUILT_IN
 
 
 def test_models_lists_every_network_with_its_parameters_and_layers(paceline):

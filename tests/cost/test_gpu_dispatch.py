@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from paceline.built_in import BUILT_IN
 from paceline.cost.gpu_dispatch import as_on_gpu
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.errors import WorkloadError
-from paceline.workload import BUILT_IN, Workload, resolve
+from paceline.workload import Workload, resolve
 from tests.cost.invented import OwnPhase
 from tests.cost.test_op_tracing import SHAPES
 

@@ -11,13 +11,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from paceline.built_in import BUILT_IN
 from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
 from paceline.measurement.mark_log import MarkLog
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.shapes import ShapeRecorder
 from paceline.networks import build
-from paceline.workload import BUILT_IN, Workload, resolve
+from paceline.workload import Workload, resolve
 from tests.cost.invented import read
 
 SHAPES = {

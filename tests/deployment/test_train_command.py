@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.built_in import BUILT_IN
 from paceline.deployment.planned_cluster import PlannedCluster
 from paceline.deployment.settings import DeploymentSettings
 from paceline.errors import InputError
@@ -14,7 +15,7 @@ from paceline.planning.candidates import STRATEGIES
 from paceline.planning.plan import Plan
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
-from paceline.workload import BUILT_IN, with_settings
+from paceline.workload import with_settings
 from tests.deployment.captured import Captured, captured
 from tests.deployment.plans import planned
 
