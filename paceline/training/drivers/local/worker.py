@@ -40,6 +40,8 @@ POLL_INTERVAL_S = 0.5
 SHORT_WAIT_S = 0.02
 SPIN_NS = 2_000_000
 """How long a worker looks for its group's commit before it sleeps, at most; else for as long as a task takes."""
+KEEP_CORE_NS = 200_000
+"""How long it keeps its core while it does. A yielded core may be gone for milliseconds on a busy machine."""
 SUPPLY_NS = 40_000_000
 """Tasks for so long are enough for the server to bring more."""
 
@@ -166,11 +168,12 @@ class Worker:
         start_ns = time.monotonic_ns()
         self.learner.source.prepare(task.epoch, task.batches[0])
         patience_ns = min(SPIN_NS, self.task_ns)
-        while time.monotonic_ns() - start_ns < patience_ns and self.commits:
+        while (waited_ns := time.monotonic_ns() - start_ns) < patience_ns and self.commits:
             if self._is_turn(task):
                 self._waited(start_ns)
                 return
-            os.sched_yield()  # the server may have this core meanwhile, instead of interrupting a worker that computes
+            if waited_ns > KEEP_CORE_NS:  # lets the server run here rather than where a worker computes
+                os.sched_yield()
         while True:
             self.bell.arm()
             if self._is_turn(task):
