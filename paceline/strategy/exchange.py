@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,17 +33,17 @@ class Replica:
 class Exchange:
     """Gradients: a payload is the sum of the gradients since the last push. Subclasses exchange something else."""
 
-    local_optimizer: ClassVar[bool] = False
+    local_optimizer: bool = False
     """Whether a worker updates its copy with the workload's optimizer in every step."""
-    keeps_fetched: ClassVar[bool] = False
+    keeps_fetched: bool = False
     """Whether `encode` looks at the parameters as they were fetched."""
-    fetch_first: ClassVar[bool] = False
+    fetch_first: bool = False
     """Whether every task begins with a fetch, whatever `fetch_every` says."""
-    fetch_last: ClassVar[bool] = False
+    fetch_last: bool = False
     """Whether the newest parameters are fetched once more before `encode`, as `fetched`, without replacing the copy."""
-    weighted: ClassVar[bool] = True
+    weighted: bool = True
     """Whether payloads of a group count by their samples, as gradients do, or equally."""
-    state: ClassVar[tuple[str, ...]] = ()
+    state: tuple[str, ...] = ()
     """Names of flat vectors that a worker keeps between two pushes."""
 
     def payload_size(self, parameters: int) -> int:
@@ -89,7 +88,12 @@ def _built_in() -> dict[str, BuiltIn]:
 
 @functools.lru_cache(maxsize=64)
 def find_exchange(text: str) -> Exchange:
-    """The exchange that a strategy names: built in, or the user's subclass of `Exchange` as module:name."""
+    """The exchange that a strategy names: built in, the user's subclass of `Exchange` as module:name, or two with +."""
+    first, plus, second = text.partition("+")
+    if plus:
+        from paceline.strategy.exchanges.composed import Composed
+
+        return Composed(text, find_exchange(first), find_exchange(second))
     found = resolve_plugin("exchange", text, _built_in())
     if not isinstance(found, Exchange):
         raise StrategyError(

@@ -38,8 +38,8 @@ class Strategy:
     name: str = "sync"
     groups: int | None = setting(1, "How many synchronous groups; none: every worker is a group by itself.", least=1)
     exchange: str = setting(
-        "gradient", "What workers push: gradient, delta, elastic, int8, topk:SHARE, momentum-topk:SHARE, module:name.",
-        verbs=_OPTIONS,
+        "gradient", "What workers push: gradient, delta, elastic, int8, topk:SHARE, momentum-topk:SHARE, module:name; "
+        "delta+int8 and the like compress what local steps changed.", verbs=_OPTIONS,
     )  # fmt: skip
     fetch_every: int = setting(
         1, "Steps between two fetches of the parameters; 0: only when a worker joins.", least=0, verbs=_OPTIONS

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from paceline.errors import StrategyError
 from paceline.simulation.replay import replay_run
 from paceline.strategy.exchange import Replica, _built_in, find_exchange
 from paceline.strategy.strategy import Strategy
@@ -12,8 +15,11 @@ from tests.contract.drivers import ALL_DRIVERS, train
 from tests.contract.small_training import start, trained, workload
 from tests.contract.test_conservation import BATCHES
 
-LOCAL = {"delta": {"fetch_every": 3, "push_every": 3}, "elastic": {"fetch_every": 0, "push_every": 3}}
+EVERY_THIRD = {"fetch_every": 3, "push_every": 3}
+LOCAL = {"delta": EVERY_THIRD, "delta+int8": EVERY_THIRD, "elastic": {"fetch_every": 0, "push_every": 3}}
 """Exchanges whose workers have an optimizer of their own."""
+
+EXCHANGES = (*_built_in(), "delta+int8")
 
 ALONE = ("elastic", 1)
 """Workers with parameters of their own do not wait for each other."""
@@ -26,7 +32,7 @@ def strategy(exchange: str, groups: int | None) -> Strategy:
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS)
 @pytest.mark.parametrize(
-    ("exchange", "groups"), [(name, groups) for name in _built_in() for groups in (None, 1) if (name, groups) != ALONE]
+    ("exchange", "groups"), [(name, groups) for name in EXCHANGES for groups in (None, 1) if (name, groups) != ALONE]
 )
 def test_batches_are_conserved_and_the_run_is_repeated_bitwise(exchange, groups, driver, tmp_path):
     found = train(driver, workload(dropout=0.2), strategy(exchange, groups), 2, tmp_path / "run", record_events=True)
@@ -37,7 +43,7 @@ def test_batches_are_conserved_and_the_run_is_repeated_bitwise(exchange, groups,
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
 
 
-@pytest.mark.parametrize("exchange", _built_in())
+@pytest.mark.parametrize("exchange", EXCHANGES)
 def test_virtual_time_repeats_bitwise(exchange):
     first, second = (trained(strategy(exchange, None), 3, record=True) for _ in range(2))
     assert first.events == second.events and first.distribution == second.distribution
@@ -60,3 +66,32 @@ def test_what_a_payload_leaves_out_is_in_a_later_one(exchange):
         sent += decoded
     assert torch.allclose(sent + replica.state["residual"], computed, atol=1e-4)
     assert replica.state["residual"].abs().max() > 0, "something is always left out"
+
+
+def test_a_composed_exchange_pushes_what_local_steps_changed_in_the_size_of_its_compression():
+    made, plain, compression = find_exchange("delta+int8"), find_exchange("delta"), find_exchange("int8")
+    assert made.payload_size(2048) == compression.payload_size(2048) < plain.payload_size(2048) / 3
+    generator = torch.Generator().manual_seed(0)
+    now, fetched = torch.randn(2048, generator=generator), torch.randn(2048, generator=generator)
+    replica = Replica(now.clone(), torch.zeros(2048), fetched.clone(), 2, {"residual": torch.zeros(2048)})
+    payload, decoded = torch.zeros(made.payload_size(2048)), torch.zeros(2048)
+    made.encode(replica, payload)
+    made.decode(payload, decoded)
+    torch.testing.assert_close(decoded, fetched - now, atol=0.03, rtol=0)
+    torch.testing.assert_close(decoded + replica.state["residual"], fetched - now)
+    assert torch.equal(replica.parameters, now) and torch.equal(replica.fetched, fetched)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("int8+delta", "before the + should be gradient or delta"),
+        ("delta+gradient", "after the + should compress"),
+        ("elastic+int8", "before the +"),
+        ("delta+", "unknown"),
+        ("delta+int9", "int8"),
+    ],
+)
+def test_exchanges_that_cannot_be_composed(text, message):
+    with pytest.raises(StrategyError, match=re.escape(message)):
+        find_exchange(text)

@@ -5,8 +5,6 @@ Block-wise absolute-maximum quantisation as in Dettmers 2016, "8-bit approximati
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -19,7 +17,7 @@ BLOCK = 1024
 class Int8(Exchange):
     """A payload is one scale per block and then one byte per number, padded to whole numbers."""
 
-    state: ClassVar[tuple[str, ...]] = ("residual",)
+    state: tuple[str, ...] = ("residual",)
 
     def payload_size(self, parameters: int) -> int:
         blocks = -(-parameters // BLOCK)

@@ -7,8 +7,6 @@ Momentum is applied by the workers, so the server's optimizer should be plain SG
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from paceline.strategy.exchange import Replica
@@ -18,7 +16,7 @@ MOMENTUM = 0.9
 
 
 class MomentumTopK(TopK):
-    state: ClassVar[tuple[str, ...]] = ("velocity", "unsent")
+    state: tuple[str, ...] = ("velocity", "unsent")
 
     def encode(self, replica: Replica, payload: Tensor) -> None:
         velocity = replica.state["velocity"].mul_(MOMENTUM).add_(replica.gradient)

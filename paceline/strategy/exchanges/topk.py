@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,7 @@ _INDEX = {torch.float32: torch.int32, torch.float64: torch.int64}
 class TopK(Exchange):
     """A payload holds k values and their k indices; what was not sent is added to the next gradient."""
 
-    state: ClassVar[tuple[str, ...]] = ("residual",)
+    state: tuple[str, ...] = ("residual",)
 
     def __init__(self, share: float = 0.01) -> None:
         if not 0 < share <= 1:
