@@ -106,7 +106,8 @@ def in_order(values: Iterable[str]) -> list[str]:
 
 def glued(text: str) -> str:
     """Numbers are not separated from their units at the end of a line."""
-    return re.sub(r"(?<=\d) (?=%|ms\b|µs\b|s\b|min\b|h\b|GB\b|samples/s|times|workers?\b)", "\u00a0", text)
+    units = r"%|ms\b|µs\b|s\b|min\b|h\b|GB\b|samples/s|steps/s|updates/s|times|workers?\b"
+    return re.sub(rf"(?<=\d) (?={units})", "\u00a0", text)
 
 
 def largest(values: Sequence[float]) -> float:

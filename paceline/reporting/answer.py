@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from paceline.planning.plan import Plan
 from paceline.planning.reasons import amount_words, time_words
 from paceline.reporting.sections.clusters import cluster_sentence
 from paceline.reporting.sections.comparisons import coverage_sentence, prediction_sentence, published_sentence
-from paceline.reporting.sections.layers import iteration_sentence
+from paceline.reporting.sections.layers import iteration_sentence, uneven_sentence
 from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.setting import busy_sentence, unranked_sentence
@@ -87,6 +88,7 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
         yield simulation_sentence(runs), ("shares", "timeline", "by-worker")
     if measured:
         yield iteration_sentence(*measured[0]), ("layers", "parts")
+        yield uneven_sentence(measured[0][1]), ()
     if any(math.isfinite(row.ratio) for row in records.published):
         yield published_sentence(records.published), ("published",)
     if predicted and not any(math.isfinite(row.error) for row in predicted):
@@ -139,7 +141,7 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     took = f"{duration(median_of(times_s[first]))}{clock}"
     apart = differs(times_s[first], times_s[second])
     close = median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first])
-    first = first.replace("one process", "One process")  # other names are written as they are
+    first = re.sub("^one process", "One process", first)  # other names are written as they are
     if apart is False:
         return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
     if close:
@@ -239,11 +241,11 @@ def _tiles_of_plan(plan: Plan) -> tuple[Tile, ...]:
 
 def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
     if len(records.measurements) != 1:
-        return ((f"{len(records.measurements):,}", "measurements"),) if records.measurements else ()
+        return ()
     m = records.measurements[0][1]
-    speed = m.batch / m.iteration_s.mean_s if m.iteration_s.mean_s > 0 else math.nan
+    speed = m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan
     return (
-        (duration(m.iteration_s.mean_s), "per iteration"),
+        (duration(m.iteration_s.median_s), "per iteration (median)"),
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
         (signed_percent(m.overhead), "overhead of measuring"),

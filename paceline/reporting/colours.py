@@ -10,13 +10,13 @@ LIGHT = {
     "paper": "#ffffff", "panel": "#f4f6f9", "rule": "#dbe1e9", "ink": "#1b2430", "soft": "#556070", "link": "#1a5fd0",
     "quiet": "#c3ccd8",
     "c0": "#1f6feb", "c1": "#c2410c", "c2": "#2e7d4f", "c3": "#7c5cd6", "c4": "#0e7c86", "c5": "#b83280",
-    "c6": "#8a6d00", "c7": "#5a6675",
+    "c6": "#8a6d00", "c7": "#5a6675", "c8": "#7d4a35", "c9": "#173a7a",
 }  # fmt: skip
 DARK = {
     "paper": "#11151b", "panel": "#1a2029", "rule": "#303947", "ink": "#e8edf4", "soft": "#a3afbf", "link": "#7db8ff",
     "quiet": "#4a5565",
     "c0": "#6cb0ff", "c1": "#ffa163", "c2": "#5fcf95", "c3": "#b49bff", "c4": "#4fc7d1", "c5": "#f08cc4",
-    "c6": "#e0bd5a", "c7": "#a3afbf",
+    "c6": "#e0bd5a", "c7": "#a3afbf", "c8": "#c79a82", "c9": "#b9d3ff",
 }  # fmt: skip
 LINES = 8
 """How many colours lines and bars take in turn."""
@@ -27,8 +27,8 @@ PARTS = {
     "computing": "c0", "communicating": "c3", "waiting": "quiet",
     "compute": "c0", "fetch": "c3", "push": "c4", "wait": "quiet", "apply": "c2",
     "loading data": "c6", "preparing": "c7", "starting processes": "c5", "training": "c0", "validating": "c1",
-    "writing checkpoints": "c3", "unattributed": "quiet",
-    "prepare": "c7", "start": "c5", "train": "c0", "validate": "c1", "checkpoint": "c3",
+    "writing checkpoints": "c8", "unattributed": "quiet",
+    "prepare": "c7", "start": "c5", "train": "c9", "validate": "c1", "checkpoint": "c8",
     "published": "c7", "ours": "c0", "test": "c1", "predicted": "c0", "measured": "c1",
 }  # fmt: skip
 """The same thing has the same colour in every figure; what is not here takes the next one."""

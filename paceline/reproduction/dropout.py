@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.formatting import listed, median_of, percent
+from paceline.formatting import listed, median_of, percent, signed_percent
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding
 from paceline.results.noise import differs
@@ -16,26 +16,21 @@ Values = dict[float, list[float]]
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
-    time: list[str] = []
-    learned: list[str] = []
+    time: dict[str, str] = {}
+    accuracy: dict[str, str] = {}
     for network in dict.fromkeys(row["network"] for row in found.rows):
-        seconds, accuracy = _values(found, network, "train_s"), _values(found, network, "test_accuracy")
+        seconds, reached = _values(found, network, "train_s"), _values(found, network, "test_accuracy")
         if len(seconds) < 2 or 0.0 not in seconds:
             continue
         half = min(seconds, key=lambda rate: abs(rate - HALF))
-        change = median_of(seconds[half]) / median_of(seconds[0.0]) - 1
-        took = f"takes {percent(abs(change), 0)} {'longer' if change > 0 else 'less time'}"
-        longer = _unless_noise(took, seconds[0.0], seconds[half])
-        time.append(f"{network} {longer or 'trains equally fast within noise'}")
-        best = max(accuracy, key=lambda rate: median_of(accuracy[rate]))
-        ends = (
-            f"{percent(median_of(accuracy[best]))} with dropout {best:g}, {percent(median_of(accuracy[0.0]))} without"
-        )
-        better = _unless_noise(f"reaches {ends}", accuracy[0.0], accuracy[best])
-        learned.append(f"{network} {better or 'stays the same within noise'}")
+        change = signed_percent(median_of(seconds[half]) / median_of(seconds[0.0]) - 1, 0)
+        time[network] = _unless_noise(f"by {change}", seconds[0.0], seconds[half])
+        best = max(reached, key=lambda rate: median_of(reached[rate]))
+        ends = [percent(median_of(reached[rate])) for rate in (0.0, best)]
+        accuracy[network] = _unless_noise(f"from {ends[0]} to {ends[1]} at {best:g}", reached[0.0], reached[best])
     said = {
-        f"With a dropout of 0.5, {listed(time)}.": "time-by-dropout",
-        f"In test accuracy, {listed(learned)}.": "learned-by-dropout",
+        _changes(f"A dropout of {HALF}", "training time", time): "time-by-dropout",
+        _changes("Dropout", "test accuracy", accuracy): "learned-by-dropout",
     }
     return Conclusions(findings=[Finding(*one) for one in said.items()] if time else [])
 
@@ -43,6 +38,17 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 def _unless_noise(change: str, without: list[float], with_it: list[float]) -> str:
     apart = differs(without, with_it)
     return "" if apart is False or without is with_it else f"{change}{' (one run)' * (apart is None)}"
+
+
+def _changes(who: str, what: str, found: dict[str, str]) -> str:
+    """What changes for which networks; the others stay within noise."""
+    said = [f"of {network} {change}" for network, change in found.items() if change]
+    if not said:
+        return f"{who} does not change the {what} of {listed(found)} beyond noise."
+    same = [network for network, change in found.items() if not change]
+    return f"{who} changes the {what} {listed(said)}" + (
+        f"; {listed(same)} stay{'s' * (len(same) == 1)} within noise." if same else "."
+    )
 
 
 def _values(found: ResultsTable, network: str, metric: str) -> Values:

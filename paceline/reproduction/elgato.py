@@ -60,7 +60,8 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for name, one in fitted.items()
         if one.is_fitted
     }
-    said = [one for name in PUBLISHED if name in fitted for one in _overhead(name, fitted[name])]
+    known_first = sorted(fitted, key=lambda name: name not in models)
+    said = [one for name in known_first for one in _overhead(name, fitted[name])]
     said += [(sentence, "learned-by-batch") for sentence in _accuracies(found)]
     return Conclusions(
         findings=[Finding(sentence, figure) for sentence, figure in said],

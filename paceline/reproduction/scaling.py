@@ -33,7 +33,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     return Conclusions(
         findings=[Finding(*one) for one in said],
         published=[
-            PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, line=name)
+            PublishedRow(f"doubling the devices with {name}", saved, ours, UNIT, line=name, our_line="ours, simulated")
             for name, saved in SAVED.items()
         ],
     )

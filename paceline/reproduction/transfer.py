@@ -50,7 +50,7 @@ def _links(directory: Path) -> LinkMeasurement:
 
 
 def _published(on_bus: list[Feeding]) -> list[PublishedRow]:
-    """Published values beside the same arithmetic and a measurement with four devices without prefetching."""
+    """Published values beside the same arithmetic and four emulated devices without prefetching."""
     four = [made for made in on_bus if made.devices == BUS.devices and not made.ahead]
     scale = PUBLISHED_REFRESH_S / four[0].refresh_s if four else math.nan
     lasted = scale * median_of(made.iteration_s.median_s for made in four)
@@ -63,14 +63,14 @@ def _published(on_bus: list[Feeding]) -> list[PublishedRow]:
         ("idle time per iteration, four devices", 0.2619, BUS.idle_s(COMPUTE_S), "s"),
         ("time computing, four devices", 65.62, 100 * BUS.useful_share(COMPUTE_S), "%"),
     ]
-    measured: list[tuple[str, float, float, str]] = [
+    emulated: list[tuple[str, float, float, str]] = [
         ("transfer to four devices", 1.015873, lasted, "s"),
         ("idle time per iteration, four devices", 0.2619, idle, "s"),
         ("time computing, four devices", 65.62, useful, "%"),
     ]
     return [
         PublishedRow(f"{name}, {how}", theirs, ours, unit)
-        for how, rows in (("arithmetic", arithmetic), ("measured", measured))
+        for how, rows in (("arithmetic", arithmetic), ("emulated", emulated))
         for name, theirs, ours, unit in rows
     ]
 
@@ -89,7 +89,8 @@ def _images(fed: list[Feeding]) -> str:
             said.append(
                 f"{network} waits for images {percent(shares[1], 0)} of the time instead of {percent(shares[0], 0)}"
             )
-    return f"With prefetching, {listed(said)}." if said else ""
+    once = " (one run each)" * (len(of_images) == 2 * len(said))
+    return f"With prefetching, {listed(said)}{once}." if said else ""
 
 
 def _refreshing(links: LinkMeasurement) -> ExtraTable:

@@ -104,8 +104,8 @@ def label_by(settings: Settings, keys: Iterable[str]) -> str:
         if value is None or (key == "correction" and value == "none"):
             continue
         name = key.removeprefix("options.").replace("_", " ")
-        if key == "workers":
-            words.append(f"{value} worker{'s' * (value != '1')}")
+        if key in ("workers", "threads"):
+            words.append(f"{value} {key.removesuffix('s')}{'s' * (value != '1')}")
         elif key == "measure":
             words.append("measured" if value == "True" else "not measured")
         else:

@@ -12,9 +12,11 @@ LEAST_GAIN = 0.05
 def differs(first: Iterable[float], second: Iterable[float]) -> bool | None:
     """True if the ranges of the repetitions do not overlap; None where a setting has a single run, so noise is unknown.
 
-    With three repetitions each, ranges of equal settings are disjoint in one case of ten.
+    With three repetitions each, ranges of equal settings are disjoint in one case of ten. With two they would be in one
+    of three, so the gap between them must also exceed the wider range, which it does in one case of eleven.
     """
     a, b = ([value for value in values if math.isfinite(value)] for values in (first, second))
     if len(a) < 2 or len(b) < 2:
         return None
-    return min(a) > max(b) or min(b) > max(a)
+    gap, widest = max(min(a) - max(b), min(b) - max(a)), max(max(a) - min(a), max(b) - min(b))
+    return gap > (widest if min(len(a), len(b)) == 2 else 0.0)

@@ -317,6 +317,8 @@ def test_paper_is_light_and_has_every_figure(open_page, study):
     tab.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     assert tab.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.ask("[...document.querySelectorAll('figure')].every(f => f.dataset.drawn !== undefined)")
+    folded = "[...document.querySelectorAll('details.listing:not([open])')].map(d => d.offsetHeight)"
+    assert set(tab.ask(folded)) == {0}, "a title that nobody can unfold"
     assert tab.complaints() == []
 
 

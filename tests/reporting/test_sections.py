@@ -180,6 +180,13 @@ def test_rows_of_a_timeline_are_in_a_natural_order():
     assert sorted(names, key=row_order) == expected
 
 
+def test_the_timeline_of_a_simulated_run_has_no_row_in_real_time():
+    trace = Trace((Span("main", "load", 0.0, 0.1), *a_trace().spans))
+    records = Records(runs=[("r", a_virtual_run(trace=trace))])
+    rows = figures(records)["timeline"].views[0].table.values("who")
+    assert "worker 0" in rows and "main" not in rows
+
+
 def test_spans_that_are_no_spans_are_left_out():
     trace = Trace((Span("a", "x", 0.0, 1.0), Span("a", "x", math.nan, 1.0), Span("a", "x", 2.0, 1.0)))
     assert len(drawn_spans(trace)) == 1
@@ -275,7 +282,7 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
         (Records(runs=[("a", a_run()), ("b", a_run(workload=replace(a_run().workload, seed=1), test_accuracy=0.9))]),
          "2 runs of lenet5 on digits ended between 81.2 % and 90.0 % test accuracy.", "accuracy-time"),
         (Records(measurements=[("m", a_measurement(3))]),
-         "An iteration of alexnet at batch size 8 takes 1.84 ms on average: 65 % backward pass; the slowest layer, "
+         "An iteration of alexnet at batch size 8 takes 1.84 ms: 65 % backward pass; the slowest layer, "
          "conv3, takes 49 %.", "layers"),
         (Records(simulations=[("s", a_simulation(50))]),
          "50 simulated workers with sync: 12.71 steps/s, 15 % of the time waiting.", "timeline"),

@@ -119,6 +119,7 @@ function drawBars(table, options, look) {
 }
 
 // Intervals: what was expected, from where to where, and what came
+const BAND = "90 % interval";
 
 function drawIntervals(table, options, look) {
   const cols = ["value", "low", "high", "other"].map((key) => column(table, options[key]));
@@ -128,14 +129,15 @@ function drawIntervals(table, options, look) {
   const steep = reach(all) > 30;
   const [expected, came] = [partColour("predicted", 0, look), partColour("measured", 1, look)];
   const told = rows.some((r) => r.values[3] !== null);
-  const option = basis(look, [cols[0].name, ...(told ? [cols[3].name] : [])]);
+  const banded = rows.some((r) => r.values[1] !== null && r.values[2] !== null);
+  const option = basis(look, [cols[0].name, ...(banded ? [BAND] : []), ...(told ? [cols[3].name] : [])]);
   option.grid.top -= 22;
   option.yAxis = categoryAxis(look, rows.map((r) => r.name), { inverse: true, splitLine: { show: true, lineStyle: { color: look.colours.rule, type: "dotted" } } });
   option.xAxis = valueAxis(look, { name: "", unit: cols[0].unit }, largestOf(all), { ...below, nameGap: 26, ...(steep ? { type: "log" } : {}) });
   if (steep && cols[0].unit === "s") Object.assign(option.xAxis, { name: "", axisLabel: { ...option.xAxis.axisLabel, formatter: (v) => say(v, "s") } });
   option.series = [
     {
-      type: "custom", name: cols[0].name, silent: true, color: expected, encode: { x: [1, 2], y: 0 },
+      type: "custom", name: BAND, silent: true, color: expected, encode: { x: [1, 2], y: 0 },
       data: rows.map((r, i) => [i, r.values[1], r.values[2]]).filter((d) => d[1] !== null && d[2] !== null),
       renderItem(_, api) {
         const [a, b] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
@@ -157,6 +159,7 @@ function drawIntervals(table, options, look) {
     return tip(r.name, lines);
   };
   const named = [{ name: cols[0].name, colour: expected, block: true }];
+  if (banded) named.push({ name: BAND, colour: expected + "52", block: true });
   if (told) named.push({ name: cols[3].name, colour: came, block: true });
   return { option, named, height: 66 + rows.length * rowHeight(look, rows, 30) };
 }

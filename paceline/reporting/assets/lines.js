@@ -73,7 +73,7 @@ function drawLines(table, options, look) {
   const option = basis(look, legend);
   option.xAxis = valueAxis(look, x, largestOf(xs), {
     ...below, ...(wide ? { type: "log", logBase: options.whole ? 2 : 10 } : {}), ...(options.whole || x.name === "epoch" ? { minInterval: 1 } : {}),
-    splitLine: { show: false }, ...(x.name === "epoch" || (options.whole && !wide) ? { min: "dataMin" } : {}),
+    splitLine: { show: false }, ...(x.name === "epoch" || (options.whole && !wide) ? { min: "dataMin", max: "dataMax" } : {}),
   });
   const levels = [...new Set(xs)].sort((a, b) => a - b);
   if (levels.length === 1 || (options.whole && levels.length <= (look.narrow ? 6 : 10))) {
@@ -100,7 +100,7 @@ function drawLines(table, options, look) {
   const named = (legend || []).map((name) => {
     if (name === "ideal") return { name, colour: look.colours.soft, dashed: true };
     const { colour, dash } = styleOf(name);
-    return { name, colour, dashed: dash !== "solid" };
+    return { name, colour, dashed: dash !== "solid", block: options.points };
   });
   return { option, named, height: look.narrow ? 290 : 330, canvas: lines.length > 60 };
 }

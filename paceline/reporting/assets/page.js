@@ -22,7 +22,7 @@
   function lookFor(width, dark) {
     return {
       width, narrow: width < 480, shown, parts: data.parts, colours: dark ? data.colours.dark : data.colours.light,
-      pointer: matchMedia("(pointer: fine)").matches,
+      pointer: matchMedia("(pointer: fine)").matches, printing,
     };
   }
 

@@ -30,13 +30,13 @@ function drawTimeline(table, options, look) {
   const part = to > from && to - from < 0.6 * (last - first) ? { startValue: Math.max(first, from - margin), endValue: Math.min(last, to + margin) } : {};
   const option = basis(look, kinds);
   const rows = Math.min(names.length, 48);
-  option.grid = { ...option.grid, top: option.grid.top - 22, bottom: 74, right: names.length > rows ? 34 : 18 };
+  option.grid = { ...option.grid, top: option.grid.top - 22, bottom: look.printing ? 40 : 74, right: names.length > rows ? 34 : 18 };
   option.yAxis = categoryAxis(look, names, { inverse: true });
   Object.assign(option.yAxis.axisLabel, { width: look.narrow ? 70 : 120, formatter: null });
   option.xAxis = valueAxis(look, { name: "", unit: "s" }, last - first, { ...below, nameGap: 24, min: first, max: last });
   Object.assign(option.xAxis.axisLabel, { showMinLabel: false, showMaxLabel: false });
   option.dataZoom = [
-    { type: "slider", xAxisIndex: 0, ...part, filterMode: "weakFilter", height: 22, bottom: 8, left: look.narrow ? 30 : 90, right: 40, brushSelect: false, showDetail: false,
+    { type: "slider", show: !look.printing, xAxisIndex: 0, ...part, filterMode: "weakFilter", height: 22, bottom: 8, left: look.narrow ? 30 : 90, right: 40, brushSelect: false, showDetail: false,
       borderColor: look.colours.rule, fillerColor: look.colours.c0 + "33", handleStyle: { color: look.colours.c0 }, showDataShadow: false },
   ];
   if (look.pointer) option.dataZoom.push({ type: "inside", xAxisIndex: 0, filterMode: "weakFilter", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, ...part });
@@ -64,5 +64,5 @@ function drawTimeline(table, options, look) {
     return tip(`${cell(who, row)}: ${cell(what, row)}${said ? " " + said : ""}`, rowsOf);
   };
   const named = kinds.map((name, i) => ({ name, colour: partColour(name, i, look), block: true }));
-  return { option, named, height: 104 + rows * (rows > 24 ? 15 : 24), canvas: true };
+  return { option, named, height: (look.printing ? 70 : 104) + rows * (rows > 24 ? 15 : 24), canvas: true };
 }

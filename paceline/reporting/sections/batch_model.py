@@ -14,7 +14,7 @@ from paceline.reporting.series import Series, epoch_s, series_by
 from paceline.results.run_result import RunResult
 
 BATCH = "batch"
-WORST_FIT = 0.5
+WORST_FIT = 0.2
 """A model that misses an epoch time by more than this share does not describe it."""
 MODEL = (
     "The model: epoch time = (samples / batch size) · t_g + (samples / devices) · t_s. t_g is the overhead per batch, "
@@ -116,7 +116,8 @@ def _shares(models: Sequence[FittedSeries]) -> Figure:
     columns = ("line", Column("batch size"), Column("overhead", "%"), Column("overhead per epoch", "s"))
     options = {"line": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
     title = "Overhead per batch as a share of the epoch time"
-    return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),))
+    note = f"From the model, which is off by {percent(max(found.error for found in models), 0)} at most."
+    return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),), note=note)
 
 
 def _parameters(models: Sequence[FittedSeries]) -> TableBlock:

@@ -51,7 +51,8 @@ def prediction_sentence(rows: Sequence[PredictionRow]) -> str:
     known = [row for row in rows if math.isfinite(row.error)]
     if not known:
         best = min(rows, key=lambda row: row.predicted)
-        return f"{best.name} is predicted at {value_text(best.predicted, best.unit)}; nothing has been measured yet."
+        name = best.name.replace(ITERATION, ITERATION.capitalize())
+        return f"{name} is predicted at {value_text(best.predicted, best.unit)}; nothing has been measured yet."
     if len(known) == 1 or known[0].name.startswith(ITERATION):
         row = known[0]
         side = "too high" if row.error > 0 else "too low"
@@ -90,15 +91,17 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     if not rows:
         return None
     views = []
+    names = {row.our_line for row in rows}
+    ours = names.pop() if len(names) == 1 else "ours"
     for unit, some in grouped((row for row in rows if not row.along), lambda row: row.unit).items():
-        columns = ("what", Column("published", unit), Column("ours", unit), Column("ours / published"), "source")
+        columns = ("what", Column("published", unit), Column(ours, unit), Column("ours / published"), "source")
         cells = [(row.name, row.published, row.ours, row.ratio, row.source) for row in some]
-        options = {"category": "what", "values": ["published", "ours"]}
+        options = {"category": "what", "values": ["published", ours]}
         views.append(View(unit or "figures", table(columns, cells), options))
     says = published_sentence(rows)
     bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
     same = rows[0].unit if len({row.unit for row in rows}) == 1 else ""  # one unit is said in the heading
-    columns_of = ("what", "unit", Column("published", same), Column("ours", same), "ours / published")
+    columns_of = ("what", "unit", Column("published", same), Column(ours, same), "ours / published")
     cells_of = [(r.name, "" if same else r.unit, r.published, r.ours, r.ratio) for r in rows]
     listing = filled(table(columns_of, cells_of))
     sources = "; ".join(dict.fromkeys(row.source for row in rows if row.source))
@@ -132,6 +135,7 @@ def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
 
 def published_sentence(rows: Sequence[PublishedRow]) -> str:
     known = [row for row in rows if math.isfinite(row.ratio)]
+    known = [row for row in known if not (row.along and row.ratio == 1)]  # what the others are relative to
     if not known:
         return f"{count(len(rows), 'published number')}; there is no measurement of ours to compare yet."
     if len(known) == 1:
@@ -140,7 +144,8 @@ def published_sentence(rows: Sequence[PublishedRow]) -> str:
     if len({row.unit for row in known}) == 1:
         ratios = sorted(row.ratio for row in known)
         ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (ratios[0], ratios[-1])))
-        return f"Our values are {ends} times the {len(known)} published ones."
+        simulated = "simulated " * all(row.our_line.endswith("simulated") for row in known)
+        return f"Our {simulated}values are {ends} times the {len(known)} published ones."
     return f"{len(known)} published numbers have a counterpart here; they are compared one by one below."
 
 

@@ -10,6 +10,7 @@ from paceline.measurement.advice import advice
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
 from paceline.reporting.sections.setting import BUSY
+from paceline.results.noise import LEAST_GAIN
 from paceline.results.run_result import RunResult
 from paceline.trace import Trace
 
@@ -33,7 +34,7 @@ MOST_RUNS = 40
 def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
     shown = measured[:MOST_MEASUREMENTS]
     figures = (*measurement_figures(shown), wall_clock_figure(runs))
-    sentences = [iteration_sentence(name, m) for name, m in measured[:1]]
+    sentences = [said for name, m in measured[:1] for said in (iteration_sentence(name, m), uneven_sentence(m))]
     warnings = (warning for _, m in measured[:1] for warning in m.warnings)
     sentences += [f"Warning: {warning}." for warning in warnings if not warning.startswith(BUSY)]  # the answer says it
     points: list[str] = []
@@ -52,7 +53,7 @@ def measurement_figures(measured: Sequence[tuple[str, Measurement]]) -> list[Fig
 def iteration_sentence(name: str, m: Measurement) -> str:
     total = m.iteration_s.mean_s
     at = "" if f"batch {m.batch}" in name else f" at batch size {m.batch}"
-    where = f"An iteration of {name}{at} takes {duration(total)} on average"
+    where = f"An iteration of {name}{at} takes {duration(m.iteration_s.median_s)}"
     if not total > 0:
         return f"{where}."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
@@ -63,6 +64,14 @@ def iteration_sentence(name: str, m: Measurement) -> str:
         largest = max(layers, key=lambda layer: layer.total_s)
         said += f"; the slowest layer, {largest.name}, takes {percent(largest.total_s / total, 0)}"
     return f"{said}."
+
+
+def uneven_sentence(m: Measurement) -> str:
+    """Where other work made some iterations much longer, the parts add up to more than a usual one takes."""
+    mean_s, usual_s = m.iteration_s.mean_s, m.iteration_s.median_s
+    if not usual_s > 0 or mean_s < (1 + LEAST_GAIN) * usual_s:
+        return ""
+    return f"Some iterations took much longer: the median is {duration(usual_s)}, the mean {duration(mean_s)}."
 
 
 def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
@@ -182,7 +191,9 @@ def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
     found = [(run, parts) for run in runs if not run.virtual and (parts := time_parts(run.trace))]
     if not found:
         return None
-    names = [name for name in dict.fromkeys(name for _, parts in found for name in parts) if name != REST] + [REST]
+    there = dict.fromkeys(name for _, parts in found for name in parts)
+    in_time = [*NAMES.values(), *there]
+    names = sorted(there, key=lambda name: (name == REST, in_time.index(name)))
     rows: list[Sequence[Cell]] = [
         (run.label, *(parts.get(name, 0.0) for name in names)) for run, parts in found[:MOST_RUNS]
     ]
@@ -191,4 +202,5 @@ def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
     if any(run.run is not None and run.run.resumed for run, _ in found):
         notes.append("For a resumed run, the time since it was last resumed.")
     view = View("", data, {"category": "run", "parts": names})
-    return Figure("wall-clock", "Wall-clock time of the run", "stack", (view,), note=" ".join(notes), wide=True)
+    title = f"Wall-clock time of {'the' if len(found) == 1 else 'each'} run"
+    return Figure("wall-clock", title, "stack", (view,), note=" ".join(notes), wide=True)

@@ -103,7 +103,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
     parts = ["computing", "communicating", "waiting"]
     shares = Figure(
         f"plan{suffix}-shares", "Predicted time of a step", "stack",
-        (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40}),),
+        (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40, "whole": 100}),),
     )  # fmt: skip
     return [front, shares]
 

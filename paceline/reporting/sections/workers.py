@@ -88,7 +88,8 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
         views.append(View(run.label, table(columns, rows[:MOST_ROWS]), options))
     if not views:
         return None
-    return Figure("by-worker", "Time by worker", "stack", tuple(views), choice="run", wide=True)
+    note = f"Of more workers than {MOST_BARS}, the first are drawn." if told[0][0].workers > MOST_BARS else ""
+    return Figure("by-worker", "Time by worker", "stack", tuple(views), note=note, choice="run", wide=True)
 
 
 def staleness(runs: Sequence[RunResult]) -> Figure | None:
