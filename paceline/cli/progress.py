@@ -15,6 +15,7 @@ from paceline.cli.console import BarAfterDownloads, facts_table
 from paceline.formatting import count, percent
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
+from paceline.training.division import Division
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress as Advance
 from paceline.training.watcher import WorkersProgress
@@ -128,7 +129,14 @@ def closing_table(run: Run) -> Table:
         "speed": speed,
         "time": f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s",
         **(_distribution(run.distribution) if run.distribution is not None else {}),
+        **(_division(run.division) if run.division is not None else {}),
     })  # fmt: skip
+
+
+def _division(found: Division) -> dict[str, str]:
+    """How the network was divided, and how long its processes waited."""
+    idle = "" if math.isnan(found.idle_share) else f"{percent(found.idle_share, 1)} of the passes' time"
+    return {"division": str(found), "cut": f"{', '.join(found.cut[1:])} ({found.cut_by})", "idle": idle}
 
 
 def _distribution(found: Distribution) -> dict[str, str]:

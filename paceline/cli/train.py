@@ -100,7 +100,8 @@ def train_run(
     **options: Any,
 ) -> None:
     """Trains with progress on the terminal and shows the result; without `out` the run is kept in runs/NAME-N."""
-    if (options.get("workers") or 1) > 1 and options.get("driver", "auto") in ("auto", "local"):
+    several = (options.get("workers") or 1) > 1 or (options.get("pipeline") or 1) > 1
+    if several and options.get("driver", "auto") in ("auto", "local"):
         from paceline.training.drivers.local.process_server import process_server
 
         process_server()  # it imports PyTorch while this process does

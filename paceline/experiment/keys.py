@@ -9,7 +9,15 @@ from paceline.errors import InputError, nearest
 from paceline.settings import pick
 from paceline.strategy.presets import find_strategy
 from paceline.training.distributing import build_cluster
-from paceline.training.settings import DISTRIBUTION_RECORDS, RUNS, SCHEMA, ClusterSettings, RunSettings, keys_of
+from paceline.training.settings import (
+    DISTRIBUTION_RECORDS,
+    RUNS,
+    SCHEMA,
+    ClusterSettings,
+    ParallelSettings,
+    RunSettings,
+    keys_of,
+)
 from paceline.training.starting import Setup
 from paceline.workload import Workload, is_option
 
@@ -59,7 +67,9 @@ def check_value(key: str, value: Any) -> None:
 
 
 def is_alone(given: Mapping[str, Any]) -> bool:
-    """Whether it is one process: workers without a strategy are synchronous ones."""
+    """Whether it is one process: workers without a strategy are synchronous ones, and a divided network has several."""
+    if ParallelSettings(**pick(ParallelSettings, given)).divides:
+        return False
     if "strategy" in given:
         return bool(given["strategy"] == ALONE)
     return "workers" not in given
@@ -96,4 +106,6 @@ def setup_of(settings: Mapping[str, Any]) -> Setup:
     if is_alone(settings):
         return Setup()
     given = {key: value for key, value in settings.items() if section_of(key) == "strategy"}
+    if given.get("strategy") == ALONE:  # a divided network has none
+        del given["strategy"]
     return Setup.of({**given, "driver": "virtual"} if settings["kind"] == "simulate" else given)

@@ -18,6 +18,7 @@ from paceline.strategy.distribution import Distribution
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
 from paceline.trace import PARTS
+from paceline.training.division import Division
 from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 from paceline.workload import Workload
@@ -81,7 +82,7 @@ def row_of(
 def row_settings(found: RunRecord) -> Row:
     """The settings that a record states, as far as they differ from those published under a strategy's name."""
     if isinstance(found, Run):
-        return _workload(found.workload) | _distribution(found.distribution)
+        return _workload(found.workload) | _distribution(found.distribution) | _division(found.division)
     if isinstance(found, TimeRecord):
         cluster = {key.replace("-", "_"): value for key, value in found.cluster.items()}
         return _workload(found.workload) | _distribution(found.distribution) | cluster
@@ -114,6 +115,15 @@ def _distribution(found: Distribution | None) -> Row:
     if strategy.groups not in (None, 1):
         changed["groups"] = f"{strategy.groups}x{found.workers // strategy.groups}"
     return {**changed, "strategy": strategy.name, "workers": found.workers, "driver": found.driver}
+
+
+def _division(found: Division | None) -> Row:
+    if found is None:
+        return {}
+    return {
+        "workers": found.replicas, "pipeline": found.pipeline, "microbatches": found.microbatches,
+        "pipeline_schedule": found.schedule, "cut": ",".join(found.cut[1:]),
+    }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
@@ -164,6 +174,8 @@ def _run(run: Run) -> Row:
     }
     if run.distribution is not None:
         found |= _distribution_metrics(run.distribution)
+    if run.division is not None:
+        found["idle_share"] = run.division.idle_share
     return found
 
 

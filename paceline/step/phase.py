@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -83,6 +83,10 @@ class LossPhase:
     def _loss_of_output(self, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The network's own loss, if it returns one, goes before the default cross entropy."""
         output = call_network(self.network, x, labels=self.loss_name in ("cross-entropy", "model"))
+        return self.loss_of(output, y)
+
+    def loss_of(self, output: Any, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The loss of what the network returned, and the output to compare with the target if there is one."""
         scores = scores_of(output)
         main = scores[0] if isinstance(scores, tuple) and scores else scores
         main = main if isinstance(main, Tensor) else None

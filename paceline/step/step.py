@@ -52,12 +52,16 @@ class Parts:
         """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
         if self.random:
             worker = self.feeder.order.worker if worker is None else worker
-            self.generator.manual_seed(mix(_epoch_seed(self.workload.seed, worker, epoch), step))
+            self.generator.manual_seed(step_seed(self.workload.seed, worker, epoch, step))
 
 
 def has_own_code(workload: Workload) -> bool:
     """Whether a gradient runs code of the user's own, of which nothing is known."""
     return ":" in workload.network or ":" in workload.loss or bool(workload.phases)
+
+
+def step_seed(seed: int, worker: int, epoch: int, step: int) -> int:
+    return mix(_epoch_seed(seed, worker, epoch), step)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -99,6 +103,10 @@ class Step(ABC):
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None: ...
+
+    def show(self) -> None:
+        """Brings the network up to date, where the parameters are elsewhere while it is trained."""
+        return
 
     def close(self) -> None:
         close = getattr(self._batches, "close", None)

@@ -83,6 +83,13 @@ class Tally:
         self._accumulate(losses.double().sum() * size if losses is not None else None, labelled, targets)
         self._samples += len(targets)
 
+    def add_score(self, score: Score) -> None:
+        """Sums that were made elsewhere."""
+        sums = torch.tensor([score.loss_sum, score.correct, score.correct_top], dtype=torch.float64)
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._samples += score.samples
+        self._classified += score.classified
+
     def _fold(self) -> None:
         if not self._sizes:
             return

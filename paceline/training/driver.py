@@ -21,6 +21,7 @@ from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import Fault
 from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
+from paceline.training.division import Division
 from paceline.training.limits import check_workers
 from paceline.training.run import Conditions, Run
 from paceline.training.settings import DriverSettings
@@ -114,6 +115,10 @@ class Driver(Protocol):
 
     def distribution(self) -> Distribution | None:
         """Workers, waiting and staleness so far; None for one process."""
+        return None
+
+    def division(self) -> Division | None:
+        """How one network is divided among processes, and their times so far; None where it is not."""
         return None
 
     def trace(self) -> list[Span]:

@@ -21,6 +21,8 @@ CHANGEABLE = ("epochs", "device", "threads")
 
 VIRTUAL = "virtual"
 """The step of a checkpoint from a simulated cluster: it has parameters, but cannot be resumed."""
+DIVIDED = "parallel"
+"""The step of a checkpoint from processes that divide a network."""
 WITH_WORKERS = ("local", "ray")
 """The steps of checkpoints from real workers; each of these drivers resumes those of the others."""
 
@@ -75,7 +77,10 @@ def resumed_distribution(checkpoint: Checkpoint, place: Path) -> tuple[Strategy,
 
 
 def resumed_step(checkpoint: Checkpoint, workload: Workload) -> str:
-    """A graph cannot continue without its GPU, but the flat step can take over its state."""
+    """A graph cannot continue without its GPU, but the flat step can take over its state; that of a divided network is
+    the plain step's."""
+    if checkpoint.step_kind == DIVIDED:
+        return "plain"
     if checkpoint.step_kind == "graph" and choose_device(workload.device)[0].type != "cuda":
         return "flat"
     return checkpoint.step_kind

@@ -11,6 +11,7 @@ from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
+from paceline.training.division import Division
 from paceline.workload import Workload
 
 
@@ -119,6 +120,8 @@ class Run(NotebookRecord):
     """Where the run is saved; empty if it is not."""
     distribution: Distribution | None = None
     """Workers, waiting, staleness and faults, when there was more than one process."""
+    division: Division | None = None
+    """How one network was divided among processes, if it was."""
     trace: Trace = field(default_factory=Trace)
 
     def facts(self) -> dict[str, Any]:

@@ -21,6 +21,10 @@ KINDS = ("train", "measure", "simulate", "feed")
 DRIVERS = ("auto", "local", "ray", "virtual")
 COLLECTIVES = ("auto", "shared", "nccl", "gloo")
 POLICIES = ("stop", "skip")
+PIPELINE_SCHEDULES = ("1f1b", "gpipe")
+MICROBATCHES_PER_STAGE = 4
+"""By default; a pipeline of k stages with 4 k micro-batches idles for about a fifth of the time."""
+MOST_STAGES = 64
 RUNS = {
     "alone": "training in one process, without a strategy",
     "local": 'driver = "local"',
@@ -155,6 +159,47 @@ class DriverSettings:
 
 
 @dataclass(frozen=True)
+class ParallelSettings:
+    """How one network is divided among several processes. With `workers`, every worker is that many processes."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "verbs": ("train",), "runs": ("local",)}
+
+    pipeline: int = setting(
+        1, "Stages of a pipeline: processes that have consecutive layers each.", least=1, most=MOST_STAGES
+    )
+    microbatches: int | None = setting(
+        None, "Micro-batches that a pipeline divides a batch into; about 4 per stage by default.", least=1, most=4096
+    )
+    pipeline_schedule: str = setting(
+        "1f1b", "Order of the passes in a pipeline: gpipe keeps the activations of all micro-batches.",
+        verbs=(), choices=PIPELINE_SCHEDULES,
+    )  # fmt: skip
+    cut: str = setting(
+        "", "Layers that stages 2, 3, … of a pipeline begin with; by default stages take equally long.",
+        verbs=(), metavar="LAYER,LAYER",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check(self, StrategyError)
+
+    @property
+    def divides(self) -> bool:
+        """Whether anything is divided, or run as if it were."""
+        return self.pipeline > 1 or self.microbatches is not None
+
+    @property
+    def processes(self) -> int:
+        """Processes that one copy of the network is divided among."""
+        return self.pipeline
+
+    def microbatches_of(self, batch: int) -> int:
+        """As asked, or the largest divisor of the batch that is at most four per stage."""
+        if self.microbatches is not None:
+            return self.microbatches
+        return max(n for n in range(1, MICROBATCHES_PER_STAGE * self.pipeline + 1) if batch % n == 0)
+
+
+@dataclass(frozen=True)
 class RunSettings:
     """What kind of run it is, and how much of it there is."""
 
@@ -206,6 +251,6 @@ def schema(records: Iterable[type]) -> dict[str, Setting]:
     return found
 
 
-DISTRIBUTION_RECORDS = (StrategySettings, Strategy, ClusterSettings, DriverSettings)
+DISTRIBUTION_RECORDS = (StrategySettings, Strategy, ClusterSettings, DriverSettings, ParallelSettings)
 SCHEMA = schema((Workload, RunSettings, *DISTRIBUTION_RECORDS))
 """Every setting there is, by name."""

@@ -12,7 +12,14 @@ from paceline.settings import pick
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import build_cluster, build_strategy
 from paceline.training.limits import check_workers
-from paceline.training.settings import SCHEMA, ClusterSettings, DriverSettings, StrategySettings, keys_of
+from paceline.training.settings import (
+    SCHEMA,
+    ClusterSettings,
+    DriverSettings,
+    ParallelSettings,
+    StrategySettings,
+    keys_of,
+)
 
 if TYPE_CHECKING:
     from paceline.training.measured_training import TrainingClock
@@ -20,12 +27,14 @@ if TYPE_CHECKING:
     from paceline.workload import Workload
 
 
-CLUSTER_KEYS, DRIVER_KEYS = keys_of(ClusterSettings), keys_of(DriverSettings)
+CLUSTER_KEYS, DRIVER_KEYS, PARALLEL_KEYS = keys_of(ClusterSettings), keys_of(DriverSettings), keys_of(ParallelSettings)
 STRATEGY_KEYS = keys_of(StrategySettings, Strategy)
-DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS))
+DISTRIBUTION_KEYS = frozenset((*STRATEGY_KEYS, *CLUSTER_KEYS, *DRIVER_KEYS, *PARALLEL_KEYS))
 """Every setting that says how a training is distributed; all others are of the workload."""
 FOR_ONE_PROCESS = tuple(key for key in DRIVER_KEYS if "alone" in SCHEMA[key].runs)
 """Settings of a driver that training in this process has, too."""
+FOR_DIVIDED = (*FOR_ONE_PROCESS, "stopped_timeout", "idle_timeout", "busy_timeout", "start_timeout")
+"""Those that processes which divide a network have."""
 PURPOSES = {"local": "is for real workers", "ray": "is for a Ray cluster", "virtual": "is simulated"}
 _ABSENT = ("strategy", "workers", "driver")
 """Settings for which None means that they were not given."""
@@ -40,6 +49,8 @@ class Setup:
     workers: int = 1
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     driver: DriverSettings = field(default_factory=DriverSettings)
+    parallel: ParallelSettings = field(default_factory=ParallelSettings)
+    """With workers, each of them is a copy of the network that is divided like this."""
 
     @staticmethod
     def of(settings: Mapping[str, Any], *, measuring: bool = False) -> Setup:
@@ -49,6 +60,10 @@ class Setup:
             del given["driver"]
         words = DriverSettings(**{"driver": "local", **pick(DriverSettings, given)})
         cluster = ClusterSettings(**pick(ClusterSettings, given))
+        parallel = ParallelSettings(**pick(ParallelSettings, given))
+        given = {key: value for key, value in given.items() if key not in PARALLEL_KEYS}
+        if parallel.divides:
+            return Setup(None, _replicas(given, measuring), cluster, words, parallel)
         distributed = {key: value for key, value in given.items() if key not in FOR_ONE_PROCESS}
         if not distributed or distributed == {"workers": 1}:
             return Setup(driver=words)
@@ -65,7 +80,7 @@ class Setup:
     @property
     def with_processes(self) -> bool:
         """Whether the workers are processes of this machine."""
-        return self.strategy is not None and self.driver.driver == "local"
+        return (self.strategy is not None and self.driver.driver == "local") or self.parallel.divides
 
     def train(
         self,
@@ -82,6 +97,12 @@ class Setup:
         `options` are those of `paceline.training.driver.RunOptions`.
         """
         options |= vars(self.driver)
+        if self.parallel.divides:
+            from paceline.training.drivers.model_parallel import launcher as dividing
+
+            if step != "auto" or log_placement:
+                raise WorkloadError("`step` and `log_placement` are for a network in one process: leave them out")
+            return dividing.run(workload, self.parallel, replicas=self.workers, **options)
         if self.strategy is None:
             from paceline.training import trainer
 
@@ -112,14 +133,25 @@ def resume_training(
 ) -> Run:
     """Resumes the run in `directory`; `settings` are those of a driver that may change, `changes` the workload's."""
     from paceline.training.checkpoint import load_checkpoint
-    from paceline.training.resuming import WITH_WORKERS, resumable_directory
+    from paceline.training.resuming import DIVIDED, WITH_WORKERS, resumable_directory
 
     given = {key: value for key, value in settings.items() if value is not None and value != []}
+    parallel = {key: given.pop(key) for key in [*given] if key in PARALLEL_KEYS}
     for key in given:
         if key not in DRIVER_KEYS or key == "record_events" or (key == "driver" and given[key] not in WITH_WORKERS):
             raise StrategyError(f"`{key}` is for new runs: a resumed one continues as it was")
     options |= {"changes": dict(changes), **pick(DriverSettings, given)}
-    kind = load_checkpoint(resumable_directory(directory)).step_kind
+    checkpoint = load_checkpoint(resumable_directory(directory))
+    kind = checkpoint.step_kind
+    if kind in WITH_WORKERS and parallel:
+        raise StrategyError(f"`{next(iter(parallel))}` is for new runs: that in {directory} has a server and workers")
+    if kind == DIVIDED or parallel:
+        from paceline.training.drivers.model_parallel import launcher as dividing
+
+        if dividing.divided_as(checkpoint, parallel, directory)[0].divides:
+            if clock is not None:
+                raise WorkloadError("`measure` is for a network in one process: leave it out")
+            return dividing.resume(directory, parallel, **options)
     if kind in WITH_WORKERS:
         if clock is not None:
             raise WorkloadError("`measure` samples workers from the beginning of a run: this one continues without it")
@@ -138,6 +170,22 @@ def resume_training(
     from paceline.training import trainer
 
     return trainer.resume(directory, clock=clock, **options)
+
+
+def _replicas(given: Mapping[str, Any], measuring: bool) -> int:
+    """Copies of a divided network: synchronous workers of this machine, and nothing else."""
+    if measuring:
+        raise WorkloadError("`measure` is for a network in one process or with workers, not for a divided one")
+    if given.get("strategy", "sync") != "sync" or given.get("driver", "local") != "local":
+        key = "driver" if given.get("driver", "local") != "local" else "strategy"
+        raise StrategyError(
+            f"a divided network is trained by processes of this machine, and copies of it synchronously: leave out "
+            f"`{key}={given[key]!r}`"
+        )
+    for key in given:
+        if key not in ("strategy", "workers", "driver") and key not in FOR_DIVIDED:
+            raise StrategyError(f"`{key}` has no effect on a divided network: leave it out")
+    return int(StrategySettings(workers=given.get("workers")).workers or 1)
 
 
 def _check_together(given: Mapping[str, Any], driver: str, measuring: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from paceline.data.dataset import Dataset
 from paceline.errors import Diverged
 from paceline.step.build import assemble
-from paceline.step.choose import make_step
+from paceline.step.choose import StepChoice, make_step
 from paceline.step.failures import likely_cause
 from paceline.step.placement import choose_device
+from paceline.step.step import Step
 from paceline.step.tally import Score, Tally
 from paceline.trace import Recorder
 from paceline.training.checkpoint import Checkpoint
@@ -32,6 +34,8 @@ from paceline.workload import Workload
 if TYPE_CHECKING:  # a run that is not measured imports nothing of measuring
     from paceline.training.measured_training import TrainingClock
 
+MakeStep = Callable[[Workload, Dataset], tuple[Step, StepChoice]]
+"""Makes the step of a run whose parts are its own."""
 CHUNK_S = 0.2
 """Between two looks at signals, checkpoints and progress."""
 
@@ -63,19 +67,25 @@ class Trainer(Driver):
     resumable = True
 
     def __init__(
-        self, workload: Workload, dataset: Dataset, recorder: Recorder, *, step: str, clock: TrainingClock | None,
-        log_placement: bool = False, resumed: bool = False,
+        self, workload: Workload, dataset: Dataset, recorder: Recorder, *, step: str | MakeStep,
+        clock: TrainingClock | None = None, log_placement: bool = False, resumed: bool = False,
     ) -> None:  # fmt: skip
         self.workload, self.recorder, self.clock = workload, recorder, clock
         self.epoch, self.next = 0, 0
         device, note = choose_device(workload.device)
-        self.parts = assemble(workload, dataset, device)
-        self.network, self.phases, self.data = self.parts.network, self.parts.phases, self.parts.feeder.where
         with ExitStack() as on_failure:
-            on_failure.callback(self.parts.feeder.close)
-            self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, device)
+            if isinstance(step, str):
+                self.parts = assemble(workload, dataset, device)
+                on_failure.callback(self.parts.feeder.close)
+            else:
+                self.taken, self.step = step(workload, dataset)
+                self.parts = self.taken.parts
+                on_failure.callback(self.taken.close)
+            self.network, self.phases, self.data = self.parts.network, self.parts.phases, self.parts.feeder.where
+            self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, self.parts.device)
             on_failure.callback(self.evaluator.close)
-            self.taken, self.step = make_step(self.parts, step)
+            if isinstance(step, str):
+                self.taken, self.step = make_step(self.parts, step)
             self.placement = count_operations(self.parts) if log_placement else {}
             if not resumed:
                 self._measure_rest()
@@ -132,6 +142,7 @@ class Trainer(Driver):
         test = Score()
         if run.validates(self.epoch):
             with self.recorder.span("validate", f"epoch {self.epoch + 1}"):
+                self.taken.show()
                 test = self.evaluator.score()
             run.validated(self.epoch + 1, self.train_s, self.updates, test, self.score.loss)
         wall_s, samples_per_s = self.recorder.now() - began_s, epoch_samples / max(epoch_train_s, 1e-9)
@@ -161,6 +172,7 @@ class Trainer(Driver):
         steps = self.parts.updates_per_epoch
         if run.validation_is_due(self.updates, self.train_s) and self.next < steps:  # else the epoch's end is validated
             with self.recorder.span("validate", f"update {self.updates}"):
+                self.taken.show()
                 test = self.evaluator.score()
             run.validated(self.epoch + self.next / steps, self.train_s, self.updates, test)
 
@@ -186,6 +198,7 @@ class Trainer(Driver):
         return self.train_s, self.timed_samples / self.timed_s if self.timed_s else self.rate_before
 
     def snapshot(self) -> Snapshot:
+        self.taken.show()
         parameters = {name: t.detach().clone() for name, t in self.network.state_dict().items()}
         return Snapshot(self.updates, self.epoch, parameters, self.taken.state(), self.score, self.next)
 

@@ -235,6 +235,7 @@ class TrainingRun:
             test_loss=tested.test_loss if tested else math.nan,
             test_metric=tested.test_metric if tested else math.nan,
             distribution=self.driver.distribution(),
+            division=self.driver.division(),
             trace=Trace((*self.recorder.spans, *driver_spans)),
         )
         self.run = replace(self.run, warnings=warnings_of(self.run))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
 
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.samples import Samples
+from paceline.held_objects import is_held, save_held
 from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
 from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
 from paceline.step.order import Order
@@ -77,3 +79,13 @@ def worker_parts(workload: Workload, cache: Path | None, device: str, threads: i
     if isinstance(parts.feeder, FileFeeder):
         parts.feeder.readers = max(1, available_cores() // workers)
     return parts
+
+
+def saved_objects(workload: Workload, folder: Callable[[], Path]) -> str:
+    """The file of the objects that the user gave in Python for this workload; empty where there are none."""
+    texts = {f.name: value for f in fields(workload) if isinstance(value := getattr(workload, f.name), str)}
+    if not any(is_held(text) for text in texts.values()):
+        return ""
+    path = folder() / "objects"
+    save_held(path, texts)
+    return str(path)

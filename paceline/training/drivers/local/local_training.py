@@ -8,14 +8,13 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
-from paceline.held_objects import is_held, save_held
 from paceline.record import to_json
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
@@ -46,7 +45,7 @@ from paceline.training.run import Run
 from paceline.training.training_run import TrainingRun
 from paceline.training.validation_thread import ValidationThread
 from paceline.training.worker_measurements import wait_for_clocks
-from paceline.training.worker_parts import launcher_parts, share_machine
+from paceline.training.worker_parts import launcher_parts, saved_objects, share_machine
 from paceline.workload import Workload
 
 KIND = "local"
@@ -109,7 +108,8 @@ class LocalTraining(Driver):
             on_bad_gradient=options.settings.on_bad_gradient, faults=options.faults,
             measure="" if self.measure is None else str(self.measure.resolve()),
             collective=collective, rendezvous=_rendezvous(opened) if collective != "shared" else "",
-            server_threads=options.settings.server_threads, objects=_saved_objects(workload, opened),
+            server_threads=options.settings.server_threads,
+            objects=saved_objects(workload, lambda: _temporary_folder(opened)),
         )  # fmt: skip
         self.supervisor = Supervisor(self.memory, settings, self.bells, share.devices, options.settings, options.faults)
         described = Distribution(
@@ -272,16 +272,6 @@ class LocalTraining(Driver):
 def _rendezvous(opened: ExitStack) -> str:
     """The start of the names of files by which the members of a group find each other."""
     return str(_temporary_folder(opened) / "group")
-
-
-def _saved_objects(workload: Workload, opened: ExitStack) -> str:
-    """The file of the objects that the user gave in Python for this workload; empty where there are none."""
-    texts = {f.name: value for f in fields(workload) if isinstance(value := getattr(workload, f.name), str)}
-    if not any(is_held(text) for text in texts.values()):
-        return ""
-    path = _temporary_folder(opened) / "objects"
-    save_held(path, texts)
-    return str(path)
 
 
 def _temporary_folder(opened: ExitStack) -> Path:

@@ -1,0 +1,1 @@
+"""One network divided among several processes of this machine, with torch.distributed."""

@@ -1,0 +1,34 @@
+"""Where the time of one process of a divided network goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+SPANS_KEPT = 400
+
+
+class StageTimes:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = dict.fromkeys(("load", "forward", "backward", "communicate", "update"), 0.0)
+        self.passing_s = 0.0
+        """From the beginning of the first forward pass of a step to the end of its last backward pass, all steps."""
+        self.passes = 0
+        self.spans: list[tuple[str, float, float]] = []
+
+    @contextmanager
+    def span(self, part: str) -> Iterator[None]:
+        start_s = perf_counter()
+        try:
+            yield
+        finally:
+            end_s = perf_counter()
+            self.seconds[part] += end_s - start_s
+            if len(self.spans) < SPANS_KEPT:
+                self.spans.append((part, start_s, end_s))
+
+    @property
+    def idle_s(self) -> float:
+        """While micro-batches are passed on: the time in which this process computed none."""
+        return max(0.0, self.passing_s - self.seconds["forward"] - self.seconds["backward"])
