@@ -9,11 +9,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import paceline
 
-accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
-
 
 @pytest.mark.slow
 def test_the_recipe():
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -9,33 +9,40 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tests.measurement.slow_layers import hooks_of, slept_s
 
-lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+
+@pytest.fixture
+def lightning():
+    """Imported by the tests that need it: it takes seconds, and every process of the first tier reads this file."""
+    return pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
 
 
-class Module(lightning.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+def lightning_module(lightning):
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
-    def training_step(self, batch, index):
-        x, y = batch
-        return nn.functional.cross_entropy(self.layers(x), y)
+        def training_step(self, batch, index):
+            x, y = batch
+            return nn.functional.cross_entropy(self.layers(x), y)
 
-    def validation_step(self, batch, index):
-        slept_s(0.05)
-        self.layers(batch[0])
+        def validation_step(self, batch, index):
+            slept_s(0.05)
+            self.layers(batch[0])
 
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Module()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulated", [1, 2])
-def test_a_fit_is_measured(accumulated, tmp_path):
+def test_a_fit_is_measured(accumulated, tmp_path, lightning):
     from paceline.integrations.lightning import LayerClockCallback
 
     data = DataLoader(TensorDataset(torch.randn(120, 4), torch.randint(2, (120,))), batch_size=4)
-    module, callback = Module(), LayerClockCallback(every=2, warm_up=1)
+    module, callback = lightning_module(lightning), LayerClockCallback(every=2, warm_up=1)
     trainer = lightning.Trainer(
         max_epochs=2, callbacks=[callback], accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,

@@ -8,8 +8,12 @@ from torch import nn
 
 from tests.measurement.slow_layers import hooks_of, slept_s
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("accelerate", reason="accelerate is not installed")
+
+@pytest.fixture
+def transformers():
+    """Imported by the tests that need it: it takes seconds, and every process of the first tier reads this file."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    return pytest.importorskip("transformers", reason="transformers is not installed")
 
 
 class Classifier(nn.Module):
@@ -21,13 +25,11 @@ class Classifier(nn.Module):
         if not torch.is_grad_enabled():
             slept_s(0.02)
         logits = self.last(self.first(x).relu())
-        return transformers.modeling_outputs.SequenceClassifierOutput(
-            loss=nn.functional.cross_entropy(logits, labels), logits=logits
-        )
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
 @pytest.mark.slow
-def test_a_training_is_measured(tmp_path):
+def test_a_training_is_measured(tmp_path, transformers):
     from paceline.integrations.transformers import LayerClockCallback
 
     data = [{"x": torch.randn(4), "labels": torch.tensor(i % 2)} for i in range(96)]
@@ -46,7 +48,8 @@ def test_a_training_is_measured(tmp_path):
     assert hooks_of(model) == 0
 
 
-def test_a_small_language_model_of_transformers():
+@pytest.mark.slow
+def test_a_small_language_model_of_transformers(transformers):
     """Outputs are dictionaries, and layers have long names."""
     import paceline
 
