@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.errors import WorkloadError
 from paceline.held_objects import Hold, copied, holding, same
-from paceline.workload import Workload, resolve, with_settings
+from paceline.workload import Workload, from_network, resolve, with_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,9 +35,9 @@ def given_workload(
             yield resolve(str(workload), given)
         elif _is_module(workload):
             if "data" not in given:
-                raise WorkloadError(f"{type(workload).__name__} needs data to train on: give data=, e.g. data='digits'")
+                raise WorkloadError(f"{type(workload).__name__} needs data: pass data=, e.g. data='digits'")
             made = same(workload) if changes_it else copied(workload)
-            yield with_settings(Workload(network=hold(made, type(workload).__name__)), given)
+            yield from_network(hold(made, type(workload).__name__), given)
         elif callable(workload):
             yield resolve(hold(workload), given)
         else:

@@ -81,7 +81,8 @@ def shown_name(place: str) -> str:
 def find_held(place: str) -> Any:
     if place not in _held:
         raise WorkloadError(
-            f"{shown_name(place)} was an object of the program that used it, not of a file: give it again in Python"
+            f"{shown_name(place)} was passed as a Python object, which is not stored: pass it again from Python, "
+            "a model as the model and data as data="
         )
     return _held[place]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import PacelineError
-from paceline.formatting import duration
+from paceline.formatting import duration, number
 from paceline.held_objects import shown_name
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _written(name: str, value: Any) -> str:
     if isinstance(value, float):
         if _is_time(name):
             return duration(value)
-        return f"{value:,.4g}" if math.isfinite(value) else "–"
+        return number(value) if abs(value) >= 1000 or not math.isfinite(value) else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return shown_name(str(value))

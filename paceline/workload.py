@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 from paceline import user_code
 from paceline.built_in import BUILT_IN
 from paceline.errors import WorkloadError, a_type, nearest
+from paceline.learning_rate import default_rate, parse_schedule
 from paceline.settings import check, read, read_any, read_toml, setting, settings_of
 
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "hinge", "model")
@@ -31,47 +30,6 @@ MOST_EPOCHS = 1_000_000
 """The record has a row for every epoch and is written after each."""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How the learning rate changes: linear warm-up over some epochs, then constant, step or cosine."""
-
-    shape: str = "constant"
-    own: str = ""
-    """`module:name` of a scheduler of the user's, in place of all that follows."""
-    warm_up: float = 0.0
-    every: float = 30.0
-    factor: float = 0.1
-
-
-@functools.cache
-def parse_schedule(text: str) -> Schedule:
-    """`warm-up:1+step:30:0.1` and the like."""
-    schedule = Schedule()
-    if ":" in text and re.split(r"[:+]", text)[0] not in ("constant", "cosine", "step", "warm-up"):
-        return Schedule(shape="own", own=text)
-    for part in text.split("+"):
-        name, *numbers = part.split(":")
-        try:
-            values = [float(number) for number in numbers]
-        except ValueError:
-            raise WorkloadError(f"schedule {text!r}: {part!r} should be NAME:NUMBER") from None
-        if any(not math.isfinite(v) or v <= 0 for v in values):
-            raise WorkloadError(f"schedule {text!r}: {part!r} needs numbers above 0")
-        if name in ("constant", "cosine") and not values:
-            schedule = dataclasses.replace(schedule, shape=name)
-        elif name == "step" and len(values) <= 2:
-            every, factor = [*values, *(30.0, 0.1)[len(values) :]]
-            schedule = dataclasses.replace(schedule, shape="step", every=every, factor=factor)
-        elif name == "warm-up" and len(values) <= 1:
-            schedule = dataclasses.replace(schedule, warm_up=values[0] if values else 1.0)
-        else:
-            raise WorkloadError(
-                f"schedule {text!r}: {part!r} is none of constant, cosine, step:EPOCHS:FACTOR, warm-up:EPOCHS; "
-                "or write module:name"
-            )
-    return schedule
-
-
 def _check_device(device: str) -> None:
     if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", device):
         raise WorkloadError(f"device {device!r} is not one of auto, cpu, cuda, cuda:N")
@@ -87,17 +45,21 @@ class Workload:
         group=DATA, verbs=("train", "measure", "predict", "simulate", "plan"),
     )  # fmt: skip
     loss: str = setting(
-        "cross-entropy", "Loss function, model (the .loss that the network returns), or module:name.",
+        "cross-entropy", "Loss function, model (use the .loss that the network returns), or module:name.",
         group=MODEL, choices=LOSSES, or_custom=True,
     )  # fmt: skip
     optimizer: str = setting(
-        "sgd", "Optimizer: a built-in name, or module:name of a class of torch.optim or a function of the parameters.",
+        "sgd", "Optimizer (or module:name of a torch.optim class or of a function that takes the parameters).",
         group=OPTIMIZER, choices=OPTIMIZERS, or_custom=True, verbs=("train",),
     )  # fmt: skip
-    lr: float = setting(0.1, "Learning rate.", group=OPTIMIZER, above=0, verbs=("train",))
+    lr: float = setting(
+        0.1, "Learning rate; by default that of the network or PyTorch's for the optimizer.",
+        group=OPTIMIZER, above=0, verbs=("train",),
+    )  # fmt: skip
     schedule: str = setting(
         "constant",
-        "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, warm-up:EPOCHS+ before it, or module:name.",
+        "Learning rate schedule: constant, step:EPOCHS:FACTOR or cosine, each optionally after warm-up:EPOCHS+, or "
+        "module:name.",
         group=OPTIMIZER, check=parse_schedule,
     )  # fmt: skip
     l1: float = setting(0.0, "L1 penalty.", group=OPTIMIZER, least=0)
@@ -122,9 +84,7 @@ class Workload:
         0.0, "Clip the global norm of the gradient to this value; 0: no clipping.",
         group=OPTIMIZER, least=0, verbs=("train",),
     )  # fmt: skip
-    accumulate: int = setting(
-        1, "Gradient accumulation: micro-batches that each batch is computed in.", group=OPTIMIZER, least=1
-    )
+    accumulate: int = setting(1, "Gradient accumulation: number of micro-batches per batch.", group=OPTIMIZER, least=1)
     metric: str = setting(
         "", "module:name of a function (outputs, targets) -> number, computed on the test data.", group=MODEL
     )
@@ -146,19 +106,19 @@ class Workload:
         "auto", "auto, cpu, cuda or cuda:N.", group=DEVICE, check=_check_device, verbs=("train", "measure")
     )
     threads: int = setting(
-        0, "CPU threads; 0: chosen automatically, at most the number of cores.",
+        0, "Number of CPU threads; 0: automatic, at most the number of cores.",
         group=DEVICE, least=0, verbs=("train", "measure", "predict"),
     )  # fmt: skip
     precision: str = setting(
-        "float32", "Precision of the computation.", group=DEVICE, choices=PRECISIONS, verbs=("train", "predict")
+        "float32", "Numerical precision.", group=DEVICE, choices=PRECISIONS, verbs=("train", "predict")
     )
     memory_format: str = setting(
-        "contiguous", "Memory format of images and convolution weights. channels-last can be predicted, not trained.",
+        "contiguous", "Memory format of images and convolution weights. channels-last is supported by predict only.",
         group=DEVICE, choices=tuple(MEMORY_FORMATS), verbs=("predict",),
     )  # fmt: skip
     top: int = setting(5, "The n of top-n accuracy.", group=DATA, least=1)
     phases: str = setting(
-        "", "module:function from (network, workload) to a list of phases; empty: one loss and its backward pass.",
+        "", "module:function (network, workload) -> list of phases; empty: one loss and its backward pass.",
         group=MODEL,
     )  # fmt: skip
 
@@ -182,6 +142,10 @@ class Workload:
         for key in ("l1", "l2", "momentum", "betas", "eps", "weight_decay"):
             if getattr(self, key) != Workload.__dataclass_fields__[key].default:
                 raise WorkloadError(f"{key} is for built-in optimizers; set it inside {self.optimizer} itself")
+
+
+OTHERS = {"optimizer": "sgd", "lr": 0.1}
+"""What a network is trained with, unless it is built in and has settings of its own."""
 
 
 def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
@@ -213,13 +177,19 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     network = str(given.get("network", "mlp"))
     if network not in BUILT_IN and ":" not in network:
         raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")
-    defaults = dict(BUILT_IN.get(network, {}))
-    optimizer = given.get("optimizer", defaults.get("optimizer"))
-    if optimizer != defaults.get("optimizer"):
+    return from_network(network, given)
+
+
+def from_network(network: str, given: Mapping[str, Any]) -> Workload:
+    """The network with the settings that suit it, and those `given` on top."""
+    defaults = {**OTHERS, **BUILT_IN.get(network, {})}
+    usual, optimizer = defaults["optimizer"], str(given.get("optimizer", defaults["optimizer"]))
+    if optimizer != usual:
         defaults.pop("schedule", None)  # it was chosen for that optimizer and its rate
-    if optimizer == "adamw" or ":" in str(optimizer):
+        defaults["lr"] = default_rate(optimizer, defaults["lr"], chosen_for=usual)
+    if optimizer == "adamw" or ":" in optimizer:
         defaults.pop("l2", None)  # its decoupled weight decay does the same
-    return with_settings(Workload(**defaults), given)
+    return with_settings(Workload(**{**defaults, "network": network}), given)
 
 
 def given_by(place: str) -> dict[str, Any]:

@@ -94,4 +94,4 @@ def test_a_verification_says_that_the_machine_was_busy_when_it_was_measured(pace
     assert paceline("measure", "mlp", "--iterations", "20", "--out", "out").code == 0
     monkeypatch.setattr(busy_machine, "busy_now", lambda: "")
     shown = paceline("verify", "out", "--device", "Xeon Platinum 8480+", "--json", "-").json
-    assert "when it was measured, this machine is busy (load 9 on 2 cores)" in shown["notes"]
+    assert "noticed during the measurement: this machine is busy (load 9 on 2 cores)" in shown["notes"]

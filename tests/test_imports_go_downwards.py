@@ -34,8 +34,9 @@ FLOORS = (
 )
 # Below all floors, each with what it may import.
 GROUND = {
-    "workload": {"built_in", "settings", "user_code", "unallocated", "errors"},
+    "workload": {"built_in", "settings", "user_code", "unallocated", "learning_rate", "errors"},
     "built_in": set(),
+    "learning_rate": {"user_code", "errors"},
     "unallocated": {"errors"},
     "settings": {"errors"},
     "given_workload": {"workload", "held_objects", "errors"},

@@ -13,12 +13,11 @@ import pytest
 from paceline.built_in import BUILT_IN
 from paceline.cli.options import parse_pairs
 from paceline.errors import InputError, a_type
+from paceline.learning_rate import Schedule, parse_schedule
 from paceline.record import from_json, to_json
 from paceline.workload import (
     OPTIMIZERS,
-    Schedule,
     Workload,
-    parse_schedule,
     resolve,
     with_settings,
 )
@@ -94,6 +93,19 @@ def test_settings_go_on_top_of_a_file(toml):
 
 def test_an_empty_file_is_the_default(toml):
     assert resolve(toml("")) == Workload(**BUILT_IN["mlp"])
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "lr"),
+    [
+        ("mlp", "momentum", 0.1), ("dnn", "sgd", 0.05), ("dnn", "adamw", 0.001), ("lenet5", "adamw", 0.002),
+        ("lenet5", "sgd", 0.1), ("mlp", "adadelta", 1.0), ("mlp", "torch.optim:RAdam", 0.001),
+        ("mlp", "no_such_module:Nothing", 0.1),
+    ],
+)  # fmt: skip
+def test_an_optimizer_without_a_rate_has_one_that_suits_it(name, optimizer, lr):
+    assert resolve(name, {"optimizer": optimizer}).lr == lr
+    assert resolve(name, {"optimizer": optimizer, "lr": 0.5}).lr == 0.5
 
 
 @pytest.mark.parametrize(

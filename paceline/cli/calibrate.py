@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from paceline import busy_machine
 from paceline.api.calibrate import CALIBRATION
 from paceline.api.calibrate import calibrate as run
 from paceline.cli.console import (
@@ -44,30 +45,32 @@ _SHOWN = (
 def calibrate(
     device: Annotated[str, option("auto, cpu, cuda or cuda:N.", "TEXT")] = "auto",
     precision: Annotated[
-        list[str] | None, option("tf32 or bfloat16, in addition to float32; repeatable.", "TEXT")
+        list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.", "TEXT")
     ] = None,
     local_workers: Annotated[
-        bool, flag("local-workers", "Also measure the exchange between local workers (two more minutes).")
+        bool, flag("local-workers", "Also measure the exchange between local workers (takes two more minutes).")
     ] = False,
-    quick: Annotated[bool, flag("quick", "A seventh of the trials: half a minute, less accurate.")] = False,
+    quick: Annotated[bool, flag("quick", "Run a seventh of the trials: about half a minute, less accurate.")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
     out: Annotated[
         Path | None,
         path_option(
-            "Directory for the calibration, or its file (.json); by default it is kept where predict finds it.",
+            "Directory or .json file for the calibration; default: the place where predict looks for it.",
             "DIR|FILE",
             OUTPUT,
         ),
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Time the operations and links of this machine, for predict, plan and simulate."""
+    """Time the operations and links of this machine, so that predict, plan and simulate know it."""
     from paceline.cost.calibrations import calibration_path
 
     if out is not None:
         out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")
     console = console_for(json)
+    busy = busy_machine.busy_now()
+    warn_if_busy(busy)  # now, not after the minutes or hours that it takes then
     with progress_bar(console, "calibrating") as watch:
         found = run(
             device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out, watch=watch
@@ -84,7 +87,8 @@ def calibrate(
         console.print(f"compiled steps take, relative to others: {said}", markup=False)
     if "compiled" in found.conditions:
         console.print(found.conditions["compiled"], markup=False)
-    warn_if_busy(found.conditions.get("busy", ""))
+    if not busy:
+        warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}")
     output_json(dump(found), json)
 

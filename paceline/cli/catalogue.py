@@ -28,11 +28,13 @@ NOTES = {
 def catalogue(
     what: Annotated[
         str,
-        typer.Argument(help="devices, links, machines or prices; or a file: cluster.toml, or a vms.csv of SkyPilot."),
+        typer.Argument(
+            metavar="WHAT", help="devices, links, machines or prices; or a file: a cluster.toml or SkyPilot's vms.csv."
+        ),
     ] = "machines",
     json: JsonOption = None,
 ) -> None:
-    """List known devices, links, machines and their dated prices, or check your own file."""
+    """List the known devices, links and machines with dated prices, or check a file of your own."""
     from paceline.api import listing
 
     known: dict[str, Callable[[], listing.Listing[Any]]] = {

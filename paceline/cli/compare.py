@@ -25,22 +25,25 @@ EXAMPLE = "Example: paceline compare examples/strategies.toml --jobs 2 --out run
 
 def compare(
     experiment: Annotated[
-        list[Path] | None, typer.Argument(help="The experiment's TOML file; with --collect, directories.")
+        list[Path] | None,
+        typer.Argument(metavar="EXPERIMENT", help="TOML file of the experiment; with --collect, directories."),
     ] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, option("Runs at a time; they share the cores.", "N")] = 1,
-    quick: Annotated[bool, flag("quick", "Run the small version that the file describes under \\[quick].")] = False,
-    retry: Annotated[bool, flag("retry", "With --resume, repeat failed runs.")] = False,
+    jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
+    quick: Annotated[
+        bool, flag("quick", "Run the small version that the section \\[quick] of the file describes.")
+    ] = False,
+    retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
     list_runs: Annotated[bool, flag("list", "List the runs without starting them.")] = False,
-    collect: Annotated[bool, flag("collect", "Collect the results of runs in directories; run nothing.")] = False,
+    collect: Annotated[bool, flag("collect", "Collect the results of saved runs instead of running any.")] = False,
     data_dir: DataDirOption = None,
     tensorboard: Annotated[
-        Path | None, path_option("Write TensorBoard events, one folder in DIR per run.", "DIR")
+        Path | None, path_option("Write TensorBoard events to DIR, one subdirectory per run.", "DIR")
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Run an experiment: grids of settings with repetitions. It can be interrupted and resumed at any time."""
+    """Run an experiment: a grid of settings, with repetitions. It can be interrupted and resumed at any time."""
     console, places = console_for(json), experiment or []
     if collect:
         if resume is not None or quick or retry or list_runs or tensorboard is not None:

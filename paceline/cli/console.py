@@ -28,6 +28,7 @@ from rich.table import Table
 
 from paceline.api.listing import Listing
 from paceline.errors import OutputError
+from paceline.formatting import percent
 from paceline.output_directory import writable
 from paceline.output_file import is_stream, write_atomically
 from paceline.record import to_json
@@ -70,7 +71,7 @@ JsonOption = Annotated[
     ),
 ]  # fmt: skip
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Run the user code that a saved run or plan names, wherever it is.")
+    bool, typer.Option("--trust", help="Run the user code that a saved run or plan refers to, wherever it is.")
 ]
 
 
@@ -108,7 +109,7 @@ def progress_bar(console: Console, what: str) -> Iterator[Callable[[float], None
             bar.update(task, completed=done)
             if not console.is_terminal and monotonic() - said_s > REPORT_EVERY_S:
                 said_s = monotonic()
-                print(f"{what}: {done:.0%}", file=sys.stderr, flush=True)
+                print(f"{what}: {percent(done, 0)}", file=sys.stderr, flush=True)
 
         yield advance
 

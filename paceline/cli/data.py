@@ -22,7 +22,7 @@ def list_sources(data_dir: DataDirOption = None, json: JsonOption = None) -> Non
 
 @app.command("fetch", epilog="Example: paceline data fetch mnist")
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10, or images:URL.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="mnist, fashion-mnist, cifar10, or images:URL.")],
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -36,7 +36,7 @@ def fetch(
 
 @app.command("path", epilog="Example: paceline data path mnist")
 def path(
-    name: Annotated[str, typer.Argument(help="A data source, see paceline data list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data source (see paceline data list).")],
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:

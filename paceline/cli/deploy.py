@@ -28,7 +28,7 @@ def deploy(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Write the file that starts the cluster which a plan recommends, and trains on it."""
+    """Write the job file that starts the cluster of a plan and trains on it."""
     from paceline.deployment.writing import start_command
 
     if out is not None:

@@ -16,14 +16,16 @@ EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Directory of a run, or its checkpoint.")],
-    data: Annotated[str | None, option("Data to evaluate on; by default that of the run.", "TEXT")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or a checkpoint.")],
+    data: Annotated[
+        str | None, option("Data source to evaluate on; default: the test data of the run.", "TEXT")
+    ] = None,
     device: Annotated[str | None, option("auto, cpu, cuda or cuda:N.", "TEXT")] = None,
     data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Show test accuracy and loss of the saved parameters of a run."""
+    """Evaluate the saved parameters of a run: accuracy and loss on test data."""
     from paceline.cli.progress import accuracies
 
     result = score(run, data, device, data_dir=data_dir, trust=trust)

@@ -24,9 +24,9 @@ EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out ru
 
 @takes_settings("measure")
 def measure(
-    workload: Annotated[str | None, typer.Argument(help=WORKLOAD)] = None,
+    workload: Annotated[str | None, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)] = None,
     links: Annotated[bool, flag("links", "Measure this machine's links instead of a workload.")] = False,
-    load: Annotated[Path | None, path_option("Show a saved measurement; run nothing.", "DIR")] = None,
+    load: Annotated[Path | None, path_option("Show a saved measurement instead of running one.", "DIR")] = None,
     out: OutOption = None,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
@@ -55,7 +55,7 @@ def measure(
 
 
 def _load(place: Path, out: Path | None) -> Measurement:
-    """A saved measurement; its tables and plots are written again."""
+    """Shows a saved measurement; its tables and plots are written again."""
     from paceline.reporting.record_files import write_tables
 
     found = load_as(place / "measurement.json" if place.is_dir() else place, Measurement, InputError)

@@ -9,5 +9,5 @@ EXAMPLE = "Example: paceline models --json -"
 
 
 def models(json: JsonOption = None) -> None:
-    """List the built-in networks, their parameters and layers."""
+    """List the built-in networks with their numbers of parameters and layers."""
     output_listing(known_models(), json)

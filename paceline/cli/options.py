@@ -47,7 +47,7 @@ def path_option(help: str, metavar: str, panel: str | None = None) -> Any:
 
 OutOption = Annotated[Path | None, path_option("Directory for the results.", "DIR", OUTPUT)]
 ResumeOption = Annotated[Path | None, path_option("Resume the run or experiment in this directory.", "DIR", OUTPUT)]
-DataDirOption = Annotated[Path | None, path_option("Directory of the data sets.", "DIR", OUTPUT)]
+DataDirOption = Annotated[Path | None, path_option("Directory where data sets are stored.", "DIR", OUTPUT)]
 WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
 NAMED = ("network", "kind")
 """Settings that the command line has as an argument and as its verbs."""
@@ -74,7 +74,9 @@ def takes_settings(verb: str, record: type | None = None) -> Callable[[Callable[
         for name, each in options.items():
             parameters.append(_parameter(name, _option(each, verb)))
         if others := ", ".join(name for name in known if name not in options):
-            pairs = typer.Option("--set", metavar="KEY=VALUE", help=f"Any of {others}.", rich_help_panel=OTHER)
+            pairs = typer.Option(
+                "--set", metavar="KEY=VALUE", help=f"Any of these settings: {others}.", rich_help_panel=OTHER
+            )
             parameters.append(_parameter("pairs", Annotated[list[str] | None, pairs]))
 
         @functools.wraps(command)
@@ -120,9 +122,9 @@ def _option(each: Setting, verb: str) -> Any:
     )
     words = [each.help.rstrip(".")]
     if len(each.choices) > 2 and not any(choice in each.help for choice in each.choices):
-        words.append(", ".join(each.choices))
+        words = [f"{words[0]}: {', '.join(each.choices)}"]
     if verb in each.several:
-        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several numbers give several outcomes, e.g. 4,8,12"]
+        metavar, words = f"{metavar}[,{metavar}...]", [*words, "several numbers give one result each, e.g. 4,8,12"]
     if each.default not in (None, "", False) and each.name not in settings_of(Workload):
         words.append(f"default {each.default}")
     kind: Any = bool if each.kinds == (bool,) else list[str] if each.kinds == (list[str],) else str

@@ -25,26 +25,33 @@ ROWS = 16
 
 @takes_settings("plan")
 def plan(
-    workload: Annotated[str, typer.Argument(help=WORKLOAD)],
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     cluster: Annotated[
-        str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
+        str,
+        option(
+            "A cluster.toml, machine names, catalogue (all machines it lists) or here (this machine).", "FILE|NAMES"
+        ),
     ] = "catalogue",
-    epochs: Annotated[float | None, option("Epochs to plan for; by default the workload's.", "N")] = None,
+    epochs: Annotated[float | None, option("Number of epochs to plan for; default: the workload's.", "N")] = None,
     target_accuracy: Annotated[
         str | None, option("Train to this test accuracy instead, e.g. 0.97 or 97%.", "A")
     ] = None,
-    deadline: Annotated[str | None, option("Find the cheapest plan within this time: 90min, 24h, 2d.", "TIME")] = None,
-    budget: Annotated[str | None, option("Find the fastest plan within this budget, e.g. 500.", "MONEY")] = None,
+    deadline: Annotated[
+        str | None, option("Find the cheapest plan that takes at most this long, e.g. 90min, 24h or 2d.", "TIME")
+    ] = None,
+    budget: Annotated[
+        str | None, option("Find the fastest plan that costs at most this much, e.g. 500.", "AMOUNT")
+    ] = None,
     spot: Annotated[bool, flag("spot", "Use spot prices.")] = False,
     strategies: Annotated[
-        str | None, option("Consider only these: names or module:name, e.g. sync,downpour,local-sgd.", "NAMES")
+        str | None, option("Consider only these strategies, e.g. sync,downpour,local-sgd or module:name.", "NAMES")
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Choose machines, a strategy and a batch size for a deadline, a budget or an accuracy."""
+    """Choose machines, a strategy and a batch size that meet a deadline, a budget or an accuracy."""
     console = console_for(json)
     with console.status("planning") if console.is_terminal else nullcontext():
         made = run(

@@ -30,14 +30,16 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 @takes_settings("predict")
 def predict(
-    workload: Annotated[str, typer.Argument(help=f"{WORKLOAD[:-1]}; or a saved measurement, to extrapolate it.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
+    ],
     device: Annotated[
         str | None,
         option(
             "Device to predict for: a catalogue name, a calibration file, cpu or cuda; default: this machine.", "TEXT"
         ),
     ] = None,
-    link: Annotated[str | None, option("Link between the workers: a catalogue name.", "NAME")] = None,
+    link: Annotated[str | None, option("Link between the workers: a name from the catalogue.", "NAME")] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,

@@ -15,14 +15,18 @@ EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html
 
 
 def report(
-    places: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories or files with saved records.")],
-    out: Annotated[Path, path_option("The page, or a directory for report.html.", "FILE")] = Path("report.html"),
+    places: Annotated[list[Path], typer.Argument(metavar="DIR", help="Directories or files with saved records.")],
+    out: Annotated[Path, path_option("File for the page, or a directory for report.html.", "FILE")] = Path(
+        "report.html"
+    ),
     title: Annotated[str | None, option("Title of the page.", "TEXT")] = None,
-    figures: Annotated[Path | None, path_option("Directory for the figures as PNG and SVG.", "DIR")] = None,
-    price: Annotated[float | None, option("Price of a machine per hour; adds the cost of the runs.", "NUMBER")] = None,
+    figures: Annotated[
+        Path | None, path_option("Also write the figures as PNG and SVG into this directory.", "DIR")
+    ] = None,
+    price: Annotated[float | None, option("Price per machine and hour; adds the cost of each run.", "NUMBER")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Write one self-contained HTML page: the answer, interactive figures, and a table of all runs."""
+    """Write one self-contained HTML page: a summary, interactive figures, and a table of all runs."""
     written = write(places, out, title=title, figures=figures, price=price)
     for skipped in written.skipped:
         complain(f"skipped {skipped.place}: {skipped.reason}")

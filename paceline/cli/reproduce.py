@@ -18,17 +18,17 @@ EXAMPLE = "Example: paceline reproduce elgato --quick --out runs/elgato"
 
 def reproduce(
     study: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The study; without a name, all are listed.")
+        str | None, typer.Argument(metavar="NAME", help="Name of the study; without one, all studies are listed.")
     ] = None,
-    quick: Annotated[bool, flag("quick", "Run a small version: minutes on two cores.")] = False,
+    quick: Annotated[bool, flag("quick", "Run a small version, which takes minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, option("Runs at a time; they share the cores.", "N")] = 1,
-    retry: Annotated[bool, flag("retry", "With --resume, repeat failed runs.")] = False,
+    jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
+    retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Reproduce a published study and report on it. It can be interrupted and resumed at any time."""
+    """Reproduce a published study and write a report. It can be interrupted and resumed at any time."""
     console = console_for(json)
     if study is None and resume is None:
         if quick or retry or out is not None:

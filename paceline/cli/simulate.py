@@ -29,12 +29,12 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 
 @takes_settings("simulate")
 def simulate(
-    workload: Annotated[str, typer.Argument(help=WORKLOAD)],
-    epochs: Annotated[int | None, option("With --cluster: report time and cost of this many epochs.", "N")] = None,
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
+    epochs: Annotated[int | None, option("With --cluster: report the time and cost of this many epochs.", "N")] = None,
     cluster: Annotated[
         str | None, option("A cluster.toml, a machine name, or here (this machine).", "FILE|MACHINE")
     ] = None,
-    per_machine: Annotated[int | None, option("Workers per machine; by default one per device.", "N")] = None,
+    per_machine: Annotated[int | None, option("Workers per machine; default: one per device.", "N")] = None,
     overlap_backward: Annotated[
         bool, flag("overlap-backward", "With --cluster: start all-reduces during the backward pass.")
     ] = False,
@@ -43,7 +43,7 @@ def simulate(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Simulate the time, throughput, waiting and staleness of a strategy on a virtual or a real cluster."""
+    """Simulate a strategy on a cluster: its time, throughput, waiting and staleness."""
     from paceline.api.simulate import simulate as run
     from paceline.simulation.timing import TimeRecord
 

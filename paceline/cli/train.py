@@ -36,23 +36,23 @@ EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=
 
 @takes_settings("train")
 def train(
-    workload: Annotated[str | None, typer.Argument(help=WORKLOAD)] = None,
+    workload: Annotated[str | None, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
     plan: Annotated[
-        Path | None, path_option("Train as planned; settings given here override the plan.", "FILE")
+        Path | None, path_option("Train with the settings of this plan; options given here override it.", "FILE")
     ] = None,
     data_dir: DataDirOption = None,
-    log_placement: Annotated[bool, flag("log-placement", "Count the operations of a step per device.")] = False,
+    log_placement: Annotated[
+        bool, flag("log-placement", "Print how many operations of a step run on which device.")
+    ] = False,
     checkpoint_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", rich_help_panel=OUTPUT, help="Time between checkpoints.")
     ] = 20.0,
     tensorboard: Annotated[
-        Path | None, path_option("Write TensorBoard events into a folder of DIR.", "DIR", OUTPUT)
+        Path | None, path_option("Write TensorBoard events to a subdirectory of DIR.", "DIR", OUTPUT)
     ] = None,
-    live: Annotated[
-        bool, flag("live", "With --measure: show parts and layers of an iteration while training.")
-    ] = False,
+    live: Annotated[bool, flag("live", "With --measure: show the times of parts and layers during training.")] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
     *,

@@ -25,9 +25,10 @@ LEAST_SHARE = 0.005
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a measurement.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run or of a measurement.")],
     device: Annotated[
-        str | None, option("If no prediction was saved: predict for this calibration file or catalogue name.", "TEXT")
+        str | None,
+        option("If no prediction was saved: predict for this device, a calibration file or a catalogue name.", "TEXT"),
     ] = None,
     prediction: Annotated[
         Path | None, path_option("Verify this prediction or plan instead of the one saved with the run.", "FILE")
@@ -35,7 +36,7 @@ def verify(
     trust: TrustOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Compare predicted with measured times, part by part."""
+    """Compare predicted and measured times, part by part and layer by layer."""
     what = (run,) if prediction is None else (prediction, run)
     made = compare(*what, device=device, trust=trust)
     show(made, console_for(json))

@@ -5,6 +5,7 @@ The error is predicted / measured - 1: above zero, the run was faster than predi
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,8 +56,14 @@ class Verification(NotebookRecord):
         covered, total = self.coverage
         return {
             "network": self.name, "batch": self.batch, "device": self.device, "step": self.step,
-            "intervals that covered": f"{covered} of {total}",
+            "intervals that cover the measured time": f"{covered} of {total}",
         }  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
 
     def table(self) -> list[dict[str, Any]]:
         return [vars(row) for row in self.rows]

@@ -47,52 +47,52 @@ class DeploymentSettings:
 
     COMMON: ClassVar[dict[str, Any]] = {"group": "Cluster"}
 
-    name: str | None = setting(None, "Name of the job; by default the network and the strategy.", check=_check_name)
+    name: str | None = setting(None, "Name of the job; default: network and strategy.", check=_check_name)
     image: str | None = setting(
-        None, f"Container image with Paceline; {IMAGE} by default, and none on SkyPilot.",
+        None, f"Container image that has Paceline installed; default {IMAGE}, on SkyPilot none.",
         runs=(KUBERNETES, SKYPILOT, COMPOSE), check=_check_line, metavar="IMAGE",
     )  # fmt: skip
     storage: str | None = setting(
-        None, "Where the run is kept: a PersistentVolumeClaim, a directory that all Slurm nodes share, a bucket for "
-        "SkyPilot (s3://NAME), a volume or directory for compose.", check=_check_line, metavar="PLACE",
+        None, "Where the run is stored: a PersistentVolumeClaim, a directory shared by all Slurm nodes, a bucket "
+        "(s3://NAME) for SkyPilot, a volume or directory for Compose.", check=_check_line, metavar="PLACE",
     )  # fmt: skip
     storage_size: str = setting(
-        "20Gi", "Size of the PersistentVolumeClaim, if it is a new one.", runs=(KUBERNETES,), check=_check_size,
+        "20Gi", "Size of a new PersistentVolumeClaim.", runs=(KUBERNETES,), check=_check_size,
         metavar="SIZE",
     )  # fmt: skip
-    worker_cpus: float | None = setting(
-        None, "CPUs of each worker; by default an equal share of the machine's.", above=0
-    )
-    from_checkpoint: bool = setting(False, "Resume the run that is kept in the storage.")
+    worker_cpus: float | None = setting(None, "CPUs per worker; default: an equal share of the machine's.", above=0)
+    from_checkpoint: bool = setting(False, "Resume the run that is stored there.")
     namespace: str | None = setting(
-        None, "Namespace; by default the current one.", runs=(KUBERNETES,), check=_check_line, metavar="NAME"
+        None, "Kubernetes namespace; default: the current one.", runs=(KUBERNETES,), check=_check_line, metavar="NAME"
     )
-    head_cpus: int = setting(4, "CPUs of the head, where the test data are evaluated.", runs=(KUBERNETES,), least=1)
-    head_memory: str = setting("16Gi", "Memory of the head.", runs=(KUBERNETES,), check=_check_size, metavar="SIZE")
+    head_cpus: int = setting(4, "CPUs of the head node, which also validates.", runs=(KUBERNETES,), least=1)
+    head_memory: str = setting(
+        "16Gi", "Memory of the head node.", runs=(KUBERNETES,), check=_check_size, metavar="SIZE"
+    )
     cloud: str | None = setting(
-        None, "Whose machines they are; by default as the plan's machine says.", runs=(KUBERNETES, SKYPILOT),
+        None, "Cloud provider (default: that of the plan's machine).", runs=(KUBERNETES, SKYPILOT),
         choices=CLOUDS, metavar="CLOUD",
     )  # fmt: skip
     instance_type: str | None = setting(
-        None, "Machine type of the workers; by default the plan's, if a cloud has it.", runs=(KUBERNETES, SKYPILOT),
+        None, "Instance type of the workers; default: the plan's, if the cloud has it.", runs=(KUBERNETES, SKYPILOT),
         check=_check_line, metavar="TYPE",
     )  # fmt: skip
     gpu_resource: str | None = setting(
-        None, "Resource that stands for a GPU; nvidia.com/gpu by default.", runs=(KUBERNETES,), check=_check_line,
+        None, "Kubernetes resource name of a GPU; default nvidia.com/gpu.", runs=(KUBERNETES,), check=_check_line,
         metavar="NAME",
     )  # fmt: skip
     partition: str | None = setting(
-        None, "Partition; by default the cluster's.", runs=(SLURM,), check=_check_line, metavar="NAME"
+        None, "Slurm partition; default: the cluster's.", runs=(SLURM,), check=_check_line, metavar="NAME"
     )
     account: str | None = setting(
-        None, "Account that the job is charged to.", runs=(SLURM,), check=_check_line, metavar="NAME"
+        None, "Slurm account to charge the job to.", runs=(SLURM,), check=_check_line, metavar="NAME"
     )
     time_limit: str | None = setting(
-        None, "Time limit; by default twice the upper end of the predicted time.", runs=(SLURM,), check=_check_time,
+        None, "Slurm time limit; default: twice the upper end of the predicted time.", runs=(SLURM,), check=_check_time,
         metavar="HH:MM:SS",
     )  # fmt: skip
     setup: str | None = setting(
-        None, "Shell command that makes `paceline` and `ray` available on a node; SkyPilot: a pip install by default.",
+        None, "Shell command that makes paceline and ray available on a node; SkyPilot's default is a pip install.",
         runs=(SLURM, SKYPILOT), check=_check_line, metavar="COMMAND",
     )  # fmt: skip
 

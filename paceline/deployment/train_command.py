@@ -6,7 +6,6 @@ import dataclasses
 import json
 from typing import Any
 
-from paceline.built_in import BUILT_IN
 from paceline.errors import InputError
 from paceline.held_objects import is_held
 from paceline.planning.plan import Plan
@@ -15,7 +14,7 @@ from paceline.settings import read_any, settings_of
 from paceline.strategy.presets import PRESETS
 from paceline.strategy.strategy import Strategy
 from paceline.training.settings import SCHEMA
-from paceline.workload import Workload, resolve, with_settings
+from paceline.workload import Workload, from_network, with_settings
 
 ELSEWHERE = Hardware((), (), "")
 """The plan is carried out on the cluster, whatever this machine has."""
@@ -54,9 +53,9 @@ def _workload_options(workload: Workload) -> list[list[str]]:
                 f"the plan's {name} is an object that was given in Python: plan with module:name, which the nodes of a "
                 "cluster can import"
             )
-    network, base = workload.network, vars(Workload(workload.network))
-    if network in BUILT_IN:  # another optimizer than the name stands for changes other defaults, too
-        base = {**vars(resolve(network, {"optimizer": workload.optimizer})), "optimizer": resolve(network).optimizer}
+    usual = from_network(workload.network, {})
+    given = {"optimizer": workload.optimizer}  # another one than the usual changes other defaults, too
+    base = {**vars(from_network(workload.network, given)), "optimizer": usual.optimizer}
     changed = [name for name in settings_of(Workload) if getattr(workload, name) != base[name]]
     found = [_option(name, getattr(workload, name)) for name in changed if name != "options"]
     return found + [["--set", f"options.{key}={_toml(key, value)}"] for key, value in workload.options.items()]

@@ -20,7 +20,7 @@ from paceline.networks.known import KNOWN
 from paceline.results.labels import grouped, label_by, setting_id, setting_text, telling_keys
 from paceline.results.outcome import PlannedRun
 from paceline.training.settings import RunSettings
-from paceline.workload import Workload, resolve, with_settings
+from paceline.workload import Workload, from_network, resolve, with_settings
 
 MOST_RUNS = 100_000
 
@@ -101,7 +101,8 @@ def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Worklo
         return resolve(network, given)
     if network not in bases:
         bases[network] = resolve(network, {})
-    return with_settings(bases[network], given)
+    made = bases[network]
+    return from_network(network, given) if made.network == network else with_settings(made, given)
 
 
 def _check_options(workload: Workload) -> None:

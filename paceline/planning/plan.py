@@ -101,7 +101,8 @@ class Plan(NotebookRecord):
         }  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:
-        """The alternatives that no other betters, the fastest first."""
+        """The Pareto front and the pick, the fastest first."""
+        shown = self.front if self.pick in self.front else (*self.front, self.pick)
         return [
             {
                 "picked": one == self.pick, "machines": one.machines, "machine": one.candidate.machine,
@@ -109,5 +110,5 @@ class Plan(NotebookRecord):
                 "batch": one.candidate.batch, "precision": one.candidate.precision, "time_s": one.time_s,
                 "low_s": one.low_s, "high_s": one.high_s, self.currency: one.money, "bound": one.bound,
             }
-            for one in self.front
+            for one in sorted(shown, key=lambda one: one.time_s)
         ]  # fmt: skip

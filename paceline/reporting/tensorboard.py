@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from paceline.errors import OutputError, StrategyError
+from paceline.learning_rate import parse_schedule
 from paceline.output_directory import writable
 from paceline.reporting.event_file import FILES, EventFile
 from paceline.step.optimizers import Rule
@@ -21,7 +22,6 @@ from paceline.strategy.server_optimizer import server_optimizer
 from paceline.strategy.strategy import Strategy
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress
-from paceline.workload import parse_schedule
 
 
 def check_writable(directory: Path) -> None:

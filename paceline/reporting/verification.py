@@ -164,13 +164,16 @@ def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
     measured = found.measurement or next(iter(found.workers), None)
     busy = run.conditions.busy if run is not None else ""
     if busy := busy or (measured.conditions.get("busy", "") if measured is not None else ""):
-        yield f"when it was measured, {busy}"
+        yield f"noticed during the measurement: {busy}"
     pairs = {}
     if run is not None:
         pairs = {"batch ": (p.batch, run.workload.batch), "the step ": (p.step, run.step.kind)}
         pairs[""] = (p.precision, run.workload.precision)
     elif measured is not None:
         pairs = {"batch ": (p.batch, measured.batch), "the step ": (p.step, measured.step)}
+    used_device = run.conditions.device_name if run is not None else measured.device_name if measured else p.device
+    if not _same_device(p.device, used_device):
+        yield f"predicted for {p.device}, but measured on {used_device}"
     for what, (predicted, used) in pairs.items():
         if predicted != used:
             yield f"predicted for {what}{predicted}, but the run used {used}"
@@ -180,6 +183,11 @@ def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
             yield f"predicted but not measured: {listed(only_predicted)}"
         if only_measured:
             yield f"measured but not predicted: {listed(only_measured)}"
+
+
+def _same_device(one: str, other: str) -> bool:
+    """PyTorch and the catalogue may have different names for a device."""
+    return one == other or ((known := find_catalogue_device(one)) is not None and known == find_catalogue_device(other))
 
 
 def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Measurement]) -> Iterator[Comparison]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline.errors import StrategyError, nearest
+from paceline.errors import StrategyError
 
 Duration = Callable[[int, int], float]
 """Maps a worker and how many durations it had before to seconds."""
@@ -64,9 +64,7 @@ def parse_distribution(text: str, option: str) -> DurationDistribution:
         name, words = "constant", [name]
     if name not in SHAPES:
         known = ", ".join(":".join((shape, *parts)) for shape, parts in SHAPES.items())
-        raise StrategyError(
-            f"`{option}={text!r}` is unknown: {nearest(name, SHAPES)}; there are {known}, recorded:FILE"
-        )
+        raise StrategyError(f"`{option}={text!r}` should be {known} or recorded:FILE")
     numbers, may_be_zero = _numbers(words), name == "constant"
     if len(numbers) != len(SHAPES[name]) or min(numbers) < 0 or (0 in numbers and not may_be_zero):
         form, least = ":".join((name, *SHAPES[name])), "of at least" if may_be_zero else "above"

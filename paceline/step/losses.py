@@ -7,15 +7,18 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from paceline.errors import NetworkError
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    _check_scores(output)
     return F.cross_entropy(*_rows(output, target))
 
 
 def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """One yes-or-no question a class."""
+    """One yes-or-no question per class."""
     output, target = _rows(output, target)
     return F.binary_cross_entropy_with_logits(output, _as_numbers(output, target))
 
@@ -27,6 +30,7 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
 
 def hinge(output: Tensor, target: Tensor) -> Tensor:
     """The multi-class hinge: how far wrong classes come within one of the right one."""
+    _check_scores(output)
     return F.multi_margin_loss(*_rows(output, target))
 
 
@@ -36,6 +40,15 @@ LOSSES: dict[str, Loss] = {
     "squared": squared,
     "hinge": hinge,
 }
+
+
+def _check_scores(output: Tensor) -> None:
+    """PyTorch would treat the outputs of a batch as the classes of one sample."""
+    if output.dim() < 2:
+        raise NetworkError(
+            f"the network's output has the shape {list(output.shape)}, and this loss needs a score per class; for one "
+            "number per sample use `loss='squared'` or `loss='torch.nn:BCEWithLogitsLoss'`"
+        )
 
 
 def _rows(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from paceline.learning_rate import Schedule, parse_schedule
 from paceline.step.optimizers import Rule
 from paceline.step.own_optimizer import own_rate
-from paceline.workload import Schedule, parse_schedule
 
 
 def rate_at(rule: Rule, epoch: int, step: int, updates_per_epoch: int, epochs: int) -> float:

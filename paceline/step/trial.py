@@ -7,6 +7,7 @@ from torch import Tensor
 
 from paceline.data.fields import LABELS, Fields
 from paceline.errors import NetworkError, PacelineError, a_type, reason
+from paceline.step.failures import shapes_at_loss
 from paceline.step.feeder import first_batch
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, has_own_code
@@ -41,6 +42,10 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
         advice = "; for targets that are numbers use `loss='squared'`" if numbers else ""
         if isinstance(batch[0], Fields) and not batch[0].has_target:
             advice = f"; the data have no target: name a field {', '.join(LABELS[:-1])} or {LABELS[-1]}"
+        if shapes := shapes_at_loss(error):
+            raise NetworkError(
+                f"loss {workload.loss} does not fit the output of {who}: {shapes} ({reason(error)}){advice}"
+            ) from error
         raise NetworkError(f"{who} fails on the first batch of {workload.data}: {reason(error)}{advice}") from error
     wrong = _mistake(outcome, phase)
     if wrong:

@@ -36,7 +36,7 @@ class Strategy:
     COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "runs": DISTRIBUTED}
 
     name: str = "sync"
-    groups: int | None = setting(1, "How many synchronous groups; none: every worker is a group by itself.", least=1)
+    groups: int | None = setting(1, "Number of synchronous groups; none: every worker is its own group.", least=1)
     exchange: str = setting(
         "gradient", "What workers push: gradient, delta, elastic, int8, topk:SHARE, momentum-topk:SHARE, module:name; "
         "delta+int8 and the like compress what local steps changed.", verbs=_OPTIONS,
@@ -54,17 +54,17 @@ class Strategy:
         verbs=_OPTIONS,
     )  # fmt: skip
     server_optimizer: str = setting(
-        "", "Optimizer of the server, and its learning rate: adagrad:0.5, torch.optim:RAdam or module:name; empty: the "
-        "workload's.", verbs=_OPTIONS,
+        "", "Optimizer of the server, with its learning rate: adagrad:0.5, torch.optim:RAdam or module:name; empty: "
+        "the workload's.", verbs=_OPTIONS,
     )  # fmt: skip
-    softsync_n: int | None = setting(None, "n of n-softsync: an update waits for workers / n payloads.", least=1)
+    softsync_n: int | None = setting(None, "The n of n-softsync: an update waits for workers / n payloads.", least=1)
     staleness_bound: int | None = setting(
-        None, "How many pushes ahead of the slowest the fastest group may be.", least=0, verbs=_OPTIONS
+        None, "Maximum lead of the fastest group over the slowest, in pushes.", least=0, verbs=_OPTIONS
     )
     backup_workers: int = setting(0, "Workers that a synchronous step does not wait for.", least=0, verbs=_OPTIONS)
-    warm_start: int = setting(0, "Updates that the first worker makes alone.", least=0)
+    warm_start: int = setting(0, "Updates that the first worker makes before the others start.", least=0)
     full_pass_per_worker: bool = setting(
-        False, "Every worker makes a full pass over the data, instead of its share.", verbs=("simulate",)
+        False, "Every worker makes a full pass over the data instead of a share of it.", verbs=("simulate",)
     )
 
     def __post_init__(self) -> None:

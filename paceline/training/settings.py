@@ -47,13 +47,13 @@ class StrategySettings:
 
     strategy: str = setting(
         "sync",
-        "Strategy: sync, downpour, local-sgd, … or a custom one.",
+        "Distribution strategy: sync, downpour, local-sgd, … or a custom one.",
         verbs=(*BOTH, "predict"),
         metavar="NAME|module:name",
     )
     workers: int | None = setting(
         None,
-        "Number of workers; 2 by default with a strategy. Without a strategy they train synchronously.",
+        "Number of workers; 2 by default if a strategy is given. Without a strategy, several workers use sync.",
         least=1,
         most=MOST_WORKERS,
         verbs=(*BOTH, "predict"),
@@ -74,23 +74,23 @@ class ClusterSettings:
 
     compute_time: str | float | None = setting(
         None,
-        "Time of a step: SECONDS, gamma:SHAPE:SCALE, pareto:SHAPE:MEAN, lognormal:SIGMA:MEAN or recorded:FILE.",
+        "Time per step: SECONDS, gamma:SHAPE:SCALE, pareto:SHAPE:MEAN, lognormal:SIGMA:MEAN or recorded:FILE.",
         metavar="TIME",
     )
-    server_time: str | float | None = setting(None, "Time of the server per payload.", metavar="TIME")
+    server_time: str | float | None = setting(None, "Server time per payload.", metavar="TIME")
     network_time: str | float | None = setting(
-        None, "Time of a message in addition to latency and bandwidth.", metavar="TIME"
+        None, "Time per message, in addition to latency and bandwidth.", metavar="TIME"
     )
     bandwidth: float | None = setting(None, "Bandwidth of the server's link in bytes/s.", above=0)
-    latency: float | None = setting(None, "Latency of a message in seconds.", least=0)
+    latency: float | None = setting(None, "Latency per message in seconds.", least=0)
     speeds: list[float] | None = setting(
         None, "Relative speeds of workers 0, 1, …, e.g. 1,1,0.5.", above=0, metavar="LIST"
     )
     change: list[str] | None = setting(
-        None, "A worker dies, joins or leaves after S seconds, e.g. 3:dies:20.", metavar="WORKER:WHAT:S"
+        None, "Make a worker die, join or leave after S seconds, e.g. 3:dies:20.", metavar="WORKER:WHAT:S"
     )
-    mean_life: float | None = setting(None, "Mean lifetime of a worker in seconds; workers die at random.", above=0)
-    restart: float | None = setting(None, "Seconds from the death of a worker to its restart.", least=0)
+    mean_life: float | None = setting(None, "Let workers die at random; mean lifetime in seconds.", above=0)
+    restart: float | None = setting(None, "Seconds until a dead worker is restarted.", least=0)
 
     def __post_init__(self) -> None:
         check(self, StrategyError)
@@ -104,18 +104,18 @@ class DriverSettings:
 
     driver: str = setting(
         "auto",
-        "local (processes of this machine), ray (actors of a Ray cluster) or virtual (simulated workers and time, real "
-        "gradients).",
+        "How workers run: local (processes on this machine), ray (actors on a Ray cluster) or virtual (simulated "
+        "workers and time, real gradients).",
         group=DISTRIBUTION,
         choices=DRIVERS,
     )
     address: str = setting(
-        "", "Ray cluster, e.g. 10.0.0.1:6379 or auto; empty: start one on this machine.", group=DISTRIBUTION,
+        "", "Ray cluster, e.g. 10.0.0.1:6379 or auto; empty: start Ray on this machine.", group=DISTRIBUTION,
         runs=RAY, metavar="HOST:PORT",
     )  # fmt: skip
-    worker_cpus: float = setting(1.0, "CPUs of each worker on a Ray cluster.", group=DISTRIBUTION, runs=RAY, above=0)
-    on_bad_gradient: str = setting("stop", "What to do with a non-finite payload.", choices=POLICIES)
-    record_events: bool = setting(False, "Record the events that a replay needs.")
+    worker_cpus: float = setting(1.0, "CPUs per worker on a Ray cluster.", group=DISTRIBUTION, runs=RAY, above=0)
+    on_bad_gradient: str = setting("stop", "What to do if a payload is not finite.", choices=POLICIES)
+    record_events: bool = setting(False, "Record the order of events, so that the run can be replayed.")
     validate_every: str = setting(
         "1epoch",
         "How often to validate, e.g. 1epoch, 500updates or 30s.",
@@ -134,23 +134,25 @@ class DriverSettings:
     )
     server_replica: bool = setting(
         False,
-        "Keep a copy of the server on another node of the cluster, so that no update is lost when the server dies.",
+        "Replicate the server on another node of the Ray cluster, so that no update is lost if it dies.",
         group=DISTRIBUTION,
         runs=RAY,
     )
     collective: str = setting(
         "auto",
-        "How a synchronous group averages its payloads: in the update (shared), or among its members.",
+        "How a synchronous group averages its payloads: auto, shared (in the update), nccl or gloo (between members).",
         group=DISTRIBUTION,
         runs=REAL,
         choices=COLLECTIVES,
     )
-    stopped_timeout: float = setting(25.0, "Seconds until a stopped process is replaced.", runs=REAL, above=0)
+    stopped_timeout: float = setting(
+        25.0, "Seconds until a process that is stopped or does not answer is replaced.", runs=REAL, above=0
+    )
     idle_timeout: float = setting(
-        120.0, "Seconds without progress or CPU time until a process is replaced.", runs=REAL, above=0
+        120.0, "Seconds until a process that makes no progress and uses no CPU time is replaced.", runs=REAL, above=0
     )
     busy_timeout: float = setting(
-        3600.0, "Seconds without progress, but with CPU time, until a process is replaced.", runs=REAL, above=0
+        3600.0, "Seconds until a process that makes no progress but uses CPU time is replaced.", runs=REAL, above=0
     )
     start_timeout: float = setting(600.0, "Seconds that a worker may take to start.", runs=REAL, above=0)
 
@@ -214,11 +216,11 @@ class RunSettings:
         choices=STEPS,
     )
     steps: int = setting(
-        100, "Steps per worker, on average.", verbs=("simulate",), runs=("simulate",), least=1, most=10**12
+        100, "Average number of steps per worker.", verbs=("simulate",), runs=("simulate",), least=1, most=10**12
     )
     iterations: int = setting(
         200,
-        "How many iterations to run; about 1 in 20 is sampled.",
+        "Number of iterations to run; about 1 in 20 is sampled.",
         verbs=("measure",),
         runs=("measure", "feed"),
         least=20,

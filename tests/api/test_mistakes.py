@@ -46,7 +46,7 @@ MISTAKES = [
     ("plan", ("mlp",), {"budget": [1]}, "budget=[1] should be a number"),
     ("plan", ("mlp",), {"strategies": 3}, "strategies=3 should be names"),
     ("LayerClock", ("mlp",), {}, "model='mlp' should be an nn.Module"),
-    ("train", (nn.Linear(3, 2),), {}, "Linear needs data to train on: give data=, e.g. data='digits'"),
+    ("train", (nn.Linear(3, 2),), {}, "Linear needs data: pass data=, e.g. data='digits'"),
     ("train", (nn.Linear(9, 10),), {"data": "digits"}, "Linear does not take digits's samples"),
     ("train", ("mlp",), {"data": "table.csv"}, "did you mean csv:table.csv?"),
     ("train", ("mlp",), {"data": (torch.zeros(0, 3), torch.zeros(0).long())}, "data 'Tensor' has no samples"),

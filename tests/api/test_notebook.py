@@ -88,6 +88,12 @@ def test_times_have_units_and_what_has_no_value_is_left_out():
     assert Cells(html_of("Title", {}, rows)).rows[:2] == [["layer", "forward", "samples_per_s"], ["a", "15.0 µs", "20"]]
 
 
+def test_large_numbers_are_written_out():
+    facts = {"samples_per_s": 19_183.7, "updates_per_s": 1234.56, "loss": 0.66231, "money": 5.9381e-6}
+    shown = facts_and_rows("Title", facts)
+    assert shown == "Title: samples_per_s 19,184, updates_per_s 1,235, loss 0.6623, money 5.938e-06"
+
+
 def test_text_is_escaped_and_long_tables_are_cut():
     text = html_of("<a>", {"b<": "<c>"}, [{"n": i} for i in range(MOST_ROWS + 5)])
     assert "<a>" not in text and "<c>" not in text and "5 more rows" in text

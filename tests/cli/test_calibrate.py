@@ -14,6 +14,7 @@ from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, load_calibration
 from paceline.cost.reference_networks import ROWS
 from paceline.cost.shape_sampling import Limits
+from paceline.errors import InputError
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
 from paceline.step.placement import available_cores, processor_name
 from tests.cost.invented import calibration
@@ -123,6 +124,16 @@ def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments,
     assert expected in paceline("calibrate", *arguments).refused()
 
 
+def test_a_busy_machine_is_said_before_the_work(paceline, monkeypatch):
+    def stop(*given: object) -> None:
+        raise InputError("it went to work")
+
+    monkeypatch.setattr("paceline.busy_machine.busy_now", lambda: "this machine is busy (load 9 on 2 cores)")
+    monkeypatch.setattr(room, "sample_shape", stop)
+    said = paceline("calibrate", "--quick", "--device", "cpu").err.splitlines()
+    assert said == ["warning: this machine is busy (load 9 on 2 cores)", "paceline: it went to work"]
+
+
 def test_without_a_terminal_progress_is_said_now_and_then(capsys, monkeypatch):
     from paceline.cli import console
 
@@ -130,7 +141,7 @@ def test_without_a_terminal_progress_is_said_now_and_then(capsys, monkeypatch):
     with console.progress_bar(console.console_for(None), "calibrating") as advance:
         for done in (0.1, 0.2, 0.3):
             advance(done)
-    assert capsys.readouterr().err == "calibrating: 20%\n"
+    assert capsys.readouterr().err == "calibrating: 20 %\n"
 
 
 def test_other_systems_are_refused_in_one_line(capsys, monkeypatch):

@@ -91,4 +91,4 @@ def test_the_module_ends_with_the_exit_code():
 
 
 def test_a_section_of_a_file_is_not_taken_for_markup(paceline):
-    assert "describes under [quick]" in " ".join(paceline("compare", "--help").out.split())
+    assert "section [quick] of the file" in " ".join(paceline("compare", "--help").out.split())

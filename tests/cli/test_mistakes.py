@@ -20,7 +20,7 @@ from PIL import Image
         (["trian"], "No such command 'trian'"),
         (["train", "mlp", "--colour", "red"], "No such option: --colour"),
         (["train", "mlp", "dnn"], "dnn"),
-        (["evaluate"], "Missing argument 'run'. (see paceline evaluate --help)"),
+        (["evaluate"], "Missing argument 'RUN'. (see paceline evaluate --help)"),
         (["data", "fecth", "mnist"], "No such command 'fecth'"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_is_broken_is_skipped_named_and_counted(paceline, tmp_path):
         (["good", "--out", "broken/notes.txt/x.html"], "cannot write broken/notes.txt/x.html"),
         (["good", "--figures", "broken/notes.txt"], "--figures broken/notes.txt cannot be written"),
         (["good", "--json", "empty"], "--json empty is a directory"),
-        ([], "Missing argument 'DIR...'"),
+        ([], "Missing argument 'DIR'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(paceline, tmp_path, arguments, words):

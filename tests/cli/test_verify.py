@@ -57,6 +57,19 @@ def measured(place: Path, **changes: Any) -> Path:
     return place
 
 
+def test_a_prediction_for_another_device_is_noted():
+    found = a_measurement(device_name="Another Processor")
+    other = package.verify(a_prediction(), found)
+    assert "predicted for A Processor, but measured on Another Processor" in other.notes and "A Processor, but" in str(
+        other
+    )
+    assert not any(
+        "measured on" in note for note in package.verify(a_prediction(device="Another Processor"), found).notes
+    )
+    same = a_measurement(device_name="NVIDIA H200")
+    assert not any("measured on" in note for note in package.verify(a_prediction(device="H200"), same).notes)
+
+
 def row_of(found: Any, name: str, kind: str | None = None) -> dict[str, Any]:
     return next(row for row in found["rows"] if row["name"] == name and kind in (None, row["kind"]))
 

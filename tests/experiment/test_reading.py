@@ -128,7 +128,7 @@ def test_a_source_is_the_first_note_and_that_of_published_numbers(tmp_path):
         ("[grid]", "[grid] is empty"),
         ("kind = 'train'\n[run]\nkind = 'train'", "kind is given twice"),
         ("[workload]\nepochs = 2020-01-01", "workload.epochs=2020-01-01 is a date"),
-        ("[strategy]\ncompute-time = 'gama:1'", ": [strategy] compute_time='gama:1' is unknown: did you mean gamma?"),
+        ("[strategy]\ncompute-time = 'gama:1'", ": [strategy] compute_time='gama:1' should be constant:SECONDS, "),
         ("[random]\nlr = { uniform = [0, 1] }", "[random] needs trials = N"),
         ("published = 'none.csv'", "none.csv cannot be read: No such file or directory"),
         ("published = 3", "published=3 should be a list of tables"),

@@ -37,6 +37,15 @@ def test_a_plan_survives_saving_and_loading(tmp_path):
     assert record.dump(plan)["kind"] == "plan"
 
 
+def test_the_table_has_the_pick_even_if_it_is_not_on_the_front():
+    plan = make_plan(WORKLOAD, options_of(invented_cluster(2)), Objective(epochs=3), predict=invented_predictions(2))
+    off_front = next(one for one in plan.simulated if one not in plan.front)
+    for pick, rows in ((plan.front[0], len(plan.front)), (off_front, len(plan.front) + 1)):
+        table = replace(plan, pick=pick).table()
+        assert [row["time_s"] for row in table if row["picked"]] == [pick.time_s] and len(table) == rows
+        assert [row["time_s"] for row in table] == sorted(row["time_s"] for row in table)
+
+
 def test_no_simulated_alternative_beats_the_front():
     plan = make_plan(WORKLOAD, options_of(invented_cluster(2)), Objective(epochs=3), predict=invented_predictions(2))
     assert len(plan.front) > 3 and set(plan.front) <= set(plan.simulated)

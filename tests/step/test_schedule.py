@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from paceline.learning_rate import parse_schedule
 from paceline.step.schedule import learning_rate
-from paceline.workload import parse_schedule
 
 BASE, PER_EPOCH, EPOCHS = 0.4, 10, 6
 
