@@ -38,6 +38,7 @@ NAMES = (
     "memory",
     "workspaces",
     "overhead",
+    "families",
 )
 USUAL = NAMES[:3]  # measuring takes as long as all of these
 
@@ -47,9 +48,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; none: {', '.join(USUAL)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
     parser.add_argument("--rounds", type=int, help="default: as many as fit the time, at most 7")
-    parser.add_argument("--networks", nargs="+", default=[], metavar="NETWORK", help="for measure; default: all")
+    parser.add_argument(
+        "--networks", nargs="+", default=[], metavar="NETWORK", help="for measure and families; default: all"
+    )
     parser.add_argument("--pairs", type=int, default=20, help="for measure: blocks with and without the clock")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="for predict: keep calibration and measurements there")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="for predict, families: keep what was made there")
     parser.add_argument("--load", type=Path, metavar="DIR", help="for predict: evaluate kept ones, without running")
     parser.add_argument("--modes", nargs="+", default=[], metavar="MODE", help="for predict, such as 'plain bfloat16'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every single measurement there")

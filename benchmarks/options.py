@@ -17,11 +17,11 @@ class Options:
     """None: as many as fit the time."""
     quick: bool
     networks: tuple[str, ...] = ()
-    """For `measure`; none: all of the device."""
+    """For `measure` and `families`; none: all of the device."""
     pairs: int = 20
     """For `measure`: blocks with the clock, each compared with one without it."""
     keep: Path | None = None
-    """For `predict`: where calibration and measurements are kept."""
+    """For `predict`: where calibration and measurements are kept; for `families`: trained networks."""
     load: Path | None = None
     """For `predict`: kept ones to be evaluated again."""
     modes: tuple[str, ...] = ()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 IMAGENET = {"data": "synthetic:3x224x224/1000", "optimizer": "momentum", "l2": 5e-4, "epochs": 1}
+RECONSTRUCTION = {
+    "loss": "model", "batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10,
+}  # fmt: skip
 
 BUILT_IN: dict[str, dict[str, Any]] = {
     "mlp": {"batch": 100, "optimizer": "momentum", "lr": 0.1, "schedule": "cosine", "epochs": 20},
@@ -28,7 +31,12 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "transformer": {
         "data": "text", "batch": 32, "optimizer": "adam", "lr": 1e-3, "schedule": "warm-up:0.2+cosine", "epochs": 5,
     },
-    "autoencoder": {
-        "loss": "model", "batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10,
+    "autoencoder": RECONSTRUCTION,
+    "vae": RECONSTRUCTION,
+    "cvae": RECONSTRUCTION,
+    "deconvolutional": RECONSTRUCTION,
+    "gan": {
+        "loss": "model", "batch": 64, "optimizer": "adam", "lr": 1e-3, "betas": (0.5, 0.999), "schedule": "cosine",
+        "epochs": 6,
     },
 }  # fmt: skip

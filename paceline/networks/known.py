@@ -41,6 +41,21 @@ KNOWN: dict[str, NetworkEntry] = {
     "autoencoder": NetworkEntry(
         "autoencoder", "a code of 20 numbers, and the sample from it", ("image", "table"), (1, 28, 28), 10, labels=False
     ),
+    "vae": NetworkEntry(
+        "vae",
+        "variational auto-encoder: random codes become samples",
+        ("image", "table"),
+        (1, 28, 28),
+        10,
+        labels=False,
+    ),
+    "cvae": NetworkEntry(
+        "vae", "conditional one: a class and a random code become a sample", ("image", "table"), (1, 28, 28), 10
+    ),
+    "deconvolutional": NetworkEntry(
+        "deconvolutional", "an image from 20 numbers, with sides that double", ("image",), (1, 28, 28), 10, labels=False
+    ),
+    "gan": NetworkEntry("gan", "DCGAN: generator against discriminator", ("image",), (1, 28, 28), 10, labels=False),
 }
 
 

@@ -61,7 +61,7 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
         )
     if not dataset.classes and networks.needs_labels(workload.network):
         raise NetworkError(
-            f"{workload.network} classifies, but the targets of {dataset.name} are numbers: "
+            f"{workload.network} needs classes as labels, but the targets of {dataset.name} are numbers: "
             "use a custom network (module:function) and `loss='squared'`"
         )
     return networks.build(

@@ -26,6 +26,10 @@ SMALL = {
     "textlstm": ["--data", "text:16", "--batch", "8"],
     "transformer": ["--data", "text:16", "--batch", "8"],
     "autoencoder": ["--data", "digits:64", "--batch", "16"],
+    "vae": ["--data", "digits:64", "--batch", "16"],
+    "cvae": ["--data", "digits:64", "--batch", "16"],
+    "deconvolutional": ["--data", "digits:64", "--batch", "16"],
+    "gan": ["--data", "digits:64", "--batch", "16"],
 }
 # Without velocities the checkpoints of the largest are half a gigabyte smaller.
 for large in ("alexnet", "vgg11", "vgg16"):

@@ -141,7 +141,7 @@ def test_a_batch_of_one_sample_cannot_be_normalised(own, paceline):
 
 def test_targets_that_are_numbers(own, paceline, tmp_path):
     line = paceline("train", "mlp", "--data", "own_mistakes:numbers", "--batch", "20").refused()
-    assert line.startswith("mlp classifies, but the targets of own_mistakes:numbers are numbers")
+    assert line.startswith("mlp needs classes as labels, but the targets of own_mistakes:numbers are numbers")
     data = ["--data", "own_mistakes:numbers", "--batch", "20"]
     assert own("OneOutput", *data).refused().endswith("for targets that are numbers use --set loss=squared")
     result = own("OneOutput", *data, "--set", "loss=squared")

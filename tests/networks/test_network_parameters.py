@@ -28,6 +28,16 @@ COUNTS = {
     # A block of width w: attention 4 w^2 + 4 w, two norms 4 w, two linears 8 w^2 + 5 w.
     "transformer": 65 * 128 + 64 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128 + (128 * 65 + 65),
     "autoencoder": 2 * (784 * 256 + 256 * 128 + 128 * 20) + (256 + 128 + 20) + (128 + 256 + 784),
+    # A code's mean and variance; a class is ten more inputs of the first layers.
+    "vae": 2 * (784 * 256 + 256 * 128) + 3 * 128 * 20 + (256 + 128 + 40) + (128 + 256 + 784),
+    "cvae": 2 * (784 * 256 + 256 * 128) + 3 * 128 * 20 + (256 + 128 + 40) + (128 + 256 + 784) + 10 * (256 + 128),
+    # Kernels of 4 x 4; 32 maps of 7 x 7 and 128 units before the code and after it.
+    "deconvolutional": 2 * (16 * (16 + 16 * 32) + 32 * 49 * 128 + 128 * 20)
+    + (16 + 32 + 128 + 20)
+    + (128 + 32 * 49 + 16 + 1),
+    # Maps of 7 x 7 from 64 numbers without biases, which the norm has; a score from as many maps.
+    "gan": (64 * 64 * 49 + 2 * 64 + 16 * 64 * 32 + 32 + 2 * 32 + 16 * 32 + 1)
+    + (16 * 32 + 32 + 16 * 32 * 64 + 64 + 64 * 49 + 1),
 }
 
 NAMES = {

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from paceline.networks import build, built_in_networks
+from paceline.networks.criterion import HasCriteria
 from tests.cpu_abilities import has_bfloat16_lstm
 
 # The smallest samples each network takes without trouble, so that real passes stay quick.
@@ -25,9 +26,15 @@ SMALL = {
     "textlstm": (7,),
     "transformer": (7,),
     "autoencoder": (1, 6, 5),
+    "vae": (1, 6, 5),
+    "cvae": (6,),
+    "deconvolutional": (1, 6, 5),
+    "gan": (1, 6, 5),
 }
-RECONSTRUCTING = ("autoencoder",)
+RECONSTRUCTING = ("autoencoder", "vae", "cvae", "deconvolutional")
 """Their outputs have the shape of their inputs."""
+OUTPUTS = {"gan": 1}
+"""Where they are not as many as classes."""
 TEXT = ("textlstm", "transformer")
 WITH_DROPOUT = ("dnn", "alexnet", "vgg11", "vgg16", "googlenet", "transformer")
 # VGG's fully connected layers alone hold 120 million parameters: one pass each is enough.
@@ -70,8 +77,12 @@ def test_every_network_is_covered():
 def test_forward_and_backward_are_finite_and_reach_every_parameter(name):
     network = small(name).train()
     output = network(samples(name))
-    expected = (3, *SMALL[name]) if name in RECONSTRUCTING else (3, 7, 5) if name in TEXT else (3, 5)
+    expected = (3, *SMALL[name]) if name in RECONSTRUCTING else (3, 7, 5) if name in TEXT else (3, OUTPUTS.get(name, 5))
     assert first(output).shape == expected
+    if isinstance(network, HasCriteria):
+        losses = [criterion.loss(samples(name), torch.arange(3)) for criterion in network.criteria()]
+        assert all(loss.shape == () for loss in losses)
+        output = tuple(losses)
     total(output).backward()
     for parameter_name, parameter in network.named_parameters():
         assert parameter.grad is not None, parameter_name
@@ -88,7 +99,8 @@ def test_native_size_passes_without_memory(description):
         x = torch.empty(2, *description.shape, dtype=torch.long if text else torch.float32)
         trained = network.train()(x)
         evaluated = network.eval()(x)
-    expected = (2, *description.shape, description.classes) if text else (2, description.classes)
+    outputs = OUTPUTS.get(description.name, description.classes)
+    expected = (2, *description.shape, outputs) if text else (2, outputs)
     expected = x.shape if description.name in RECONSTRUCTING else expected
     assert evaluated.shape == first(trained).shape == expected
 

@@ -1,0 +1,186 @@
+"""What each family of networks learns, against its bar, and whether workers learn the same as one process.
+
+`--networks NAME ...` chooses some; `--keep DIR` keeps the runs there and does not repeat those that it finds.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from sklearn.decomposition import PCA
+from torch import Tensor, nn
+
+import paceline
+from benchmarks.options import Options
+from benchmarks.table import show_table
+from paceline.networks import build
+from paceline.training.checkpoint import load_checkpoint
+
+JUDGE, JUDGE_EPOCHS = "lenet5", 4
+"""The classifier that says what generated images show, and how long it is trained."""
+CONFIDENCE = 0.9
+SAMPLES = 2000
+SEEDS = 5
+STANDARD_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class FamilyResult:
+    network: str
+    what: str
+    found: float
+    bar: float
+    more_is_better: bool
+
+    @property
+    def reached(self) -> bool:
+        return self.found >= self.bar if self.more_is_better else self.found <= self.bar
+
+
+class Bench:
+    """Trains what is asked for, once, and keeps it."""
+
+    def __init__(self, directory: Path, quick: bool) -> None:
+        self.directory, self.quick = directory, quick
+        self.data = "digits" if quick else "mnist"
+
+    def run_of(self, network: str, **settings: Any) -> paceline.Run:
+        place = self.directory / network
+        if not (place / "checkpoint.pt").exists():
+            settings = {**settings, **({"epochs": 2} if self.quick else {})}
+            paceline.train(network, data=self.data, device="cpu", out=place, **settings)
+        run = paceline.load(place)
+        assert isinstance(run, paceline.Run)
+        return run
+
+    def trained(self, network: str, **settings: Any) -> nn.Module:
+        """The network with what it learned, in evaluation mode."""
+        self.run_of(network, **settings)
+        x, _ = self.images("train")
+        made = build(network, shape=tuple(x.shape[1:]), classes=10)
+        made.load_state_dict(load_checkpoint(self.directory / network).parameters)
+        return made.eval()
+
+    def images(self, part: str) -> tuple[Tensor, Tensor]:
+        dataset = paceline.load_dataset(self.data)
+        arrays = getattr(dataset, part)
+        return dataset.prepare(arrays.x, arrays.y)
+
+    @torch.no_grad()
+    def judged(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """How sure the judge is of each image, and of which class."""
+        found = self.trained(JUDGE, epochs=JUDGE_EPOCHS)(images).softmax(1).max(1)
+        return found.values, found.indices
+
+
+def reconstruction(bench: Bench, network: str) -> list[FamilyResult]:
+    """The error on test images against that of as many principal components of the training images."""
+    run = bench.run_of(network)
+    code = int(run.workload.options.get("code", 20))
+    train, test = (bench.images(part)[0].flatten(1).numpy() for part in ("train", "test"))
+    components = PCA(code, svd_solver="covariance_eigh").fit(train)
+    error = float(((components.inverse_transform(components.transform(test)) - test) ** 2).mean())
+    what = f"reconstruction error; bar: PCA with {code} components"
+    return [FamilyResult(network, what, run.epochs[-1].test_metric, error, more_is_better=False)]
+
+
+def recognition(bench: Bench, network: str) -> list[FamilyResult]:
+    images = bench.trained(network).generate(SAMPLES, generator=torch.Generator().manual_seed(0))
+    confidence, classes = bench.judged(images)
+    recognised = float((confidence > CONFIDENCE).float().mean())
+    rarest = float(torch.bincount(classes, minlength=10).min()) / SAMPLES
+    return [
+        FamilyResult(network, f"samples recognised by {JUDGE}, confidence > {CONFIDENCE}", recognised, 0.5, True),
+        FamilyResult(network, f"rarest class among {SAMPLES:,} samples", rarest, 0.01, True),
+    ]
+
+
+def specification(bench: Bench, network: str) -> list[FamilyResult]:
+    """Samples of a class are those of that class."""
+    wanted = torch.arange(SAMPLES) % 10
+    generator = torch.Generator().manual_seed(0)
+    images = bench.trained(network).generate(SAMPLES, labels=wanted, generator=generator)
+    right = float((bench.judged(images)[1] == wanted).float().mean())
+    return [FamilyResult(network, f"samples that {JUDGE} takes for the class asked for", right, 0.5, True)]
+
+
+LEARNED: dict[str, tuple[Callable[[Bench, str], list[FamilyResult]], ...]] = {
+    "autoencoder": (reconstruction,),
+    "vae": (reconstruction,),
+    "cvae": (reconstruction, specification),
+    "deconvolutional": (reconstruction,),
+    "gan": (recognition,),
+}
+"""A family's bars."""
+
+COMPRESSION: dict[str, Any] = {"epochs": 60, "batch": 32, "lr": 5e-4, "options": {"code": 8}}
+DISTRIBUTED: dict[str, dict[str, Any]] = {
+    "autoencoder": COMPRESSION,
+    "vae": COMPRESSION,
+    "cvae": COMPRESSION,
+    "deconvolutional": COMPRESSION,
+    "gan": {"epochs": 60, "lr": 2e-3, "options": {"channels": [16, 32]}},
+}
+"""Settings for small data that five seeds and three ways of training are compared with."""
+STRATEGIES = ("sync", "downpour")
+NOT_COMPARED = {("gan", "downpour")}
+"""The bar leaves it out: two networks that play against each other are trained with gradients of older opponents."""
+
+
+def same_with_workers(network: str, strategy: str, settings: dict[str, Any], seeds: int) -> dict[str, Any]:
+    """The final metric (of a classifier, its accuracy) of one process and of two local workers.
+
+    Synchronous workers share a batch, so that an update has as many samples as alone.
+    """
+    batch = paceline.resolve(network).batch
+    given = {"data": "digits", "device": "cpu", "threads": 1, "batch": batch, **settings}
+    shared = given | ({"batch": given["batch"] // 2} if strategy == "sync" else {})
+    alone = [_final(paceline.train(network, seed=seed, **given)) for seed in range(seeds)]
+    together = [
+        _final(paceline.train(network, strategy, workers=2, driver="local", seed=seed, **shared))
+        for seed in range(seeds)
+    ]
+    error = math.sqrt((stdev(alone) ** 2 + stdev(together) ** 2) / seeds)
+    return {
+        "network": network, "strategy": strategy, "alone": alone, "together": together,
+        "standard errors": abs(mean(alone) - mean(together)) / error,
+    }  # fmt: skip
+
+
+def _final(run: paceline.Run) -> float:
+    return run.epochs[-1].test_metric if run.metric else run.test_accuracy
+
+
+def run(options: Options) -> dict[str, Any]:
+    chosen = [name for name in LEARNED if not options.networks or name in options.networks]
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(options.keep or Path(scratch), options.quick)
+        learned = [result for name in chosen for bar in LEARNED[name] for result in bar(bench, name)]
+    rows = [
+        [each.network, each.what, f"{each.found:.4f}", f"{'>=' if each.more_is_better else '<='} {each.bar:.4f}",
+         "PASS" if each.reached else "short"]
+        for each in learned
+    ]  # fmt: skip
+    show_table(f"families on {bench.data}", ("network", "what", "found", "bar", ""), rows)
+    seeds = 2 if options.quick else SEEDS
+    pairs = [(n, s) for n in DISTRIBUTED if n in chosen for s in STRATEGIES if (n, s) not in NOT_COMPARED]
+    compared = [same_with_workers(name, strategy, DISTRIBUTED[name], seeds) for name, strategy in pairs]
+    show_table(
+        f"the same learned with 2 local workers: final metric on digits, {seeds} seeds",
+        ("network", "strategy", "one process", "2 workers", "difference in standard errors", ""),
+        [_compared_row(each) for each in compared],
+    )
+    return {"learned": [vars(each) for each in learned], "distributed": compared}
+
+
+def _compared_row(each: dict[str, Any]) -> list[str]:
+    shown = [f"{mean(each[key]):.5f} ± {stdev(each[key]):.5f}" for key in ("alone", "together")]
+    apart = each["standard errors"]
+    return [each["network"], each["strategy"], *shown, f"{apart:.2f}", "PASS" if apart <= STANDARD_ERRORS else "apart"]
