@@ -101,7 +101,7 @@ def show(made: Prediction, console: Console) -> None:
         lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
     there = float(made.conditions.get("device memory", "inf"))
     too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
-    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; plain roofline: {_time(made.roofline_s)}")
+    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; roofline estimate: {_time(made.roofline_s)}")
     if made.unknown:
         lines.append(
             f"not calibrated: {', '.join(made.unknown)}; treated as a pass over their elements, interval widened"

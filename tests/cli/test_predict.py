@@ -46,7 +46,7 @@ def calibrated_here(**changes: object) -> None:
 def test_a_workload_on_a_gpu_that_is_not_here(paceline, arguments, words):
     result = paceline("predict", *arguments, "--device", "H200")
     assert result.code == 0, result.err
-    for word in [*words, "iteration: ", "90 % interval: ", "samples/s", "memory: ", "plain roofline: "]:
+    for word in [*words, "iteration: ", "90 % interval: ", "samples/s", "memory: ", "roofline estimate: "]:
         assert word in result.out
     assert result.err == "" and not re.search(r"\b(nan|inf|0\.0 µs|not calibrated)\b", result.out)
 
