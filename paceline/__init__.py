@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.advice.advice import Advice
+    from paceline.advice.task import TaskDescription
+    from paceline.api.advise import advise
     from paceline.api.calibrate import calibrate
     from paceline.api.compare import compare
     from paceline.api.deploy import deploy
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from paceline.workload import Workload, resolve
 
 _HOMES = {
+    "Advice": "paceline.advice.advice",
     "Arrays": "paceline.data.dataset",
     "Calibration": "paceline.cost.calibration",
     "Cluster": "paceline.cluster",
@@ -77,10 +81,12 @@ _HOMES = {
     "Scaling": "paceline.simulation.scaling",
     "Span": "paceline.trace",
     "Strategy": "paceline.strategy.strategy",
+    "TaskDescription": "paceline.advice.task",
     "Trace": "paceline.trace",
     "TrainingClock": "paceline.training.measured_training",
     "Verification": "paceline.cost.verification",
     "Workload": "paceline.workload",
+    "advise": "paceline.api.advise",
     "calibrate": "paceline.api.calibrate",
     "collect": "paceline.results.table",
     "compare": "paceline.api.compare",
@@ -112,6 +118,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Advice",
     "Arrays",
     "Calibration",
     "Cluster",
@@ -139,10 +146,12 @@ __all__ = [
     "Scaling",
     "Span",
     "Strategy",
+    "TaskDescription",
     "Trace",
     "TrainingClock",
     "Verification",
     "Workload",
+    "advise",
     "calibrate",
     "collect",
     "compare",

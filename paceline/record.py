@@ -44,6 +44,7 @@ KINDS = {
     "scaling": "paceline.simulation.scaling:Scaling",
     "prediction": "paceline.cost.prediction:Prediction",
     "plan": "paceline.planning.plan:Plan",
+    "advice": "paceline.advice.advice:Advice",
     "verification": "paceline.cost.verification:Verification",
     "calibration": "paceline.cost.calibration:Calibration",
     "experiment": "paceline.experiment.experiment:Experiment",

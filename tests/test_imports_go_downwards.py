@@ -21,6 +21,7 @@ FLOORS = (
     "deployment",
     "reporting",
     "results",
+    "advice",
     "planning",
     "testing.contract",
     "training",

@@ -10,6 +10,7 @@ import pytest
 import paceline
 
 PUBLIC = [
+    "Advice",
     "Arrays",
     "Calibration",
     "Cluster",
@@ -37,10 +38,12 @@ PUBLIC = [
     "Scaling",
     "Span",
     "Strategy",
+    "TaskDescription",
     "Trace",
     "TrainingClock",
     "Verification",
     "Workload",
+    "advise",
     "calibrate",
     "collect",
     "compare",

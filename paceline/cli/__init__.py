@@ -21,7 +21,7 @@ _ClickException: type[Exception] = _UsageError.__bases__[0]
 
 
 VERBS = (
-    "train", "plan", "deploy", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report",
+    "train", "advise", "plan", "deploy", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report",
     "reproduce", "evaluate", "models", "catalogue", "data", "doctor", "demo",
 )  # fmt: skip
 """In the order of the help; each is a module here with a function of its name, and `data` a group of them."""

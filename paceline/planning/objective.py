@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline.errors import InputError
+from paceline.settings.text import MAX_TIME_S, read_time
 from paceline.workload import MOST_EPOCHS
 
 Numbers = npt.NDArray[np.float64]
 
-_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 LEAST_EPOCHS = 1e-6
-MAX_DEADLINE_S = 100 * 365 * 86400.0
 MOST_MONEY = 1e15
 TIE_BREAK = 1e-9
 """Money per second, so that of machines without a price the faster one is better."""
@@ -41,7 +38,7 @@ class Objective:
             raise InputError(
                 f"`target_accuracy={self.target_accuracy:g}` should be above 0 and at most 1, e.g. 0.97 or '97%'"
             )
-        if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
+        if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_TIME_S:
             raise InputError(f"deadline={self.deadline_s:g} s should be above 0, and less than a hundred years")
         if self.budget is not None and not (0 <= self.budget <= MOST_MONEY):
             raise InputError(f"budget={self.budget:g} should be a number from 0 to {MOST_MONEY:g}")
@@ -81,15 +78,7 @@ class Objective:
 
 
 def read_deadline(text: str) -> float:
-    """Seconds of `24h`, `90min`, `1d12h`."""
-    found = _PART.findall(text.strip().lower())
-    whole = "".join(f"{number}{unit}" for number, unit in found)
-    if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):
-        raise InputError(f"`deadline={text!r}` should be a time with a unit, e.g. 90min, 24h, 2d or 1d12h")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
-    if not 0 < seconds <= MAX_DEADLINE_S:
-        raise InputError(f"`deadline={text!r}` should be above 0, and less than a hundred years")
-    return seconds
+    return read_time("deadline", text)
 
 
 def read_accuracy(text: str) -> float:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import InputError
+
+MAX_TIME_S = 100 * 365 * 86400.0
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 
 
 def read_toml(path: str | Path, error: type[InputError] = InputError) -> dict[str, Any]:
@@ -31,6 +36,18 @@ def read_any(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
+
+
+def read_time(name: str, text: str) -> float:
+    """Seconds of `24h`, `90min`, `1d12h`; `name` is the argument that an error names."""
+    found = _PART.findall(text.strip().lower())
+    whole = "".join(f"{number}{unit}" for number, unit in found)
+    if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):
+        raise InputError(f"`{name}={text!r:.60}` should be a time with a unit, e.g. 90min, 24h, 2d or 1d12h")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
+    if not 0 < seconds <= MAX_TIME_S:
+        raise InputError(f"`{name}={text!r:.60}` should be above 0, and less than a hundred years")
+    return seconds
 
 
 def shown(value: Any) -> str:

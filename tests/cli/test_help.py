@@ -10,9 +10,9 @@ import sys
 import pytest
 
 VERBS = [
-    ["train"], ["calibrate"], ["predict"], ["reproduce"], ["plan"], ["deploy"], ["measure"], ["simulate"], ["verify"],
-    ["compare"], ["report"], ["evaluate"], ["models"], ["catalogue"], ["doctor"], ["demo"], ["data", "list"],
-    ["data", "fetch"], ["data", "path"],
+    ["train"], ["calibrate"], ["predict"], ["reproduce"], ["advise"], ["plan"], ["deploy"], ["measure"], ["simulate"],
+    ["verify"], ["compare"], ["report"], ["evaluate"], ["models"], ["catalogue"], ["doctor"], ["demo"],
+    ["data", "list"], ["data", "fetch"], ["data", "path"],
 ]  # fmt: skip
 
 

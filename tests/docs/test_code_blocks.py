@@ -11,7 +11,7 @@ from tests.docs.running import PageRun, commands_of
 
 SLOW = frozenset(
     f"docs/howto/{name}.md" for name in ("compare", "distribute", "measure", "plan", "predict", "train")
-) | {"docs/tutorial.md"}
+) | {"docs/tutorial.md", "docs/guide/performance.md", "docs/howto/advise.md"}
 """Pages whose blocks take more than a few seconds together."""
 
 

@@ -1,0 +1,114 @@
+"""`paceline advise`: a network, its settings and how to train it, for a task that is only described."""
+
+from __future__ import annotations
+
+import math
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from paceline.advice.task import TASKS, TaskDescription
+from paceline.api.advise import FILE, TRIALS, WORKLOAD
+from paceline.api.advise import advise as run
+from paceline.cli.console import JsonOption, console_for, output_json, rows_table
+from paceline.cli.options import OutOption, flag, takes_settings
+from paceline.cli.questions import ask_task
+from paceline.errors import InputError, PacelineError
+from paceline.formatting import duration
+from paceline.output_directory import next_directory, remove_if_empty
+from paceline.record import dump
+
+if TYPE_CHECKING:
+    from paceline.advice.advice import Advice, TriedCandidate
+
+EXAMPLE = "Example: paceline advise classify --data digits --error 5% --time 2min --try --out advice/digits"
+
+
+@takes_settings("advise", TaskDescription)
+def advise(
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help=f"{', '.join(TASKS)}, or a TOML file; asked for on a terminal if nothing is given.",
+            autocompletion=lambda: list(TASKS),
+        ),
+    ] = None,
+    try_out: Annotated[bool, flag("try", "Train candidates, shallow first, until the error is acceptable.")] = False,
+    out: OutOption = None,
+    json: JsonOption = None,
+    *,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Choose a network family, its shape and how to train it, for a task that is described; writes a workload file."""
+    console = console_for(json)
+    if task is None:
+        if given or not (sys.stdin.isatty() and console.is_terminal):
+            raise InputError(f"name a task: {', '.join(TASKS)}, or a TOML file that describes it")
+        task, given = ask_task(console)
+    place = next_directory(f"advice-{Path(task).stem}") if out is None else out
+    try:
+        with console.status("advising") if console.is_terminal else nullcontext():
+            made = run(task, try_out=try_out, out=place, on_trial=_teller(console), **given)
+    except BaseException:
+        if out is None:
+            remove_if_empty(place)
+        raise
+    from paceline.advice.advice import STAND_IN_NOTE
+
+    _show(made, console)
+    console.print(f"\nsaved to {place / WORKLOAD}; train with: {made.train_command(place / WORKLOAD)}")
+    if made.stand_in:
+        console.print(f"its data: {STAND_IN_NOTE}")
+    console.print(f"advice: {place / FILE}" + (f"   runs: {place / TRIALS}" if made.trials else ""))
+    output_json(dump(made), json)
+    if not made.met:
+        raise PacelineError(f"no candidate is good enough: {made.choice('network').reason}")
+
+
+def _teller(console: Console) -> Callable[[TriedCandidate, str], None]:
+    def tell(trial: TriedCandidate, name: str) -> None:
+        from paceline.advice.trying import trial_words
+
+        console.print(f"tried {trial_words(trial, name)}")
+
+    return tell
+
+
+def _show(made: Advice, console: Console) -> None:
+    """Each choice, and its reason below it."""
+    width = max(len(each.topic) for each in made.choices)
+    for each in made.choices:
+        time = f"  [{duration(each.predicted_s)}]" if math.isfinite(each.predicted_s) else ""
+        console.print(f"{each.topic.ljust(width)}  {each.value}{time}")
+        for line in textwrap.wrap(each.reason, max(40, console.width - width - 4)):
+            console.print(f"{' ' * (width + 4)}{line}")
+    if math.isfinite(made.predicted_s):
+        interval = f"90 % interval: {duration(made.low_s)} to {duration(made.high_s)}"
+        console.print(f"{'time'.ljust(width)}  {duration(made.predicted_s)} predicted ({interval})")
+    if basis := "; ".join(f"{name}: {value}" for name, value in made.conditions.items()):
+        console.print(basis)
+    if made.trials:
+        console.print()
+        console.print(
+            rows_table(_trial_rows(made), left=("", "network", "options", "status"), wrap=True), soft_wrap=False
+        )
+
+
+def _trial_rows(made: Advice) -> list[dict[str, str]]:
+    """What was tried, as text."""
+    from paceline.advice.trying import error_words
+
+    return [
+        {
+            "": "*" if row["chosen"] else "", "network": row["network"], "options": row["options"],
+            made.error_name: error_words(row[made.error_name], made.error_name), "time": duration(row["wall_s"]),
+            "predicted": duration(row["predicted_s"]), "status": row["status"],
+        }
+        for row in made.trial_table()
+    ]  # fmt: skip
