@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paceline.api.measure import measure, measure_links
     from paceline.api.plan import plan
     from paceline.api.predict import predict
+    from paceline.api.predict_pipeline import predict_pipeline
     from paceline.api.replay import replay
     from paceline.api.report import report
     from paceline.api.reproduce import reproduce
@@ -105,6 +106,7 @@ _HOMES = {
     "models": "paceline.api.listing",
     "plan": "paceline.api.plan",
     "predict": "paceline.api.predict",
+    "predict_pipeline": "paceline.api.predict_pipeline",
     "replay": "paceline.api.replay",
     "report": "paceline.api.report",
     "reproduce": "paceline.api.reproduce",
@@ -170,6 +172,7 @@ __all__ = [
     "models",
     "plan",
     "predict",
+    "predict_pipeline",
     "replay",
     "report",
     "reproduce",

@@ -43,6 +43,7 @@ KINDS = {
     "simulation": "paceline.simulation.timing:TimeRecord",
     "scaling": "paceline.simulation.scaling:Scaling",
     "prediction": "paceline.cost.prediction:Prediction",
+    "pipeline prediction": "paceline.simulation.pipeline_prediction:PipelinePrediction",
     "plan": "paceline.planning.plan:Plan",
     "advice": "paceline.advice.advice:Advice",
     "verification": "paceline.cost.verification:Verification",

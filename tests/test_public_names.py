@@ -62,6 +62,7 @@ PUBLIC = [
     "models",
     "plan",
     "predict",
+    "predict_pipeline",
     "replay",
     "report",
     "reproduce",

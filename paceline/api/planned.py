@@ -28,6 +28,7 @@ def as_planned(
         plan, running.local_hardware(), device=settings.get("device"), workers=workers
     )
     check_code({**vars(plan.workload), **(vars(chosen) if chosen is not None else {})}, "the plan")
+    settings = running.planned_division(plan) | settings
     return with_settings(plan.workload, planned), chosen, count if chosen is not None else None, settings
 
 

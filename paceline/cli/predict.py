@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from paceline.cost.exchange import protocol_of
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
 from paceline.formatting import count, duration, percent
-from paceline.record import dump
+from paceline.record import dump, save
 from paceline.strategy.presets import find_strategy
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ def predict(
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
+    if "pipeline" in given:
+        _pipeline(workload, device or given.pop("device", None), strategy, workers, link, out, json, given)
+        return
+    if "microbatches" in given:
+        raise InputError("--microbatches needs a --pipeline, e.g. --pipeline 2")
     if workers == 1 and (link is not None or strategy != "sync"):
         raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, e.g. --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
@@ -62,6 +68,42 @@ def predict(
         console.print(together, highlight=False)
     if out is not None:
         console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}")
+    output_json(dump(made), json)
+
+
+def _pipeline(
+    workload: str, device: str | None, strategy: str, workers: int, link: str | None, out: Path | None,
+    json: str | None, given: dict[str, Any],
+) -> None:  # fmt: skip
+    from paceline.api.predict_pipeline import predict_pipeline
+
+    if strategy != "sync":
+        raise InputError(f"copies of a pipeline train synchronously: leave out --strategy {strategy}")
+    made = predict_pipeline(workload, device, workers=workers, link=link, **given)
+    console = console_for(json)
+    rows = [
+        {
+            "stage": str(number), "layers": f"{stage.layers[0]} to {stage.layers[-1]}",
+            "forward": _time(stage.forward_s), "backward": _time(stage.backward_s), "update": _time(stage.update_s),
+            "idle": percent(stage.idle_share, 1), "memory": f"{stage.memory_bytes / 1e9:.2f} GB",
+            "sent per step": f"{stage.sent_bytes / 1e6:.2f} MB",
+        }
+        for number, stage in enumerate(made.stages, start=1)
+    ]  # fmt: skip
+    console.print(rows_table(rows, left=("layers",), wrap=True))
+    copies = f"{made.replicas} × " * (made.replicas > 1)
+    lines = [
+        f"{made.name} at batch {made.batch} on {copies}{count(len(made.stages), 'stage')} of {made.device} "
+        f"({made.basis}), {made.microbatches} micro-batches, {made.schedule}",
+        f"step: {_time(made.step_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
+        f"{made.samples_per_s:,.0f} samples/s; idle {percent(made.idle_share, 1)} of the passes",
+    ]
+    if made.samples:
+        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
+    for line in lines:
+        console.print(line, highlight=False)
+    if out is not None:
+        save(made, out if out.suffix == ".json" else out / "pipeline.json")
     output_json(dump(made), json)
 
 

@@ -136,6 +136,8 @@ def closing_table(run: Run) -> Table:
 def _division(found: Division) -> dict[str, str]:
     """How the network was divided, and how long its processes waited."""
     idle = "" if math.isnan(found.idle_share) else f"{percent(found.idle_share, 1)} of the passes' time"
+    if idle and not math.isnan(found.predicted_idle_share):
+        idle += f", predicted {percent(found.predicted_idle_share, 1)}"
     return {"division": str(found), "cut": f"{', '.join(found.cut[1:])} ({found.cut_by})", "idle": idle}
 
 

@@ -57,9 +57,14 @@ def memory_bytes(
             shape.phases, shape.operations, data, step, workload.batch, has_own_code(workload),
             device_bytes or sys.maxsize,
         )  # fmt: skip
+    return training_bytes(shape.parameter_bytes, shape.activation_bytes, workload, on_gpu)
+
+
+def training_bytes(parameter_bytes: int, activation_bytes: int, workload: Workload, on_gpu: bool) -> int:
+    """A sum with an allowance; on a GPU without libraries."""
     copies = 2 + OPTIMIZER_TENSORS.get(workload.optimizer, 2)  # an optimizer of the user's own counts as Adam
     copies += 2 if workload.accumulate > 1 else 0  # the sum of the gradients so far, and the next sum
-    return int(CPU_OVERHEAD * (shape.parameter_bytes * copies + shape.activation_bytes)) + PROCESS_BYTES
+    return int(CPU_OVERHEAD * (parameter_bytes * copies + activation_bytes)) + (0 if on_gpu else PROCESS_BYTES)
 
 
 @functools.lru_cache(maxsize=512)

@@ -188,7 +188,7 @@ def trace_network(
 ) -> NetworkShape:
     """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    network = _without_values(build_unallocated(build, name, mode), mode, memory_format).train()
+    network = without_values(build_unallocated(build, name, mode), mode, memory_format).train()
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
         watch, samples, traced = _OpRecorder(network), batch(), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
@@ -242,7 +242,7 @@ def _quiet(name: str) -> Iterator[None]:
         logger.disabled = before
 
 
-def _without_values(network: nn.Module, mode: FakeTensorMode, memory_format: torch.memory_format) -> nn.Module:
+def without_values(network: nn.Module, mode: FakeTensorMode, memory_format: torch.memory_format) -> nn.Module:
     """A copy of the network on fake CPU tensors. It may be in use elsewhere, and some of its tensors may be real, on a
     GPU, or on the meta device."""
     made: dict[int, Any] = {}

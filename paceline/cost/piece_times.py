@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.cost.partition import Cut
 from paceline.cost.prediction import Prediction
 
 
@@ -34,6 +35,12 @@ def piece_times(prediction: Prediction, pieces: Sequence[Sequence[str]]) -> list
         number = _owner(layer.name, owner, len(pieces) - 1)
         found[number] += PieceTime(layer.forward_s, layer.backward_s, layer.update_s)
     return found
+
+
+def stage_times(pieces: Sequence[PieceTime], cut: Cut) -> list[PieceTime]:
+    """Of consecutive pieces, those of a stage each."""
+    bounds = zip(cut, (*cut[1:], len(pieces)), strict=True)
+    return [sum(pieces[first:end], PieceTime()) for first, end in bounds]
 
 
 def _owner(layer: str, owner: dict[str, int], other: int) -> int:

@@ -86,33 +86,6 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
     for place in (workload.network, workload.loss, workload.phases):
         if ":" in place:
             user_code.find(place)  # imported here, what its module makes is real
-    kind = torch.int64 if shape.kind == "text" else torch.float32
-    target = torch.int64 if shape.classes else torch.float32
-
-    def build() -> nn.Module:
-        if ":" in workload.network:
-            made = user_code.call(workload.network)
-            if not isinstance(made, nn.Module):
-                raise WorkloadError(f"{workload.network} returned {a_type(made)}, not an nn.Module")
-            return made
-        return networks.build(
-            workload.network, shape=shape.shape, classes=shape.classes, kind=shape.kind, dropout=workload.dropout,
-            activation=workload.activation, init="default", **workload.options,
-        )  # fmt: skip
-
-    def room(tensor: Tensor) -> Tensor:
-        dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-        return placed(torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype))
-
-    def placed(tensor: Tensor) -> Tensor:
-        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
-
-    def batch() -> Batch:
-        if shape.example is not None:
-            x, y = shape.example
-            return x.each(room) if isinstance(x, Fields) else room(x), room(y)
-        x = placed(torch.empty((workload.batch, *shape.shape), dtype=kind))
-        return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
     def phases(network: nn.Module) -> list[Phase]:
         """Those of the last epoch, as they are measured."""
@@ -121,7 +94,10 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
     who = workload.phases or workload.network
     memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
     try:
-        return trace_network(build, batch, phases, name=workload.network, on_gpu=on_gpu, memory_format=memory_format)
+        return trace_network(
+            lambda: build_traced(workload, shape), lambda: traced_batch(workload, shape), phases,
+            name=workload.network, on_gpu=on_gpu, memory_format=memory_format,
+        )  # fmt: skip
     except PacelineError:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -132,6 +108,39 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise NetworkError(f"{who} cannot be traced: {first:.200}") from error
+
+
+def build_traced(workload: Workload, shape: DataShape) -> nn.Module:
+    """The network, for data of that shape; initial weights do not matter."""
+    if ":" in workload.network:
+        made = user_code.call(workload.network)
+        if not isinstance(made, nn.Module):
+            raise WorkloadError(f"{workload.network} returned {a_type(made)}, not an nn.Module")
+        return made
+    return networks.build(
+        workload.network, shape=shape.shape, classes=shape.classes, kind=shape.kind, dropout=workload.dropout,
+        activation=workload.activation, init="default", **workload.options,
+    )  # fmt: skip
+
+
+def traced_batch(workload: Workload, shape: DataShape) -> Batch:
+    """A batch of the workload without values."""
+    memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
+
+    def placed(tensor: Tensor) -> Tensor:
+        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
+
+    def room(tensor: Tensor) -> Tensor:
+        dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
+        return placed(torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype))
+
+    if shape.example is not None:
+        x, y = shape.example
+        return x.each(room) if isinstance(x, Fields) else room(x), room(y)
+    kind = torch.int64 if shape.kind == "text" else torch.float32
+    target = torch.int64 if shape.classes else torch.float32
+    x = placed(torch.empty((workload.batch, *shape.shape), dtype=kind))
+    return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
 
 def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool) -> list[NetworkShape]:

@@ -31,6 +31,20 @@ class Candidate:
     batch: int
     """Batch size per worker."""
     precision: str
+    pipeline: int = 1
+    """Stages that each copy of the network is divided into; `workers` counts their processes."""
+    microbatches: int = 1
+    """Parts of a batch that go through a pipeline."""
+
+    @property
+    def copies(self) -> int:
+        """Copies of the network, each with a batch of its own."""
+        return self.workers // self.pipeline
+
+    @property
+    def undivided(self) -> Candidate:
+        """The candidate that learns alike, without stages."""
+        return self if self.pipeline == 1 else dataclasses.replace(self, workers=self.copies, pipeline=1)
 
     @property
     def machines(self) -> int:
@@ -39,7 +53,7 @@ class Candidate:
     @property
     def waits_for_all(self) -> bool:
         """Whether every update includes all workers, so that no gradient is stale."""
-        return self.strategy.groups == 1 or self.workers == 1
+        return self.strategy.groups == 1 or self.copies == 1
 
     @property
     def samples_in_flight(self) -> int:
@@ -47,7 +61,7 @@ class Candidate:
 
         For a synchronous step it is the global batch; for asynchronous workers, batch * (staleness + 1).
         """
-        return self.workers * self.batch * max(1, self.strategy.fetch_every, self.strategy.push_every)
+        return self.copies * self.batch * max(1, self.strategy.fetch_every, self.strategy.push_every)
 
     def is_close_to(self, batch: int) -> bool:
         """Close enough to training with this batch size that the same number of epochs should converge similarly."""
@@ -56,7 +70,9 @@ class Candidate:
 
     def __str__(self) -> str:
         number = f"{self.machines} × {self.machine}" if self.machines > 1 else self.machine
-        if self.workers == 1:
+        if self.pipeline > 1:
+            how = f"a pipeline of {self.pipeline} stages, {self.microbatches} micro-batches"
+        elif self.workers == 1:
             how = "one worker"
         elif self.strategy.groups is not None and self.strategy.groups > 1:
             how = f"{self.strategy.name} in {self.strategy.groups} groups of {self.workers // self.strategy.groups}"

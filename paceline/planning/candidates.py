@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import Device
@@ -14,6 +14,7 @@ from paceline.planning.estimate import machines_needed
 from paceline.planning.machine_options import MachineOption, MachineOptions
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
+from paceline.training.settings import ParallelSettings
 from paceline.workload import Workload
 
 STRATEGIES = (
@@ -45,17 +46,20 @@ class Listed:
 
 
 def list_candidates(
-    workload: Workload, places: MachineOptions, samples: int, strategies: Sequence[str | Strategy] = STRATEGIES
-) -> Listed:
-    """`samples` per epoch; strategies are preset names, module:name, or objects."""
+    workload: Workload, places: MachineOptions, samples: int, strategies: Sequence[str | Strategy] = STRATEGIES,
+    too_large: Callable[[Device], bool] = lambda _: False,
+) -> Listed:  # fmt: skip
+    """`samples` per epoch; strategies are preset names, module:name, or objects. `too_large`: whether the network needs
+    more memory than a device has; it may be divided among several of them."""
     found = [find_strategy(strategy) for strategy in strategies]
     if not (batches := batches_of(workload, samples)):
         raise InputError(f"an epoch of {samples:,} samples has no batch of {workload.batch:,}: give a smaller `batch`")
     candidates, where, excluded = [], [], Counter(places.excluded)
     for place in places.places:
         for batch in batches:
-            for made in _on(place, workload, batch, -(-samples // batch), found):
-                if made.workers > -(-samples // batch):
+            divided = _pipelines_on(place, workload, batch) if too_large(place.device) else iter(())
+            for made in (*_on(place, workload, batch, -(-samples // batch), found), *divided):
+                if made.copies > -(-samples // batch):
                     excluded[TOO_MANY_WORKERS] += 1
                 elif machines_needed(made, place) > place.available:
                     excluded[NO_SERVER] += 1
@@ -73,6 +77,20 @@ def _on(
         for strategy in _fitted(strategies, workers, per_machine, batches):
             for precision in precisions_of(workload, place.device):
                 yield Candidate(machine, device, workers, per_machine, strategy, batch, precision)
+
+
+def _pipelines_on(place: MachineOption, workload: Workload, batch: int) -> Iterator[Candidate]:
+    """Pipelines over devices of one machine."""
+    if workload.precision not in ("float32", "float64"):
+        return
+    for stages, per_machine in place.worker_layouts():
+        if 1 < stages == per_machine:
+            count = ParallelSettings(pipeline=stages).microbatches_of(batch)
+            if count >= stages:
+                yield Candidate(
+                    place.machine.name, place.device.name, stages, stages, ONE_PROCESS, batch, workload.precision,
+                    stages, count,
+                )  # fmt: skip
 
 
 def batches_of(workload: Workload, samples: int) -> list[int]:

@@ -34,7 +34,7 @@ def compare_pick(search: Search, pick: int, value: Value, among: Mask) -> list[B
         others["precision"] = lambda c: c.precision == "float32"
     if chosen.batch != batch:
         others["batch"] = lambda c: c.batch == batch
-    known = np.array([search.epochs.known(c) for c in search.candidates], dtype=bool)
+    known = np.array([search.epochs.known(c.undivided) for c in search.candidates], dtype=bool)
     found = []
     for what, differs in others.items():
         those = among & known & search.alive & np.array([differs(c) for c in search.candidates], dtype=bool)

@@ -14,9 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.cluster import Device
+from paceline.cost.piece_tracing import PieceShape, trace_pieces
 from paceline.cost.prediction import Prediction
+from paceline.cost.workload_tracing import data_shape_of
 from paceline.errors import PacelineError
-from paceline.planning.estimate import Computing
+from paceline.planning.candidate import Candidate
+from paceline.planning.estimate import Computing, placement_of
+from paceline.planning.machine_options import MachineOption
+from paceline.simulation.pipeline_prediction import PipelinePrediction, predict_stages
 from paceline.workload import Workload
 
 Predict = Callable[[Workload, Device], Prediction]
@@ -43,6 +48,10 @@ class Forecast:
         self.predictions: dict[Key, Prediction] = {}
         self.failures: dict[Key, str] = {}
         """Why a prediction failed."""
+        self.pipelines: dict[tuple[Key, int, int], PipelinePrediction] = {}
+        """By key, stages and micro-batches."""
+        self._pieces: dict[int, tuple[PieceShape, ...]] = {}
+        """By batch size."""
         self._models: dict[str, Device] = {}
         """By kind, the reference device: the one that gains most from other precisions."""
 
@@ -67,6 +76,30 @@ class Forecast:
             except PacelineError as error:
                 self.failures[key] = str(error)
         return self.predictions.get(key)
+
+    def pipeline(self, candidate: Candidate, place: MachineOption) -> PipelinePrediction | str:
+        """The prediction of a network that is divided into stages, or why there is none."""
+        key, size = (place.device, candidate.batch, candidate.precision), candidate.batch // candidate.microbatches
+        known = key, candidate.pipeline, candidate.microbatches
+        if known not in self.pipelines:
+            micro = self.predict(place.device, size, candidate.precision)
+            if micro is None:
+                return self.failures[place.device, size, candidate.precision]
+            try:
+                workload = replace(self.workload, batch=candidate.batch, precision=candidate.precision)
+                self.pipelines[known] = predict_stages(
+                    workload, micro, self._pieces_of(size), placement_of(candidate, place),
+                    stages=candidate.pipeline, microbatches=candidate.microbatches, schedule="1f1b",
+                )  # fmt: skip
+            except PacelineError as error:
+                return str(error)
+        return self.pipelines[known]
+
+    def _pieces_of(self, batch: int) -> tuple[PieceShape, ...]:
+        if batch not in self._pieces:
+            workload = replace(self.workload, batch=batch, accumulate=1)
+            self._pieces[batch] = trace_pieces(workload, data_shape_of(workload))
+        return self._pieces[batch]
 
     def estimate(self, device: Device, batch: int, precision: str) -> ComputeEstimate | None:
         """The prediction, or an estimate that a prediction is unlikely to fall below."""

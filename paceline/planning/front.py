@@ -31,7 +31,7 @@ def _as_good(other: Alternative, one: Alternative) -> bool:
 def fill_front(search: Search, *, learned_only: bool) -> None:
     """Simulates the candidates expected on the front, within the remaining simulations."""
     in_flight = np.array([c.samples_in_flight for c in search.candidates]) / search.forecast.workload.batch
-    known = np.array([not learned_only or search.epochs.known(c) for c in search.candidates], dtype=bool)
+    known = np.array([not learned_only or search.epochs.known(c.undivided) for c in search.candidates], dtype=bool)
     for level in LEVELS:
         for number in _expected_front(search, search.alive & known & (in_flight <= level)):
             search.settle(number)

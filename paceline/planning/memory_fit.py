@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from paceline.planning.candidate import Candidate
 from paceline.planning.estimate import placement_of
 from paceline.planning.machine_options import MachineOption
@@ -33,6 +35,14 @@ def fits(candidate: Candidate, place: MachineOption, worker_bytes: int, paramete
         placement.on_one * worker_bytes if device_bytes is None and not placement.on_gpu else 0
     )
     return host_bytes is None or in_host <= MEMORY_SHARE * host_bytes
+
+
+def stages_fit(place: MachineOption, stages_bytes: Sequence[int]) -> bool:
+    """Whether each stage of a pipeline fits on its device, and all of them on their machine."""
+    device_bytes, host_bytes = place.device.memory_bytes, place.machine.memory_bytes
+    if device_bytes is not None:
+        return max(stages_bytes) + CONTEXT_BYTES <= MEMORY_SHARE * device_bytes
+    return host_bytes is None or place.device.kind == "gpu" or sum(stages_bytes) <= MEMORY_SHARE * host_bytes
 
 
 def is_known(place: MachineOption) -> bool:

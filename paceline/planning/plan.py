@@ -11,6 +11,7 @@ from paceline.cost.prediction import Prediction
 from paceline.notebook import NotebookRecord
 from paceline.planning.candidate import Candidate
 from paceline.planning.objective import Objective
+from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.workload import Workload
 
 
@@ -92,6 +93,8 @@ class Plan(NotebookRecord):
     prediction: Prediction
     """The prediction for the pick's device, batch size and precision."""
     learned: tuple[Learned, ...] = ()
+    pipeline: PipelinePrediction | None = None
+    """The stages of the pick, if it is a pipeline."""
     conditions: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:

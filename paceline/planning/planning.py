@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -19,12 +19,13 @@ from paceline.planning.forecast import Forecast, Predict
 from paceline.planning.front import fill_front, front_of
 from paceline.planning.learning import Learning
 from paceline.planning.machine_options import MACHINE_HOURS, MachineOptions, find_machine_options
-from paceline.planning.memory_fit import is_known
+from paceline.planning.memory_fit import CONTEXT_BYTES, MEMORY_SHARE, is_known
 from paceline.planning.objective import Objective
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.protocols import FixedEpochs, Simulate
 from paceline.planning.reasons import reasons_for
 from paceline.planning.search import Mask, Search
+from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
 
@@ -57,7 +58,8 @@ def make_plan(
     if objective.target_accuracy is not None:
         learning = learning or Learning(workload, objective.target_accuracy, samples)
     search = Search(
-        list_candidates(workload, places, samples, strategies), forecast, simulate or default_simulate(),
+        list_candidates(workload, places, samples, strategies, _too_large(forecast)),
+        forecast, simulate or default_simulate(),
         learning if learning is not None else FixedEpochs(objective.epochs or workload.epochs),
         samples=samples, spot=objective.spot, machine_hours=places.currency == MACHINE_HOURS,
         repeat_dropped=learning is None,
@@ -73,6 +75,7 @@ def make_plan(
         front=front_of(list(made.values())), simulated=tuple(made.values()), candidates=candidates,
         excluded=dict(search.excluded), predictions=len(forecast.predictions), currency=places.currency,
         prediction=_prediction(search, pick), learned=learning.results if learning is not None else (),
+        pipeline=_stages(search, pick),
         conditions=_conditions(places, learning, search.simulations, perf_counter() - began_s),
     )  # fmt: skip
     others = [(one, None if one.number is None else made[one.number]) for one in compared]
@@ -108,6 +111,17 @@ def default_simulate() -> Simulate:
     from paceline.simulation.on_cluster import simulate_on
 
     return simulate_on
+
+
+def _too_large(forecast: Forecast) -> Callable[[Device], bool]:
+    """Whether the workload, with its own batch, needs more memory than a device has."""
+
+    def too_large(device: Device) -> bool:
+        made = forecast.predict(device, forecast.workload.batch, forecast.workload.precision)
+        room = device.memory_bytes
+        return made is not None and room is not None and made.memory_bytes + CONTEXT_BYTES > MEMORY_SHARE * room
+
+    return too_large
 
 
 def _samples(forecast: Forecast) -> int:
@@ -161,6 +175,14 @@ def _prediction(search: Search, number: int) -> Prediction:
     return search.forecast.predictions[search.key_of(number)]
 
 
+def _stages(search: Search, number: int) -> PipelinePrediction | None:
+    if search.candidates[number].pipeline == 1:
+        return None
+    made = search.forecast.pipeline(search.candidates[number], search.places[number])
+    assert not isinstance(made, str), "it was predicted before"
+    return made
+
+
 def _alternative(search: Search, number: int, workload: Workload, learning: Learning | None) -> Alternative:
     candidate, outcome, prediction = search.candidates[number], search.outcomes[number], _prediction(search, number)
     time_s, money = search.time_and_money(number)
@@ -185,7 +207,7 @@ def _alternative(search: Search, number: int, workload: Workload, learning: Lear
         server_share=outcome.server_share,
         staleness=outcome.staleness_mean,
         bound=outcome.bound,
-        accuracy=learning.result(candidate).accuracy if learning is not None else math.nan,
+        accuracy=learning.result(candidate.undivided).accuracy if learning is not None else math.nan,
     )
 
 

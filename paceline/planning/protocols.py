@@ -11,6 +11,7 @@ from typing import Protocol
 from paceline.cluster import Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.planning.candidate import Candidate
+from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.strategy.strategy import Strategy
 
 
@@ -64,6 +65,47 @@ class SingleWorker:
     @property
     def samples_per_s(self) -> float:
         return self.prediction.batch / self.step_s
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """A pipeline, whose schedule was simulated with its prediction."""
+
+    prediction: PipelinePrediction
+    iteration_s: float
+    """Of one device with all layers, if it had the memory."""
+    machines: int = 1
+    staleness_mean: float = 0.0
+    server_share: float = 0.0
+
+    @property
+    def step_s(self) -> float:
+        return self.prediction.step_s
+
+    @property
+    def epoch_s(self) -> float:
+        return self.prediction.epoch_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.prediction.samples_per_s
+
+    @property
+    def efficiency(self) -> float:
+        return self.iteration_s / (self.step_s * len(self.prediction.stages))
+
+    @property
+    def waiting_share(self) -> float:
+        """The bubble, with the time of hand-overs."""
+        return self.prediction.idle_share * self.prediction.passes_s / self.step_s
+
+    @property
+    def communication_share(self) -> float:
+        return self.prediction.exchange_s / self.step_s
+
+    @property
+    def bound(self) -> str:
+        return "compute" if self.waiting_share < 0.5 else "straggling"
 
 
 class Simulate(Protocol):

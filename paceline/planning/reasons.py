@@ -53,6 +53,7 @@ def reasons_for(
         headline(plan),
         *_convergence_risk(plan, far_from_workload),
         _bound(plan.pick),
+        *_stages(plan),
         *_comparisons(plan, comparisons),
         *_uncertainties(plan),
         *([] if memory_known else [f"it may not fit: the memory of {plan.pick.candidate.device} is not known"]),
@@ -113,9 +114,22 @@ def _distance(plan: Plan, one: Alternative) -> float:
 
 
 def _bound(pick: Alternative) -> str:
+    if pick.candidate.pipeline > 1:
+        return (
+            f"a pipeline, because the network does not fit on one {pick.candidate.device}: {pick.step_s * 1e3:,.3g} ms "
+            f"per step, of which a stage waits for others {percent(pick.waiting_share, 0)} on average"
+        )
     if pick.candidate.workers == 1:
         return f"compute bound: one worker, {pick.iteration_s * 1e3:,.3g} ms per iteration"
     return f"{pick.bound} bound: {_lost(pick)}" if pick.bound != "straggling" else _lost(pick)
+
+
+def _stages(plan: Plan) -> list[str]:
+    if plan.pipeline is None:
+        return []
+    needs = ", ".join(f"{stage.memory_bytes / 1e9:.2f}" for stage in plan.pipeline.stages)
+    begin = ", ".join(stage.layers[0] for stage in plan.pipeline.stages[1:])
+    return [f"one device would need {plan.prediction.memory_bytes / 1e9:.2f} GB, the stages {needs} GB; cut at {begin}"]
 
 
 def _lost(one: Alternative) -> str:

@@ -36,13 +36,21 @@ def local_hardware() -> Hardware:
     return Hardware(tuple(p.name for p in properties), tuple(p.total_memory for p in properties), processor_name())
 
 
+def planned_division(plan: Plan) -> dict[str, Any]:
+    """The settings that divide the network into the stages of the plan, if it has any."""
+    if plan.pipeline is None:
+        return {}
+    cut = ",".join(stage.layers[0] for stage in plan.pipeline.stages[1:])
+    return {"pipeline": len(plan.pipeline.stages), "microbatches": plan.pipeline.microbatches, "cut": cut}
+
+
 def planned_settings(
     plan: Plan, here: Hardware, *, device: str | None, workers: int | None
 ) -> tuple[dict[str, Any], Strategy | None, int]:
     """The workload's settings, the strategy and the number of workers. A given device or number takes precedence."""
     pick = plan.pick.candidate
     _check(plan, here, device, workers)
-    count = workers if workers is not None else pick.workers
+    count = workers if workers is not None else pick.copies
     on_gpu = bool(_same_gpus(pick.device, here)) if device is None else device != "cpu"
     settings: dict[str, Any] = {f.name: getattr(plan.workload, f.name) for f in dataclasses.fields(plan.workload)}
     settings |= {

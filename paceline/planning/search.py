@@ -20,9 +20,9 @@ from paceline.planning.candidate import ONE_PROCESS, PRECISIONS, Candidate, stra
 from paceline.planning.candidates import Listed
 from paceline.planning.estimate import alone_s, core_slowdown, estimated_step_s, machines_needed
 from paceline.planning.forecast import LOWER_BOUND, Forecast, Key
-from paceline.planning.memory_fit import fits
+from paceline.planning.memory_fit import fits, stages_fit
 from paceline.planning.objective import Numbers
-from paceline.planning.protocols import Epochs, Simulate, SimulationResult, SingleWorker
+from paceline.planning.protocols import Epochs, PipelineResult, Simulate, SimulationResult, SingleWorker
 from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
@@ -69,8 +69,8 @@ class Search:
         self.alive: Mask = np.ones(count, dtype=bool)
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
-        self._alone: Mask = np.array([c.workers == 1 for c in self.candidates], dtype=bool)
-        """Candidates that need no simulation."""
+        self._alone: Mask = np.array([c.copies == 1 for c in self.candidates], dtype=bool)
+        """Candidates that need no simulation of an exchange."""
         self.sure: Mask = np.zeros(count, dtype=bool)
         self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
         """Steps per epoch and worker."""
@@ -170,10 +170,10 @@ class Search:
         elif not self.simulated[number]:
             self._simulate(number)
         if self.alive[number] and self.simulated[number]:
-            if not self.epochs.known(candidate) and not self.sure[number]:
-                self.epochs.find(candidate)
+            if not self.epochs.known(candidate.undivided) and not self.sure[number]:
+                self.epochs.find(candidate.undivided)
                 self._count_epochs()
-            self.sure[number] = self.alive[number] and self.epochs.known(candidate)
+            self.sure[number] = self.alive[number] and self.epochs.known(candidate.undivided)
 
     def settle(self, number: int) -> bool:
         """Refines a candidate until it is final, if the limit allows; returns whether it is still a candidate."""
@@ -196,12 +196,25 @@ class Search:
         too_large = []
         for i in numbers:
             candidate, place = self.candidates[i], self.places[i]
+            if candidate.pipeline > 1:
+                self._estimate_pipeline(i)
+                continue
             if not fits(candidate, place, estimate.memory_bytes, estimate.computing.parameter_bytes):
                 too_large.append(i)
                 continue
             self._alone_s[i] = alone_s(candidate, estimate.computing) * self._rounds[i]
             self._estimated_s[i] = estimated_step_s(candidate, place, estimate.computing) * self._rounds[i]
         self._exclude(too_large, TOO_LARGE)
+
+    def _estimate_pipeline(self, number: int) -> None:
+        """It is predicted at once: there are few, and only where the network does not fit one device."""
+        made = self.forecast.pipeline(self.candidates[number], self.places[number])
+        if isinstance(made, str):
+            self._exclude([number], f"cannot be a pipeline: {made}")
+        elif not stages_fit(self.places[number], [stage.memory_bytes for stage in made.stages]):
+            self._exclude([number], TOO_LARGE)
+        else:
+            self._alone_s[number] = self._estimated_s[number] = made.step_s * self._rounds[number]
 
     def _predict(self, key: Key) -> None:
         self.forecast.predict(*key)
@@ -213,8 +226,12 @@ class Search:
     def _simulate(self, number: int) -> None:
         candidate, place = self.candidates[number], self.places[number]
         prediction = self.forecast.predictions[self.key_of(number)]
-        if self._alone[number]:
-            outcome: SimulationResult = SingleWorker(prediction, core_slowdown(candidate, place, prediction.threads))
+        if candidate.pipeline > 1:
+            made = self.forecast.pipeline(candidate, place)
+            assert not isinstance(made, str), "it was predicted before"
+            outcome: SimulationResult = PipelineResult(made, prediction.iteration_s)
+        elif self._alone[number]:
+            outcome = SingleWorker(prediction, core_slowdown(candidate, place, prediction.threads))
         else:
             self.simulations += 1
             outcome = self.simulate(
@@ -234,9 +251,10 @@ class Search:
     def _count_epochs(self) -> None:
         """Updates the epochs of all candidates; may rule some out."""
         for i in map(int, np.flatnonzero(self.alive)):
-            why = self.epochs.why_not(self.candidates[i])
+            learned_as = self.candidates[i].undivided
+            why = self.epochs.why_not(learned_as)
             self._exclude([i] if why else [], why)
-            self._epochs[i] = 0.0 if why else self.epochs.least(self.candidates[i])
+            self._epochs[i] = 0.0 if why else self.epochs.least(learned_as)
 
     def _exclude(self, numbers: list[int], reason: str) -> None:
         gone = [i for i in numbers if self.alive[i]]
@@ -246,10 +264,10 @@ class Search:
 
     def _rounds_of(self, candidate: Candidate) -> float:
         """Steps per epoch and worker; rounded up for synchronous groups."""
-        steps = -(-self._samples // candidate.batch) / candidate.workers
+        steps = -(-self._samples // candidate.batch) / candidate.copies
         steps = math.ceil(steps) if candidate.strategy.groups == 1 else steps
         if self._repeat_dropped:
-            steps *= candidate.workers / (candidate.workers - candidate.strategy.backup_workers)
+            steps *= candidate.copies / (candidate.copies - candidate.strategy.backup_workers)
         return steps
 
     def _epoch_of(self, candidate: Candidate, outcome: SimulationResult) -> float:
@@ -270,7 +288,7 @@ def steps_of(candidate: Candidate) -> int:
 
 def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
     """Groups candidates whose closed forms have similar errors."""
-    return ONE_WORKER if candidate.workers == 1 else (strategy_kind(candidate.strategy), candidate.machines > 1)
+    return ONE_WORKER if candidate.copies == 1 else (strategy_kind(candidate.strategy), candidate.machines > 1)
 
 
 def _staleness_rank(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:

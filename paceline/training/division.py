@@ -51,6 +51,8 @@ class Division:
     cut_by: str
     """Where the cut comes from."""
     processes: tuple[ProcessRecord, ...] = ()
+    predicted_idle_share: float = math.nan
+    """From the expected times of the stages, without hand-overs; NaN if the network is not cut."""
 
     @property
     def idle_share(self) -> float:

@@ -167,10 +167,18 @@ class ParallelSettings:
     COMMON: ClassVar[dict[str, Any]] = {"group": DISTRIBUTION, "verbs": ("train",), "runs": ("local",)}
 
     pipeline: int = setting(
-        1, "Stages of a pipeline: processes that have consecutive layers each.", least=1, most=MOST_STAGES
+        1,
+        "Stages of a pipeline: processes that have consecutive layers each.",
+        least=1,
+        most=MOST_STAGES,
+        verbs=("train", "predict"),
     )
     microbatches: int | None = setting(
-        None, "Micro-batches that a pipeline divides a batch into; about 4 per stage by default.", least=1, most=4096
+        None,
+        "Micro-batches that a pipeline divides a batch into; about 4 per stage by default.",
+        least=1,
+        most=4096,
+        verbs=("train", "predict"),
     )
     pipeline_schedule: str = setting(
         "1f1b", "Order of the passes in a pipeline: gpipe keeps the activations of all micro-batches.",
@@ -193,6 +201,17 @@ class ParallelSettings:
     def processes(self) -> int:
         """Processes that one copy of the network is divided among."""
         return self.pipeline
+
+    def check_batch(self, batch: int) -> None:
+        """Raises what is wrong with the micro-batches of such a batch."""
+        count = self.microbatches_of(batch)
+        if batch % count:
+            raise StrategyError(f"`microbatches={count}` should divide `batch={batch}`")
+        if self.pipeline_schedule == "1f1b" and count < self.pipeline:
+            raise StrategyError(
+                f"`microbatches={count}` are fewer than the {self.pipeline} stages: use more, or "
+                "`pipeline_schedule='gpipe'`"
+            )
 
     def microbatches_of(self, batch: int) -> int:
         """As asked, or the largest divisor of the batch that is at most four per stage."""

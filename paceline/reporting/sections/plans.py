@@ -144,6 +144,8 @@ def _name(one: Alternative, precise: bool) -> str:
 
 
 def _strategy(one: Alternative) -> str | None:
+    if one.candidate.pipeline > 1:
+        return "pipeline"
     return one.candidate.strategy.name if one.candidate.workers > 1 else None
 
 

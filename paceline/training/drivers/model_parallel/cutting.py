@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paceline.cost.partition import Cut, balanced_cut, stage_sums
-from paceline.cost.piece_times import piece_times
+from paceline.cost.piece_times import PieceTime, piece_times, stage_times
 from paceline.cost.predicting import predict
 from paceline.errors import NetworkError, PacelineError, StrategyError
 from paceline.formatting import percent
@@ -22,20 +22,28 @@ ROUNDS = 5
 """Passes that are timed where nothing is predicted."""
 
 
-def choose_cut(
-    workload: Workload, pieces: Sequence[Piece], stages: int, asked: str, microbatch: Tensor
-) -> tuple[Cut, str]:
-    """The first piece of each stage, and in words where that comes from; `microbatch` is one to time layers with."""
-    if asked:
-        return _asked(pieces, stages, asked), "as asked"
-    if stages == 1:
-        return (0,), "not cut"
+@dataclass(frozen=True)
+class ChosenCut:
+    firsts: Cut
+    """The number of each stage's first piece."""
+    why: str
+    times: tuple[PieceTime, ...] = ()
+    """Expected times of the stages on a micro-batch."""
+
+
+def choose_cut(workload: Workload, pieces: Sequence[Piece], stages: int, asked: str, microbatch: Tensor) -> ChosenCut:
+    """`microbatch` is one to time layers with where their times are not predicted."""
+    if stages == 1 and not asked:
+        return ChosenCut((0,), "not cut")
     if len(pieces) < stages:
         raise NetworkError(f"{workload.network} has {len(pieces)} layers, too few for `pipeline={stages}`")
-    costs, how = _costs(workload, pieces, microbatch)
-    cut = balanced_cut(costs, stages)
+    wanted = _asked(pieces, stages, asked) if asked else None
+    times, how = _times(workload, pieces, microbatch)
+    costs = [time.pass_s for time in times]
+    cut = wanted or balanced_cut(costs, stages)
     shares = " / ".join(percent(share / sum(costs), 0) for share in stage_sums(costs, cut))
-    return cut, f"{how}: {shares} of a pass"
+    why = f"{'as asked, ' * bool(wanted)}{how}: {shares} of a pass"
+    return ChosenCut(cut, why, tuple(stage_times(times, cut)))
 
 
 def _asked(pieces: Sequence[Piece], stages: int, asked: str) -> Cut:
@@ -56,16 +64,15 @@ def _asked(pieces: Sequence[Piece], stages: int, asked: str) -> Cut:
     return tuple(cut)
 
 
-def _costs(workload: Workload, pieces: Sequence[Piece], microbatch: Tensor) -> tuple[list[float], str]:
+def _times(workload: Workload, pieces: Sequence[Piece], microbatch: Tensor) -> tuple[list[PieceTime], str]:
     try:
         one = replace(workload, batch=len(microbatch), device="cpu")
-        times = piece_times(predict(one), [piece.names for piece in pieces])
-        return [time.pass_s for time in times], "predicted"
+        return piece_times(predict(one, step="plain"), [piece.names for piece in pieces]), "predicted"
     except PacelineError:  # this machine is not calibrated, or the network cannot be predicted
-        return measured_costs(pieces, microbatch), "measured"
+        return measured_times(pieces, microbatch), "measured"
 
 
-def measured_costs(pieces: Sequence[Piece], microbatch: Tensor) -> list[float]:
+def measured_times(pieces: Sequence[Piece], microbatch: Tensor) -> list[PieceTime]:
     """Seconds of a forward and a backward pass of each piece; parameters, buffers and random numbers stay the same."""
     with torch.random.fork_rng(devices=[]):
         before = [(buffer, buffer.clone()) for piece in pieces for buffer in piece.buffers()]
@@ -73,10 +80,13 @@ def measured_costs(pieces: Sequence[Piece], microbatch: Tensor) -> list[float]:
         with torch.no_grad():
             for buffer, value in before:
                 buffer.copy_(value)
-    return [median(each) for each in zip(*rounds[1:], strict=True)]
+    return [
+        PieceTime(median(time.forward_s for time in each), median(time.backward_s for time in each))
+        for each in zip(*rounds[1:], strict=True)
+    ]
 
 
-def _one_round(pieces: Sequence[Piece], value: Tensor) -> list[float]:
+def _one_round(pieces: Sequence[Piece], value: Tensor) -> list[PieceTime]:
     seconds = []
     for piece in pieces:
         inputs = value.clone()
@@ -84,10 +94,11 @@ def _one_round(pieces: Sequence[Piece], value: Tensor) -> list[float]:
             inputs = inputs.requires_grad_() * 1  # a layer that works in place may not change a leaf
         began_s = perf_counter()
         output = piece(inputs)
+        between_s = perf_counter()
         trained = [p for p in piece.parameters() if p.requires_grad]
         wanted = [*trained, *([inputs] if inputs.requires_grad else [])]
         if output.requires_grad and wanted:
             torch.autograd.grad(output, wanted, torch.ones_like(output), allow_unused=True)
-        seconds.append(perf_counter() - began_s)
+        seconds.append(PieceTime(between_s - began_s, perf_counter() - between_s))
         value = output.detach()
     return seconds

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import CheckpointError, PacelineError, StrategyError, WorkloadError
+from paceline.errors import CheckpointError, PacelineError, WorkloadError
 from paceline.record import from_json
 from paceline.settings import pick
 from paceline.step.own_loss import OwnLoss
@@ -102,14 +102,7 @@ def _checked(workload: Workload, parallel: ParallelSettings, replicas: int) -> W
     what = f"`pipeline={parallel.pipeline}`" if parallel.pipeline > 1 else "`microbatches`"
     if workload.device not in ("auto", "cpu"):
         raise WorkloadError(f"{what} computes on CPUs alone: `device={workload.device!r}` should be cpu")
-    count = parallel.microbatches_of(workload.batch)
-    if workload.batch % count:
-        raise StrategyError(f"`microbatches={count}` should divide `batch={workload.batch}`")
-    if parallel.pipeline_schedule == "1f1b" and count < parallel.pipeline:
-        raise StrategyError(
-            f"`microbatches={count}` are fewer than the {parallel.pipeline} stages: use more, or "
-            "`pipeline_schedule='gpipe'`"
-        )
+    parallel.check_batch(workload.batch)
     if workload.accumulate > 1:
         raise WorkloadError(f"{what} divides a batch into `microbatches`: leave out `accumulate={workload.accumulate}`")
     if workload.precision not in ("float32", "float64"):

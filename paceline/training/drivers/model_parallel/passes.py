@@ -7,7 +7,6 @@ one process.
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -64,11 +63,11 @@ class Passes:
         losses: list[Tensor] = []
         outputs: list[Tensor] = []
         whole = samples - samples % self.size
-        began_s = perf_counter()
-        for start, end, size in ((0, whole, self.size), (whole, samples, samples - whole)):
-            if end > start:
-                self._pass(_rows(x, start, end), _rows(y, start, end), (end - start) // size, size, losses, outputs)
-        self.times.passing_s += perf_counter() - began_s
+        with self.times.waiting():
+            for start, end, size in ((0, whole, self.size), (whole, samples, samples - whole)):
+                if end > start:
+                    count = (end - start) // size
+                    self._pass(_rows(x, start, end), _rows(y, start, end), count, size, losses, outputs)
         if not self.is_last:
             return None
         return torch.stack(losses).sum() * (total / samples), torch.cat(outputs)

@@ -125,6 +125,8 @@ class StageProcess:
         tally = Tally(self.workload.top)
         for _ in range(steps):
             self._step(tally)
+        with self.times.waiting():  # the others may still have backward passes of the last step to do
+            distributed.barrier()
         spans, self.times.spans = self.times.spans, []
         return Advanced(tally.read(), self._record(), spans)
 

@@ -13,7 +13,7 @@ class StageTimes:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = dict.fromkeys(("load", "forward", "backward", "communicate", "update"), 0.0)
         self.passing_s = 0.0
-        """From the beginning of the first forward pass of a step to the end of its last backward pass, all steps."""
+        """From the beginning of a step's first forward pass to the end of its last backward pass, all steps."""
         self.passes = 0
         self.spans: list[tuple[str, float, float]] = []
 
@@ -27,6 +27,13 @@ class StageTimes:
             self.seconds[part] += end_s - start_s
             if len(self.spans) < SPANS_KEPT:
                 self.spans.append((part, start_s, end_s))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Passes, or waiting for those of others: what is not computing is idle time."""
+        start_s = perf_counter()
+        yield
+        self.passing_s += perf_counter() - start_s
 
     @property
     def idle_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from paceline.data.dataset import Dataset
 from paceline.errors import NetworkError, StrategyError
 from paceline.networks.criterion import HasCriteria
+from paceline.simulation.pipeline_schedule import simulate_schedule
 from paceline.step.build import example_of, placed_network
 from paceline.step.choose import StepChoice
 from paceline.step.order import Order
@@ -51,24 +53,27 @@ def make_divided(
     pieces = chain_of(workload, parts.network, example, parallel.pipeline)
     microbatch = example_of(workload, dataset, workload.batch // count)
     assert isinstance(microbatch, Tensor)
-    cut, why = choose_cut(workload, pieces, parallel.pipeline, parallel.cut, microbatch)
+    cut = choose_cut(workload, pieces, parallel.pipeline, parallel.cut, microbatch)
     settings = DividedSettings(
-        workload=workload, parallel=parallel, replicas=replicas, cut=cut, rank=0, threads=threads,
+        workload=workload, parallel=parallel, replicas=replicas, cut=cut.firsts, rank=0, threads=threads,
         cache="" if options.cache is None else str(options.cache.resolve()),
         search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
         rendezvous=str(folder / "meeting"), timeout_s=options.settings.busy_timeout,
         objects=saved_objects(workload, lambda: folder),
     )  # fmt: skip
+    predicted = simulate_schedule(cut.times, count, parallel.pipeline_schedule) if cut.times else None
     division = Division(
-        replicas, parallel.pipeline, count, parallel.pipeline_schedule, tuple(pieces[first].name for first in cut), why
-    )
+        replicas, parallel.pipeline, count, parallel.pipeline_schedule,
+        tuple(pieces[first].name for first in cut.firsts), cut.why,
+        predicted_idle_share=math.nan if predicted is None else predicted.idle_share,
+    )  # fmt: skip
     step = DividedStep(parts, StageProcesses(settings, options.settings), division)
     try:
         step.processes.start()
     except BaseException:
         step.close()
         raise
-    return step, StepChoice(DIVIDED, f"{division}, cut at {', '.join(division.cut[1:]) or 'no layer'} ({why})")
+    return step, StepChoice(DIVIDED, f"{division}, cut at {', '.join(division.cut[1:]) or 'no layer'} ({cut.why})")
 
 
 def _parts(workload: Workload, dataset: Dataset, replicas: int) -> Parts:

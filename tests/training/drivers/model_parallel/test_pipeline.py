@@ -14,6 +14,7 @@ from torch import nn
 
 import paceline
 from paceline.errors import InputError, PacelineError
+from paceline.simulation.pipeline_schedule import passes_of
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.model_parallel import stage_processes
 from paceline.training.run import Run
@@ -22,7 +23,7 @@ from paceline.training.watcher import Silent
 SMALL = {"data": "digits:640", "batch": 64, "epochs": 2, "seed": 3, "threads": 1, "device": "cpu"}
 DNN = SMALL | {"optimizer": "momentum", "lr": 0.05, "options.hidden": [32, 32]}
 
-TEXT = SMALL | {"data": "text:{}", "epochs": 1, "dropout": 0.0, "options.width": 16, "options.depth": 2}
+TEXT = SMALL | {"data": "text:{}", "batch": 8, "dropout": 0.0, "options.width": 16, "options.depth": 2}
 
 
 def losses(run: Run) -> list[float]:
@@ -37,6 +38,8 @@ def test_two_stages_give_the_losses_of_the_whole_network_with_the_same_microbatc
     assert losses(halves) == pytest.approx(losses(whole), rel=1e-5)
     assert halves.epochs[-1].train_accuracy == whole.epochs[-1].train_accuracy
     assert halves.updates == whole.updates == 20
+    first = [span.part for span in halves.trace.spans if span.who == "stage 1" and span.part in ("forward", "backward")]
+    assert first[:16] == [direction for direction, _ in passes_of("1f1b", 0, 2, 8)]
     assert [process.passes for process in halves.division.processes] == [2 * (9 * 8 + 6)] * 2
 
 
@@ -56,7 +59,7 @@ def test_three_stages_are_like_accumulating_gradients_in_one_process(
     network: str, settings: dict[str, Any], schedule: str, tmp_path: Path
 ) -> None:
     """Also with batch norm, whose statistics are those of each micro-batch in both."""
-    (tmp_path / "text").write_text("the stages of a pipeline pass on what they have computed. " * 16)
+    (tmp_path / "text").write_text("the stages of a pipeline pass on what they have computed. " * 60)
     settings = settings | {"data": settings["data"].format(tmp_path / "text")}
     whole = paceline.train(network, accumulate=4, step="plain", **settings)
     thirds = paceline.train(network, microbatches=4, pipeline=3, pipeline_schedule=schedule, **settings)

@@ -1,0 +1,90 @@
+"""A step of a pipeline in virtual time: which stage works on which micro-batch when, and how long it waits.
+
+Stages that take equally long, k of them with m micro-batches and no time for hand-overs, idle for
+(k - 1) / (m + k - 1) of a step (Huang et al. 2019, GPipe; 1F1B: Narayanan et al. 2019, PipeDream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.cost.piece_times import PieceTime
+from paceline.trace import Span, Trace
+
+Pass = tuple[str, int]
+"""forward or backward, and the number of the micro-batch."""
+
+
+@dataclass(frozen=True)
+class ScheduleOutcome:
+    seconds: float
+    """From the first forward pass to the end of the last backward pass."""
+    idle_shares: tuple[float, ...]
+    """Of each stage."""
+    in_flight: tuple[int, ...]
+    """The most micro-batches whose activations a stage keeps at the same time."""
+    trace: Trace
+
+    @property
+    def idle_share(self) -> float:
+        return sum(self.idle_shares) / len(self.idle_shares)
+
+
+def passes_of(schedule: str, stage: int, stages: int, microbatches: int) -> list[Pass]:
+    """The passes of a stage in their order; `schedule` is gpipe or 1f1b."""
+    ahead = microbatches if schedule == "gpipe" else min(microbatches, stages - stage)
+    order: list[Pass] = [("forward", number) for number in range(ahead)]
+    for number in range(microbatches):
+        order.append(("backward", number))
+        if ahead + number < microbatches:
+            order.append(("forward", ahead + number))
+    return order
+
+
+def simulate_schedule(
+    stages: Sequence[PieceTime], microbatches: int, schedule: str, handovers_s: Sequence[float] = ()
+) -> ScheduleOutcome:
+    """`stages` have the times of one micro-batch, `handovers_s` those of passing it on from each stage to the next."""
+    count = len(stages)
+    handovers_s = handovers_s or [0.0] * (count - 1)
+    waiting = [passes_of(schedule, stage, count, microbatches) for stage in range(count)]
+    in_flight = tuple(_most_in_flight(order) for order in waiting)
+    free_s, busy_s = [0.0] * count, [0.0] * count
+    ended_s: dict[tuple[int, Pass], float] = {}
+    spans: list[Span] = []
+    while any(waiting):
+        for stage, order in enumerate(waiting):
+            while order and (ready_s := _ready_s(stage, order[0], count, ended_s, handovers_s)) is not None:
+                direction, number = done = order.pop(0)
+                took_s = stages[stage].forward_s if direction == "forward" else stages[stage].backward_s
+                start_s = max(free_s[stage], ready_s)
+                free_s[stage] = ended_s[stage, done] = start_s + took_s
+                busy_s[stage] += took_s
+                spans.append(Span(f"stage {stage + 1}", direction, start_s, free_s[stage], f"micro-batch {number + 1}"))
+    whole_s = max(free_s)
+    idle = tuple((whole_s - busy) / whole_s if whole_s else 0.0 for busy in busy_s)
+    return ScheduleOutcome(whole_s, idle, in_flight, Trace(tuple(sorted(spans, key=lambda s: (s.start_s, s.who)))))
+
+
+def _ready_s(
+    stage: int, one: Pass, count: int, ended_s: dict[tuple[int, Pass], float], handovers_s: Sequence[float]
+) -> float | None:
+    """When what a pass needs has come; None: what it comes from is not done yet."""
+    direction, number = one
+    source = stage - 1 if direction == "forward" else stage + 1
+    if direction == "forward" and stage == 0:
+        return 0.0
+    if direction == "backward" and stage == count - 1:
+        return ended_s.get((stage, ("forward", number)))
+    if (source, one) not in ended_s:
+        return None
+    return ended_s[source, one] + handovers_s[min(stage, source)]
+
+
+def _most_in_flight(order: Sequence[Pass]) -> int:
+    now = most = 0
+    for direction, _ in order:
+        now += 1 if direction == "forward" else -1
+        most = max(most, now)
+    return most
