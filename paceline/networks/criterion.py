@@ -1,7 +1,7 @@
-"""What a network is trained for, where that is not the workload's loss of its output and the labels.
+"""How a network is trained, if not on the workload's loss of its output and the labels.
 
-A network may have a method `criteria`, whose results become the phases of its training, an attribute `metric`, which
-validation reports in place of accuracy, and a method `learned`, which returns what a figure shows of it.
+A network can have a method `criteria`, which returns the phases of its training; an attribute `metric`, which
+validation reports instead of accuracy; and a method `learned`, which returns the panels of a figure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class Criterion:
-    """A loss and the parameters that it trains, in every epoch or in some."""
+    """A loss and the parameters it trains, in all or in some epochs."""
 
     name: str
     parameters: Sequence[nn.Parameter]
@@ -32,7 +32,7 @@ class Criterion:
 
 @dataclass(frozen=True, eq=False)
 class SampleMetric:
-    """A number per test sample; its mean says how well the network does. Less is better."""
+    """A number per test sample; lower is better, and validation reports the mean."""
 
     name: str
     of: Callable[[Tensor, Tensor], Tensor]
@@ -45,6 +45,6 @@ class HasCriteria(Protocol):
 
 
 def metric_of_network(network: nn.Module) -> SampleMetric | None:
-    """The metric that a network brings; None: it classifies, and accuracy is reported."""
+    """The metric that a network defines; None: it is a classifier, and accuracy is reported."""
     found = getattr(network, "metric", None)
     return found if isinstance(found, SampleMetric) else None

@@ -1,4 +1,4 @@
-"""What a network shows of what it learned: the panels of a figure, as plain tensors."""
+"""The panels of a figure that shows what a network learned, as plain tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIGURE_SAMPLES = 1000
 
 @dataclass(frozen=True, eq=False)
 class ImageGrid:
-    """Images in rows and columns: [rows, columns, channels, height, width]."""
+    """Images in rows and columns, as a tensor [rows, columns, channels, height, width]."""
 
     title: str
     images: Tensor
@@ -25,7 +25,7 @@ class ImageGrid:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Points in the plane, [points, 2], coloured by their labels."""
+    """Points in the plane, [points, 2], coloured by label."""
 
     title: str
     points: Tensor
@@ -36,7 +36,7 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Lines by name, each [points, 2]."""
+    """Named lines, each [points, 2]."""
 
     title: str
     lines: Mapping[str, Tensor]
@@ -46,7 +46,7 @@ class Curves:
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A matrix whose values are colours."""
+    """A matrix shown in colours."""
 
     title: str
     values: Tensor
@@ -61,8 +61,8 @@ Panel = ImageGrid | Scatter | Curves | Heatmap
 
 @runtime_checkable
 class HasFigure(Protocol):
-    """A network with a figure of its own."""
+    """A network that draws its own figure."""
 
     def learned(self, x: Tensor, y: Tensor) -> Sequence[Panel]:
-        """The figure's panels, from test samples and their labels; the network is in evaluation mode."""
+        """The panels of the figure, from test samples and their labels; the network is in evaluation mode."""
         ...

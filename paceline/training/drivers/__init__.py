@@ -1,1 +1,1 @@
-"""How a distributed run is carried out: processes of this machine."""
+"""Drivers of distributed runs: processes on this machine, actors on a Ray cluster, and divided networks."""

@@ -1,1 +1,1 @@
-"""The local driver: server and workers are processes of this machine, parameters are in shared memory."""
+"""The local driver: server and workers are processes on this machine, with parameters in shared memory."""

@@ -20,7 +20,7 @@ _EPOCH_SHIFT = _NUMBER_BITS + 2
 
 
 def mark(memory: SharedMemory, epoch: int, batches: tuple[int, ...], kind: int, number: int) -> None:
-    """Closes batches with publication `number`, and counts them in its header."""
+    """Closes batches as part of publication `number`, and counts them in its header."""
     word = ((epoch + 1) << _EPOCH_SHIFT) | (kind << _NUMBER_BITS) | number
     parity, header = epoch % 2, memory.headers[number % 2]
     row = memory.batch_words[parity]
@@ -53,7 +53,7 @@ def counts(memory: SharedMemory, epoch: int) -> tuple[int, int, int]:
 
 
 def begun(memory: SharedMemory) -> list[int]:
-    """Epochs of which at least one batch is closed and that the words still show, in order."""
+    """Epochs with at least one closed batch that the words still cover, in order."""
     epochs = set()
     for row in memory.batch_status:
         epochs.update((np.unique(row[~_later(memory, row) & (row > 0)] >> _EPOCH_SHIFT) - 1).tolist())
@@ -61,7 +61,7 @@ def begun(memory: SharedMemory) -> list[int]:
 
 
 def forget_unpublished(memory: SharedMemory) -> None:
-    """Clears what was marked for a publication that never came, before another of that number does."""
+    """Clears marks of a publication that never happened, before its number is used again."""
     status = memory.batch_status
     status[_later(memory, status)] = 0
 

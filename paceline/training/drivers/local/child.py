@@ -1,4 +1,4 @@
-"""The start of a server or worker process: its memory, its doorbells, the user's modules, and how it reports errors."""
+"""Entry point of a server or worker process: shared memory, doorbells, user modules, and error reporting."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def failure(message: str, process: Forked) -> PacelineError:
 
 @contextlib.contextmanager
 def _reporting(memory: SharedMemory, who: int) -> Iterator[None]:
-    """An error becomes a line for the launcher and an exit code."""
+    """Turns an error into one line for the launcher and an exit code."""
     try:
         yield
     except PacelineError as error:

@@ -1,6 +1,6 @@
-"""A log of what workers did by themselves, which the server reads: updates they made and payloads they refused.
+"""A log in which workers report to the server: the updates they made and the payloads they refused.
 
-A row is written by the holder of the writer lock; how many there are is published with what they tell of.
+The holder of the writer lock appends rows; the number of rows is published together with the update.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A process sleeps until another notifies it; one that is awake is not notified."""
+"""Lets a process sleep until another one notifies it. Processes that are awake are not notified."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def fence() -> None:
 
 
 class Doorbell:
-    """`arm`, check once more, then `wait` or `disarm`: so no notification is missed between a check and the wait."""
+    """Call `arm`, check the condition again, then `wait` or `disarm`: no notification is missed in between."""
 
     def __init__(self, memory: SharedMemory, number: int, descriptor: int) -> None:
-        """`number` is the worker's; after the last come the server and the launcher."""
+        """`number` is the worker's; the server and the launcher have the two numbers after the last worker."""
         self.asleep, self.own, self.descriptor = memory.asleep, number * LINE, descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
@@ -36,7 +36,7 @@ class Doorbell:
         self.asleep[self.own] = 0
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleeps until notified or for `timeout_s`; whether it was notified."""
+        """Sleeps until notified or for `timeout_s`; returns whether it was notified."""
         notified = self._poll.poll(timeout_s * 1000)
         self.asleep[self.own] = 0
         if notified:
@@ -45,7 +45,7 @@ class Doorbell:
         return bool(notified)
 
     def notify(self) -> None:
-        """Wakes the sleeper, if it sleeps, after something was written for it."""
+        """Wakes the process if it sleeps. Call it after writing what the process waits for."""
         fence()
         if self.asleep[self.own]:
             os.eventfd_write(self.descriptor, 1)

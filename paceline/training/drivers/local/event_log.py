@@ -1,6 +1,6 @@
-"""What happened, in shared memory while it happens, and then as a file from which the run can be computed again.
+"""Records events in shared memory during a run, and then in a file from which the run can be replayed.
 
-Its end is kept with each version, so a death neither loses nor repeats an update.
+The end of the log is stored with each version, so a process that dies neither loses nor repeats an update.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from paceline.workload import Workload
 
 
 class EventLog:
-    """For the holder of the writer lock: one tuple after another, of a task or of an update."""
+    """Appends the events of tasks and updates; for the holder of the writer lock."""
 
     def __init__(self, memory: SharedMemory) -> None:
         self.memory, self.room = memory, memory.events.cast("B")
 
     def task(self, task: Compute, incarnation: int, header: memoryview) -> None:
-        """A task is done, whatever becomes of its payload."""
+        """Records that a task was computed, whether or not its payload is applied."""
         place = self.memory.place(task.sequence)
         line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
         fetches = self.memory.slots[line + PayloadField.FETCHES]

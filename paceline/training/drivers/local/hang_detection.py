@@ -18,7 +18,7 @@ class Silence(StepWatch):
         self._stopped_since_s: float | None = None
 
     def hung(self, now_s: float, limits: DriverSettings, *, working: bool) -> str | None:
-        """Why it counts as hung, if it does."""
+        """The reason why the process counts as hung, or an empty string."""
         state, cpu_s = process_state(self.process_id)
         self._stopped_since_s = (self._stopped_since_s or now_s) if state == "T" else None
         if self._stopped_since_s is not None and now_s - self._stopped_since_s > limits.stopped_timeout:

@@ -1,4 +1,4 @@
-"""Trains a workload with several processes of this machine, or resumes such a run."""
+"""Trains a workload with several processes on this machine, or resumes such a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
 
 
 def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
-    """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
+    """Resumes the distributed run in `directory` from its last checkpoint; other settings stay the same."""
 
     def prepare(given: DistributedOptions) -> MakeDriver:
         _check(given)

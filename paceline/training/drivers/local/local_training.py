@@ -129,7 +129,7 @@ class LocalTraining(Driver):
         return Bells(made[0], made[1], tuple(made[2:]))
 
     def _put_initial(self, updater: Updater) -> None:
-        """Version 0 of the parameters and of the server's optimizer."""
+        """Writes version 0 of the parameters and of the server's optimizer state."""
         self.memory.parameters[0].copy_(self.learner.initial())
         for name, tensor in updater.initial_state().items():
             self.memory.states[0][name].copy_(tensor)  # not all of it is zero
@@ -190,13 +190,13 @@ class LocalTraining(Driver):
             self.validation.add(version, parameters, None, self.progress.passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
-        """Reports the validations that are done; with `wait` all that are under way."""
+        """Reports finished validations; with `wait`, waits for those in progress."""
         assert self.validation is not None
         self._take_epochs(run, self.validation)
         self.validation.report(run, self.progress, wait)
 
     def _take_epochs(self, run: TrainingRun, validation: ValidationThread) -> None:
-        """The epochs that have ended since are validated."""
+        """Validates epochs that have ended since the last call."""
         control = self.memory.control
         for epoch in range(control[ControlField.EPOCHS_TAKEN], control[ControlField.EPOCHS_DONE]):
             parameters = self.memory.epoch_parameters[epoch % 2].clone() if run.validates(epoch) else None
@@ -223,12 +223,12 @@ class LocalTraining(Driver):
         return self.progress.train_s, self.progress.samples_per_s
 
     def _help(self) -> None:
-        """While the lock or a worker's losses are waited for: who has them may hang."""
+        """Called while waiting for the lock or for a worker's losses: the process that holds them may hang."""
         if not self.memory.control[ControlField.FINISHED] and self.supervisor.server.process is not None:
             self.supervisor.check()
 
     def snapshot(self) -> Snapshot:
-        """While the processes continue: what is saved is one version of everything."""
+        """Saves one consistent version of everything while the processes continue."""
         memory = self.memory
         with self.store.lock:
             version, done = self.updates, memory.control[ControlField.EPOCHS_DONE]
@@ -270,7 +270,7 @@ class LocalTraining(Driver):
 
 
 def _rendezvous(opened: ExitStack) -> str:
-    """The start of the names of files by which the members of a group find each other."""
+    """Prefix of the files through which the members of a group find each other."""
     return str(_temporary_folder(opened) / "group")
 
 

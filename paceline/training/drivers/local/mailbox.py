@@ -13,7 +13,7 @@ from paceline.training.drivers.local.shared_memory import SharedMemory
 
 
 def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch: int) -> None:
-    """Puts a task into a worker's mailbox. The one that was in its place is done."""
+    """Puts a task into a worker's mailbox, in place of one that is done."""
     words, entry = memory.mailboxes, _entry(memory, task.worker, task.sequence)
     data = marshal.dumps((incarnation, *task))
     words[entry] = 0
@@ -26,7 +26,7 @@ def put(memory: SharedMemory, task: Compute, incarnation: int, steps_since_fetch
 
 
 def get(memory: SharedMemory, worker: int, sequence: int) -> tuple[int, Compute] | None:
-    """The task of that sequence if it is in the mailbox, and the incarnation it was given to."""
+    """The task with this sequence number, if it is in the mailbox, and the incarnation it was assigned to."""
     words, entry = memory.mailboxes, _entry(memory, worker, sequence)
     if words[entry] != sequence:
         return None
@@ -51,12 +51,12 @@ def is_of_round(memory: SharedMemory, worker: int, sequence: int, number: int | 
 
 
 def given(memory: SharedMemory, worker: int, done: int = 0) -> list[tuple[int, Compute]]:
-    """The tasks in a worker's mailbox after number `done`, in their order, and the incarnation of each."""
+    """The tasks in a worker's mailbox after number `done`, in order, each with its incarnation."""
     last = memory.slots[worker * SLOT_WORDS + SlotField.GIVEN]
     found = (get(memory, worker, s) for s in range(max(done + 1, last - memory.sizes.ahead + 1), last + 1))
     return [one for one in found if one is not None]
 
 
 def next_tasks(memory: SharedMemory, worker: int, incarnation: int, done: int) -> list[Compute]:
-    """The tasks given to this incarnation after number `done`, in their order."""
+    """The tasks assigned to this incarnation after number `done`, in order."""
     return [task for its, task in given(memory, worker, done) if its == incarnation]

@@ -1,4 +1,4 @@
-"""Where a run stands, read from shared memory: what a coordinator is rebuilt from, and what a checkpoint holds."""
+"""The position of a run, read from shared memory: what a coordinator is rebuilt from and a checkpoint stores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ledger_of(memory: SharedMemory) -> LedgerSummary:
 
 
 def position_of(memory: SharedMemory) -> Position:
-    """As of the version that is committed. Tasks that were given out count as not done."""
+    """The position as of the committed version. Tasks that are assigned but not finished count as not done."""
     workers, done = memory.sizes.workers, memory.control[ControlField.EPOCHS_DONE]
     begun = range(done, max(batch_status.begun(memory), default=-1) + 1)
     closed = {str(epoch): tuple(np.flatnonzero(batch_status.closed(memory, epoch)).tolist()) for epoch in begun}
@@ -57,7 +57,7 @@ def _rounds(memory: SharedMemory, group: int) -> int:
 
 
 def put_position(memory: SharedMemory, position: Position) -> None:
-    """The reverse, into new memory: a server that starts finds the run as it was."""
+    """Writes a position to new shared memory, so that a server continues the run from there."""
     control, header = memory.control, memory.header
     done = min(map(int, position.done), default=position.opened)
     _put_batches(memory, position, done)
@@ -114,7 +114,7 @@ def saved_state(memory: SharedMemory, state: dict[str, Tensor]) -> dict[str, Any
 
 
 def put_state(memory: SharedMemory, saved: dict[str, Any], parameters: Tensor) -> None:
-    """The reverse, into new memory."""
+    """Writes a saved state to new shared memory."""
     position: Position = from_json(Position, saved["position"], "position")
     if position.opened > memory.sizes.epochs:
         raise CheckpointError(f"the run is in epoch {position.opened} already: `epochs={memory.sizes.epochs}` is less")

@@ -1,4 +1,4 @@
-"""What the launcher decides before any process is started: who commits updates, and how large everything is."""
+"""Decisions of the launcher before any process starts: who commits updates, and the sizes of shared memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events:
 
 
 def _event_words(batches: int) -> int:
-    """Room for every task and update, and for some that had to be repeated."""
+    """Space for every task and update, and for some repeated ones."""
     words = batches * 40
     if words * 8 > 1 << 30:
         raise WorkloadError(f"{batches:,} batches are too many to record every event: train fewer epochs")

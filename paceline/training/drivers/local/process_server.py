@@ -1,4 +1,4 @@
-"""The fork server that starts the processes of local runs and of experiments; it stays for the next ones."""
+"""The fork server that starts the processes of local runs and experiments; it is kept for later runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _current: ForkServer | None = None
 
 
 def process_server() -> ForkServer:
-    """The one of this process, started if there is none; it imports PyTorch while the caller does something else."""
+    """The fork server of this process, started on first use; it imports PyTorch in the background."""
     global _current
     if _current is None or not _current.alive:
         _current = ForkServer(PRELOADED)

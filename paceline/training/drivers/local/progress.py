@@ -1,4 +1,4 @@
-"""How a run is doing, as the launcher reads it from shared memory."""
+"""The progress of a run, as the launcher reads it from shared memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalProgress(RunProgress):
         self.refusals = 0
 
     def continue_from(self, run: Run, score: Score, by_worker: list[Score]) -> None:
-        """Adds what was counted before the run was resumed: in the epoch under way, and by each worker in total."""
+        """Adds counts from before the run was resumed: of the current epoch, and of each worker in total."""
         self.resume(run, ledger_of(self.memory).closed)
         self.first_epoch = self.recorded = self.memory.control[ControlField.EPOCHS_DONE]
         self.score_before, self.by_worker_before = score, by_worker
@@ -53,7 +53,7 @@ class LocalProgress(RunProgress):
         self.refusals = max(self.refusals, count)
 
     def _note_epochs(self, now_s: float) -> None:
-        """Notes the epochs that have ended since the last call; those seen to end together share the time they took."""
+        """Records epochs that have ended since the last call; epochs seen together share their time equally."""
         first, done = self.first_epoch + len(self.epoch_ends_s), self.memory.control[ControlField.EPOCHS_DONE]
         since_s = self.epoch_ends_s.get(first - 1, self.began_s or now_s)
         for epoch in range(first, done):
@@ -77,7 +77,7 @@ class LocalProgress(RunProgress):
         return self.supervisor.recovered, self.supervisor.recovered_count
 
     def worker_score(self, number: int) -> Score:
-        """Losses and accuracy of all that a worker did, as far as it has written them."""
+        """Losses and accuracy of a worker's batches, as far as it has written them."""
         rows = self.memory.scores[number]
         score = self.by_worker_before[number] + total_of(rows, self.first_epoch, self.recorded)
         open_until = min(self.memory.control[ControlField.EPOCHS_DONE] + 2, len(rows))

@@ -1,4 +1,4 @@
-"""A server's first look at shared memory: at the beginning of a run, after a checkpoint, or after a server's death."""
+"""Rebuilds the server's state from shared memory: at the start of a run, after a resume, or after a server died."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def recover(server: Server) -> None:
-    """Rebuilds the coordinator: what is done, what workers have in hand, and what lies in their slots."""
+    """Rebuilds the coordinator: finished batches, tasks that workers have, and payloads in their slots."""
     memory, coordinator = server.memory, server.coordinator
     if server.workers_commit:
         server.events = memory.header[HeaderField.EVENTS]
@@ -55,7 +55,7 @@ def recover(server: Server) -> None:
 
 
 def _is_open(server: Server, task: Compute) -> bool:
-    """Whether a task is still waited for; others are done, or done anew."""
+    """Whether a task is still pending; others are done or will be repeated."""
     memory = server.memory
     if task.epoch < memory.control[ControlField.EPOCHS_DONE]:
         return False

@@ -17,7 +17,7 @@ from paceline.training.drivers.local.shared_memory import UPDATE_WORDS, SharedMe
 
 class ParameterReplica:
     def __init__(self, memory: SharedMemory, updater: Updater, parameters: Tensor | None = None) -> None:
-        """`parameters` is memory for them, which nobody else changes; without it there is some of its own."""
+        """`parameters` is memory that nobody else writes; by default the replica allocates its own."""
         self.memory, self.updater = memory, updater
         self.parameters = torch.empty_like(memory.parameters[0]) if parameters is None else parameters
         self.state = {name: torch.empty_like(tensor) for name, tensor in memory.states[0].items()}
@@ -25,7 +25,7 @@ class ParameterReplica:
         """The version that it is; -1: none."""
 
     def catch_up(self) -> int:
-        """Makes the updates since, or those since the newest snapshot if it is behind that one; the newest version."""
+        """Applies all updates since the last call, from the newest snapshot if need be; returns the version."""
         memory = self.memory
         while True:
             start, newest = self.version, memory.version
@@ -40,7 +40,7 @@ class ParameterReplica:
                 return newest
 
     def _make(self, start: int, newest: int) -> bool:
-        """Makes the updates after `start`; False: something was overwritten before it was read."""
+        """Applies the updates after version `start`; False if one was overwritten before it was read."""
         memory, updates, rows = self.memory, self.memory.updates, self.memory.update_rows
         for version in range(start + 1, newest + 1):
             row = version % rows * UPDATE_WORDS
@@ -53,7 +53,7 @@ class ParameterReplica:
 
 
 def copy_snapshot(memory: SharedMemory, parameters: Tensor, state: dict[str, Tensor] | None = None) -> int:
-    """Copies the newest snapshot, without a lock; its version."""
+    """Copies the newest snapshot without a lock, and returns its version."""
     while True:
         count, version = memory.snapshot
         parameters.copy_(memory.parameters[count % 2])

@@ -35,7 +35,7 @@ POLL_INTERVAL_S = 0.2
 
 
 class Server:
-    """The engine's two ports on this machine: the store is in shared memory, the transport is the mailboxes."""
+    """The engine's store and transport on this machine: shared memory and mailboxes."""
 
     def __init__(self, settings: ProcessSettings, memory: SharedMemory, bells: Bells) -> None:
         self.settings, self.memory = settings, memory
@@ -88,7 +88,7 @@ class Server:
     # What has happened
 
     def _poll(self) -> bool:
-        """Reports to the engine what has happened since; whether anything has."""
+        """Reports new events to the engine; returns whether there were any."""
         slots, joined = self.slots, []
         happened = self._read_commits()
         for worker in range(self.settings.workers):
@@ -112,14 +112,14 @@ class Server:
         return happened
 
     def _others_start(self) -> bool:
-        """All begin together, so that the first rounds have all their members."""
+        """Waits until all workers have started, so that the first rounds are complete."""
         slots = [self.memory.slot(worker) for worker in range(self.settings.workers)]
         return any(
             s[SlotField.INCARNATION] <= 1 and not s[SlotField.JOINED] and not s[SlotField.DEAD] for s in slots
         )  # fmt: skip
 
     def _read_commits(self) -> bool:
-        """Updates that workers made and payloads they refused, in their order; whether there were any."""
+        """Reports updates and refusals from the commit log, in order; returns whether there were any."""
         if not self.workers_commit or self.events == (last := self.memory.word(HeaderField.EVENTS)):
             return False
         self.bell.disarm()
@@ -134,7 +134,7 @@ class Server:
         return True
 
     def _read_payloads(self, worker: int, slot: int) -> bool:
-        """Payloads that wait in a worker's slot for the server; whether there were any."""
+        """Reports payloads that wait in workers' slots; returns whether there were any."""
         seen = self.seen[worker]
         first = slot + SlotField.PAYLOAD + PayloadField.READY
         ready = (self.slots[first], self.slots[first + LINE])
@@ -182,7 +182,7 @@ class Server:
         self.engine.pushed(worker, sequence, self.slots[line + PayloadField.PULLED], finite)
 
     def _died(self, worker: int) -> None:
-        """A worker is gone, with what it had not finished."""
+        """Handles the death of a worker; its unfinished tasks are reassigned."""
         with self.store.lock:
             self._read_commits()
             self.store.withdraw(worker)
@@ -226,7 +226,7 @@ class Server:
             self.worker_bells[worker].notify()
 
     def announce(self, epoch: int) -> None:
-        """The launcher gets the epoch's parameters, for validation."""
+        """Hands the parameters of a finished epoch to the launcher for validation."""
         while not self.store.keep_epoch(epoch):  # it still has to take those of two epochs ago
             self.bell.arm()
             self.bell.wait(POLL_INTERVAL_S)

@@ -48,7 +48,7 @@ class StateTensor:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Every process computes the same addresses from them."""
+    """Sizes from which every process computes the same addresses."""
 
     workers: int
     groups: int
@@ -100,7 +100,7 @@ class Sizes:
 
 
 class _Allocator:
-    """Hands out one piece of the memory after another."""
+    """Assigns consecutive pieces of the memory."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -132,7 +132,7 @@ class SharedMemory:
         self.mailbox_bytes = self.mailboxes.cast("B")
 
     def _lay_out(self, room: _Allocator) -> int:
-        """Twice: for the size, and then for the views."""
+        """Called twice: to compute the size, and to create the views."""
         s = self.sizes
         self.control = self._words(room, CONTROL_WORDS)
         self.asleep = self._words(room, LINE * (s.workers + 2))
@@ -201,7 +201,7 @@ class SharedMemory:
 
     @property
     def header(self) -> memoryview:
-        """The newest one, for the holder of the writer lock."""
+        """The newest header, for the holder of the writer lock."""
         return self.headers[self.published % 2]
 
     def word(self, field: int) -> int:
@@ -214,7 +214,7 @@ class SharedMemory:
 
     @property
     def version(self) -> int:
-        """The newest one."""
+        """The newest version of the parameters."""
         return self.word(HeaderField.VERSION)
 
     @property
@@ -243,7 +243,8 @@ class SharedMemory:
         return self.slots[worker * SLOT_WORDS : (worker + 1) * SLOT_WORDS]
 
     def report(self, who: int, message: str) -> None:
-        """Leaves a line for the launcher; `who` is a worker, or their number for the server."""
+        """Leaves an error message for the launcher; `who` is a worker's number, or the number of workers for the
+        server."""
         text = message.encode()[: MESSAGE_BYTES - 8]
         place = self.messages[who].view(np.uint8)
         place[8 : 8 + len(text)] = np.frombuffer(text, np.uint8)
@@ -257,7 +258,7 @@ class SharedMemory:
         self.messages[who, 0] = 0
 
     def close(self) -> None:
-        """Gives the memory back; the views must no longer be used."""
+        """Releases the memory; its views must no longer be used."""
         os.close(self.descriptor)
 
 

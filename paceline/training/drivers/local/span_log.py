@@ -21,7 +21,7 @@ class SpanLog:
 
 
 def spans_of(memory: SharedMemory, origin_s: float) -> list[Span]:
-    """As they go into a trace whose zero is at `origin_s` of the monotonic clock."""
+    """The spans of a process, with times relative to `origin_s` of the monotonic clock."""
     workers = memory.sizes.workers
     found = []
     for who, rows in enumerate(memory.spans):

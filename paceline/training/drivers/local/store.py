@@ -52,7 +52,7 @@ class SharedStore:
     # Reading
 
     def read(self, into: Tensor) -> int:
-        """The newest parameters; their version."""
+        """Copies the newest parameters; returns their version."""
         if self.replica is None:
             return copy_snapshot(self.memory, into)
         version = self.replica.catch_up()
@@ -86,7 +86,7 @@ class SharedStore:
     # Publishing
 
     def begin(self) -> memoryview:
-        """Begins a publication, as the holder of the lock; its header."""
+        """Begins a publication, as the holder of the lock; returns its header."""
         control, headers = self.memory.control, self.memory.headers
         number = control[ControlField.WRITING] = control[ControlField.PUBLISHED] + 1
         fence()  # a reader that finds anything of what follows finds this word, too
@@ -95,23 +95,23 @@ class SharedStore:
         return header
 
     def publish(self) -> None:
-        """All that was written since `begin` counts from now on."""
+        """Publishes everything written since `begin`."""
         self.memory.control[ControlField.PUBLISHED] = self.memory.control[ControlField.WRITING]
 
     def close(self, task: Compute, kind: int) -> None:
-        """The batches of a task are done with, from this publication on."""
+        """Closes the batches of a task as part of this publication."""
         batch_status.mark(self.memory, task.epoch, task.batches, kind, self.memory.control[ControlField.WRITING])
 
     # What the server does
 
     def commit(self, order: Apply) -> None:
-        """Makes version `order.update` of everything and publishes it."""
+        """Writes version `order.update` of everything and publishes it."""
         with self.lock:
             self.update(order, self.begin())
             self.publish()
 
     def close_batches(self, task: Compute, refused: bool) -> None:
-        """Batches of a task are done with, without an update."""
+        """Closes batches of a task without an update."""
         with self.lock:
             self.begin()
             self.close(task, batch_status.REFUSED if refused else batch_status.DROPPED)
@@ -132,7 +132,7 @@ class SharedStore:
         self.spans.add(UPDATE, start_ns, now_ns)
 
     def make(self, order: Apply, header: memoryview) -> None:
-        """Each update of the server's is a snapshot."""
+        """Writes an update of the server, which is a snapshot."""
         memory = self.memory
         given = [self._given(contribution, header) for contribution in order.contributions]
         count = self.begin_snapshot(order.update, header)
@@ -141,7 +141,7 @@ class SharedStore:
         self.updater.apply(order, given, source, target, states[old], states[new])
 
     def begin_snapshot(self, version: int, header: memoryview) -> int:
-        """Announces that the snapshot after the newest is written, of `version`; its number."""
+        """Announces that the next snapshot, of `version`, is being written; returns its number."""
         count = self.memory.control[ControlField.SNAPSHOT_WRITING] = header[HeaderField.SNAPSHOT] + 1
         header[HeaderField.SNAPSHOT], header[HeaderField.SNAPSHOT_VERSION] = count, version
         return count
@@ -180,7 +180,7 @@ class SharedStore:
         return GroupContribution(payloads, fetched, kept[current], kept[1 - current], self.prepared)
 
     def _fetched(self, contribution: Contribution) -> Tensor | None:
-        """What the payloads were computed on; None: the version that is replaced."""
+        """The parameters that the payloads were computed on; None if that is the current version."""
         if self.memory.fetched:
             first = contribution.tasks[0]
             fetched: Tensor = self.memory.fetched[first.worker][self.memory.place(first.sequence)]
@@ -188,7 +188,7 @@ class SharedStore:
         return self.memory.snapshots[contribution.group] if self.memory.snapshots else self.fetched
 
     def withdraw(self, worker: int) -> None:
-        """A dead worker's payload is no longer part of its group's round."""
+        """Removes the payload of a dead worker from its group's round."""
         with self.lock:
             self.memory.slots[worker * SLOT_WORDS + SlotField.PUSHED] = 0
 

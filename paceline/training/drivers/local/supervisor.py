@@ -1,4 +1,4 @@
-"""The processes of a run: started, watched, and replaced when they die or hang."""
+"""Starts and watches the processes of a run, and replaces those that die or hang."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECK_HANGS_EVERY_S = 0.25
 
 
 class _Supervised:
-    """One process through its incarnations."""
+    """One process through all its incarnations."""
 
     def __init__(self, number: int | None) -> None:
         self.number = number
@@ -91,14 +91,14 @@ class Supervisor:
     # How they are doing
 
     def has_joined(self, one: _Supervised) -> bool:
-        """Whether the present incarnation works, and is not being started."""
+        """Whether the current incarnation has started working."""
         if one.number is None:
             return self.memory.control[ControlField.SERVER_READY] == one.incarnation
         return self.memory.slot(one.number)[SlotField.JOINED] == one.incarnation
 
     @property
     def alive(self) -> int:
-        """Workers that take part at the moment."""
+        """Workers that currently take part."""
         return sum(map(self.has_joined, self.workers))
 
     @property
@@ -113,7 +113,7 @@ class Supervisor:
         return sum(max(0.0, min(last_s, end_s) - max(first_s, start_s)) for first_s, last_s in lives)
 
     def check(self) -> None:
-        """Replaces processes that died or hang; raises when that does not help."""
+        """Replaces processes that died or hang; raises an error if that does not help."""
         now_s = time.monotonic()
         look_for_hangs = now_s - self._checked_s >= CHECK_HANGS_EVERY_S
         if look_for_hangs:
@@ -132,7 +132,7 @@ class Supervisor:
         self._inject()
 
     def _verdict(self, one: _Supervised, now_s: float) -> str | None:
-        """Why a process counts as hung, if it does."""
+        """The reason why a process counts as hung, or an empty string."""
         working = self.has_joined(one)
         if one.number is None:
             one.silence.seen(self.memory.control[ControlField.SERVER_BEAT] / 1e9, 0)
@@ -193,7 +193,7 @@ class Supervisor:
             self.recovered.append(FaultRecord(time.monotonic() - self.began_s, what, worker, step, note))
 
     def _inject(self) -> None:
-        """Injects the faults that are due; a process that is being started is left alone until it works."""
+        """Injects the faults that are due, into processes that have started working."""
         version = self.memory.version
         for fault in [fault for fault in self.to_inject if fault.at <= version]:
             one = self.server if fault.worker is None else self.workers[fault.worker]

@@ -102,7 +102,7 @@ class Worker:
         return GroupAverage(self.settings.collective, meet, rank, len(self.members), self.learner, self.beat)
 
     def _staging(self) -> Tensor | None:
-        """Where fetched parameters go first; None: straight into the network."""
+        """Where fetched parameters are copied first; None: directly into the network."""
         learner = self.learner
         if self.memory.fetched or (learner.local.device.type == "cpu" and not learner.exchange.fetch_last):
             return None
@@ -162,7 +162,7 @@ class Worker:
             self.beat()
 
     def _await_turn(self, task: Compute) -> None:
-        """Until the slot for the payload is free and, where workers commit, the group's round before is committed."""
+        """Waits until the payload's slot is free and, if workers commit, the group's previous round is committed."""
         if self._is_turn(task):
             return
         start_ns = time.monotonic_ns()
@@ -220,7 +220,7 @@ class Worker:
         self._push(task, result, out)
 
     def _fetch(self, position: int) -> tuple[int, Tensor]:
-        """The parameters for a position of the task: the round's version, or the newest."""
+        """Fetches the parameters for a step of the task: those of the round, or the newest."""
         start_ns = time.monotonic_ns()
         task, store = self.task, self.store
         if self.memory.fetched:
@@ -263,7 +263,7 @@ class Worker:
         self.score.write_if_due(self.free_ns)
 
     def _commit(self, task: Compute, pulled: int, finite: bool) -> None:
-        """The update, if this payload makes or completes one; then the server, if it should bring more tasks."""
+        """Commits the update if this payload makes or completes one, and notifies the server if tasks run out."""
         if task.round is not None:
             if self.store.push_to_round(task, self.group, self.members):
                 self._notify_members()

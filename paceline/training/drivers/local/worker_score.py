@@ -53,7 +53,7 @@ class WorkerScore:
 
 
 def score_of(rows: npt.NDArray[Any], epoch: int) -> Score:
-    """A worker's score of an epoch: one write of it, never parts of two."""
+    """A worker's score of an epoch, read consistently."""
     if epoch == len(rows):  # all have ended
         return Score()
     row = rows[epoch]

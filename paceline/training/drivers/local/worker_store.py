@@ -19,7 +19,7 @@ from paceline.training.drivers.local.store import SharedStore
 
 class WorkerStore(SharedStore):
     def claim(self, sequence: int) -> Tensor:
-        """Where the payload of a task is to be computed: the next place in turn, once a snapshot has its update."""
+        """Memory for the payload of a task: the next buffer of the ring, once its last update is in a snapshot."""
         memory, place = self.memory, self.memory.place_of(self.who, sequence)
         made = memory.place_versions[place]
         if made and made > memory.snapshot[1]:
@@ -29,7 +29,7 @@ class WorkerStore(SharedStore):
         return memory.payload(self.who, sequence)
 
     def _take_snapshot(self) -> None:
-        """As the holder of the lock: a reader that is behind begins with it."""
+        """Writes a snapshot for readers that are behind; for the holder of the lock."""
         memory, replica = self.memory, self.replica
         assert replica is not None
         version = replica.catch_up()
@@ -40,7 +40,7 @@ class WorkerStore(SharedStore):
         self.publish()
 
     def commit_own(self, task: Compute, group: int, pulled: int) -> None:
-        """An update of one payload."""
+        """Commits an update of one payload."""
         memory = self.memory
         if memory.corrections:  # only this worker's updates change its group's state
             current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
@@ -50,19 +50,19 @@ class WorkerStore(SharedStore):
             self._commit((task,), group, pulled, self.begin(), task.sequence)
 
     def refuse_own(self, task: Compute) -> None:
-        """A payload that is not finite is closed; the server hears of it."""
+        """Closes a payload that is not finite, and reports it to the server."""
         with self.lock:
             self._refuse(task, self.begin())
             self.publish()
 
     def push_to_round(self, task: Compute, group: int, members: Sequence[int]) -> bool:
-        """A payload of the group's round under way; whether the round was committed with it."""
+        """Adds a payload to the current round of the group; returns whether that committed the round."""
         with self.lock:
             self.memory.slots[task.worker * SLOT_WORDS + SlotField.PUSHED] = task.sequence
             return self.commit_round(group, members)
 
     def commit_round(self, group: int, members: Sequence[int]) -> bool:
-        """Commits the round under way if all its payloads are in; whether it did."""
+        """Commits the current round if all its payloads are in; returns whether it did."""
         with self.lock:
             number = self.memory.header[HeaderField.ROUNDS + group]
             tasks = [task for worker in members if (task := self._pushed(worker)) is not None and task.round == number]
@@ -98,7 +98,7 @@ class WorkerStore(SharedStore):
         commit_log.add(self.memory, header, commit_log.REFUSED, task)
 
     def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview, own: int) -> None:
-        """One update of these payloads is made and published; `own` is this worker's task."""
+        """Makes and publishes one update of these payloads; `own` is this worker's task."""
         self._own = own
         version, last = header[HeaderField.VERSION], tasks[-1]
         closed = batch_status.closed_count(header, last.epoch)
@@ -112,7 +112,7 @@ class WorkerStore(SharedStore):
             self.keep_epoch(last.epoch)
 
     def make(self, order: Apply, header: memoryview) -> None:
-        """The gradient of an update, for all to make it by themselves. It takes the place of this worker's payload."""
+        """Writes the gradient of an update into the buffer of this worker's payload; all processes apply it."""
         memory, tasks = self.memory, order.contributions[0].tasks
         assert self.replica is not None
         if self.updater.correction is not None:

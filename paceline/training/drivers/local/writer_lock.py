@@ -22,7 +22,7 @@ PAUSE_S = 50e-6
 
 class WriterLock:
     def __init__(self, memory: SharedMemory, on_wait: Callable[[], None] | None = None) -> None:
-        """`on_wait` is called while the lock is waited for: to show that one is alive, or to help who holds it."""
+        """`on_wait` is called while waiting for the lock, to send heartbeats or to check its holder."""
         self.memory, self.on_wait = memory, on_wait
         self.held = 0
 

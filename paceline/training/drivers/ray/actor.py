@@ -1,4 +1,4 @@
-"""What the server and the workers have in common: versions, the user's modules, and dying on purpose."""
+"""Code shared by server and worker actors: versions, user modules, and injected faults."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Actor:
         sys.path.extend(place for place in job.search_path if place not in sys.path)
 
     def vitals(self) -> tuple[float, int]:
-        """The CPU time that it has used, and how many steps it has finished."""
+        """The CPU time used and the number of steps finished so far."""
         return time.process_time(), self.steps
 
     def node(self) -> str:
-        """The id of the node that it is on."""
+        """The id of the actor's node."""
         return str(import_module("ray").get_runtime_context().get_node_id())
 
     def meet(self, fault: str) -> None:
-        """A fault on purpose: kill or hang."""
+        """Injects a fault: kill or hang."""
         os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, and what can be wrong with it in one line each."""
+"""Connects to a Ray cluster; each problem is a one-line error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECT_WITHIN_S = 20.0
 
 @dataclass(frozen=True)
 class Shares:
-    """What each worker takes of the cluster."""
+    """The resources that each worker requests."""
 
     cpus: float
     gpus: float
@@ -34,10 +34,8 @@ def import_ray() -> Any:
 
 @contextmanager
 def connected(address: str, cpus_wanted: float) -> Iterator[Any]:
-    """Ray, connected to the cluster at `address`; empty: to one that is started here, unless there is one already.
-
-    A connection that was there before stays.
-    """
+    """Ray, connected to the cluster at `address`. If it is empty, an existing connection is used, or Ray is started
+    here. Connections that existed before are kept open."""
     ray = import_ray()
     if ray.is_initialized():
         yield ray
@@ -63,7 +61,7 @@ def connected(address: str, cpus_wanted: float) -> Iterator[Any]:
 
 
 def _check_reachable(address: str) -> None:
-    """Whether anyone listens; Ray itself would try for a minute."""
+    """Checks that the address accepts connections; Ray itself would retry for a minute."""
     import socket
 
     if address in ("auto", "local") or "://" in address:

@@ -24,7 +24,7 @@ class EpochTallies:
         return self.tallies[epoch]
 
     def scores(self, *, now: bool = False) -> dict[int, Score] | None:
-        """Of the epochs that have changed since the last report; None: it is not time for another."""
+        """Scores of the epochs that changed since the last report; None if no report is due."""
         if not self.changed or not (now or time.monotonic() - self.reported_s >= REPORT_EVERY_S):
             return None
         found = {epoch: self.tallies[epoch].read() for epoch in self.changed}

@@ -26,7 +26,7 @@ WORTHWHILE_BYTES = 1 << 20
 
 
 class Mean(NamedTuple):
-    """What the members of a group have pushed of a mean, by worker."""
+    """The parts of a mean that members have pushed, by worker."""
 
     round: int
     formation: int
@@ -57,7 +57,7 @@ class Formations:
         return [worker for worker in range(self.job.workers) if self._group(worker) == group]
 
     def of(self, task: Compute) -> Formation | None:
-        """With whom a worker averages the payload of a task that it takes; None: it pushes the payload."""
+        """The formation in which a worker averages the payload of a task; None: it pushes its whole payload."""
         if self.job.collective == "server" or task.round is None or task.parts != self.members:
             return None
         group = self._group(task.worker)
@@ -78,7 +78,7 @@ class Formations:
         return self._standing[group]
 
     def _is_whole(self, group: int, number: int) -> bool:
-        """Whether every member has one part of the round, and it is worth their while to average it."""
+        """Whether every member has one task of the round, and averaging is worth it."""
         boxes = [self.mailboxes[worker] for worker in self._workers(group)]
         if not self.job.collective_always:
             small = self.job.payload_size * self.job.layout.torch_dtype.itemsize < WORTHWHILE_BYTES
@@ -87,10 +87,8 @@ class Formations:
         return all([task.round for task in (*box.computing.values(), *box.todo)] == [number] for box in boxes)
 
     def add(self, worker: int, push: Push, pieces: Sequence[Array]) -> dict[int, tuple[Push, Payload | None]] | None:
-        """A part of a mean: when it is the last, all pushes of the round, the mean with the first of them.
-
-        None: others are awaited, or the group was dissolved, and the worker is asked for its whole payload.
-        """
+        """Adds a part of a mean. The last part returns all pushes of the round, the first of them with the mean. None:
+        other parts are missing, or the group was dissolved and the worker is asked for its whole payload."""
         group, mailbox = self._group(worker), self.mailboxes[worker]
         found = self._rounds.get(group)
         if found is None or found.round != mailbox.computing[push.sequence].round:
@@ -113,7 +111,7 @@ class Formations:
         return self.mailboxes[worker].computing[push.sequence].batches
 
     def exchange_note(self, worker: int, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
-        """Keeps a member's note for the others, or waits for one; whether the formation stands."""
+        """Stores a member's note for the others, or waits for one; returns whether the formation still exists."""
         group, mailbox = self._group(worker), self.mailboxes[worker]
         mailbox.awaits_others = True
         if note is not None:
@@ -126,11 +124,11 @@ class Formations:
         return self._standing.get(group) == formation, self.notes.get((formation, key), b"")
 
     def is_averaged(self, worker: int) -> bool:
-        """Whether the group of a worker averages the round that it works on."""
+        """Whether the worker's group averages its current round."""
         return self._group(worker) in self._rounds
 
     def dissolve(self, worker: int) -> None:
-        """The group of a worker no longer averages: it died, or could not."""
+        """Stops averaging in a worker's group, because the worker died or could not average."""
         group = self._group(worker)
         formation, found = self._standing.pop(group, None), self._rounds.pop(group, None)
         self.notes = {key: note for key, note in self.notes.items() if key[0] != formation}

@@ -12,7 +12,7 @@ ASK_EVERY_S = 2.0
 
 
 class Heartbeat:
-    """What is known of one actor. The clock is the caller's, for tests."""
+    """The last signs of life of one actor. The caller supplies the time, so tests can fake it."""
 
     def __init__(self, now_s: float) -> None:
         self.asked_s: float | None = None
@@ -27,14 +27,14 @@ class Heartbeat:
         self.asked_s = now_s
 
     def answered(self, now_s: float, cpu_s: float, steps: int) -> None:
-        """The actor answered: its CPU time and its finished steps so far."""
+        """Records an answer of the actor: its CPU time and finished steps so far."""
         self.asked_s, self.answered_s, self._cpu_s = None, now_s, cpu_s
         if steps != self._steps:
             self._steps = steps
             self._watch.seen(now_s, steps)
 
     def verdict(self, now_s: float, limits: DriverSettings, *, computing: bool) -> str | None:
-        """Why it counts as hung, if it does; `computing`: it has a task."""
+        """The reason why the actor counts as hung, or an empty string; `computing`: it has a task."""
         if self.asked_s is not None and now_s - self.asked_s > limits.stopped_timeout:
             return f"did not answer for {limits.stopped_timeout:g} s (stopped_timeout)"
         if not computing:

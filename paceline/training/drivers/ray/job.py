@@ -1,4 +1,4 @@
-"""What every actor of a run is given: plain values, so that any node can read them."""
+"""The job description that every actor receives: plain values that any node can deserialise."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Job:
 
     @property
     def in_place(self) -> bool:
-        """Whether the server may write to the parameters of a worker of its node, which does not compute meanwhile."""
+        """Whether the server may write to the parameters of a worker on its node, because it does not compute then."""
         fetch_last = self.strategy.make_exchange.fetch_last
         return self.device == "cpu" and not self.strategy.overlap and not fetch_last
 
     def check_versions(self, node: str) -> None:
-        """An error unless this process has the versions that the launcher has."""
+        """Raises an error unless this process has the same versions as the launcher."""
         for name, here in versions_here().items():
             wanted = self.versions.get(name, "")
             if here != wanted:

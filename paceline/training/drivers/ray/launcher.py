@@ -29,7 +29,7 @@ def run(workload: Workload, strategy: Strategy | str = "sync", *, workers: int =
 
 
 def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
-    """Resumes the distributed run in `directory` from its last checkpoint; what is not given is as before."""
+    """Resumes the distributed run in `directory` from its last checkpoint; other settings stay the same."""
 
     def prepare(given: DistributedOptions) -> MakeDriver:
         _check(given)

@@ -1,4 +1,4 @@
-"""What the server knows about one worker: its tasks, and what it computes them on."""
+"""What the server knows about one worker: its tasks, and the parameters it computes them on."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class Mailbox:
 
     @property
     def is_computing(self) -> bool:
-        """Whether it should be seen to use the processor."""
+        """Whether the worker should be using CPU time."""
         return self.is_busy and not self.awaits_others
 
     def ask_whole(self) -> None:
-        """The part of a mean that the worker has pushed is of no use."""
+        """Asks the worker for its whole payload, because the part it pushed cannot be used."""
         self.delivered, self.whole_wanted = False, True
         self.bell.notify_all()
 
     def clear(self) -> None:
-        """The worker is gone."""
+        """Forgets the tasks of a worker that is gone."""
         self.incarnation, self.generation, self.last = 0, "", None
         self.delivered = self.whole_wanted = self.awaits_others = False
         self.todo.clear()

@@ -34,11 +34,11 @@ _abandoned: list[Any] = []
 
 
 class Dissolved(Exception):
-    """A member is gone, or cannot be reached: the server has to do without this formation."""
+    """A member died or cannot be reached, so the formation cannot average."""
 
 
 class MeetingPlace(distributed.Store):
-    """How members find each other: notes that the server keeps."""
+    """The rendezvous of the members: notes stored by the server."""
 
     def __init__(self, exchange_note: ExchangeNote, formation: int, within_s: float) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class MeetingPlace(distributed.Store):
             self.get(key)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """The limit is that of all starts."""
+        """Ignored: the start timeout applies."""
 
     def _met(self, key: str, value: bytes | None) -> bytes:
         stands, found = self.exchange_note(self.formation, key, value)
@@ -73,7 +73,7 @@ class MemberLink:
     def __init__(
         self, formation: Formation, job: Job, exchange_note: ExchangeNote, device: torch.device, address: str
     ) -> None:
-        """Dissolved: not all members have come. `address` is that of this node."""
+        """Raises `Dissolved` if not all members connect. `address` is the address of this node."""
         self.formation, self.exchange_note = formation, exchange_note
         self.weighted = job.strategy.make_exchange.weighted
         self.parts = VectorParts(job.layout, formation.members)
@@ -89,14 +89,14 @@ class MemberLink:
             raise Dissolved from error
 
     def gather(self, part: Tensor, out: Tensor) -> None:
-        """Puts a vector together from the parts of all members."""
+        """Assembles a vector from the parts of all members."""
         self.part.copy_(part)
         self._finish(lambda: self.group._allgather_base(self.gathered.view(-1), self.part))
         for rank in range(self.formation.members):
             self.parts.put(rank, self.gathered[rank], out)
 
     def average(self, payload: Tensor, task: Compute, result: Result, finite: bool) -> Tensor | None:
-        """This member's part of the mean of all payloads; None: one of them is not finite."""
+        """This member's part of the mean of all payloads; None if one of them is not finite."""
         size = self.parts.size
         for rank in range(self.formation.members):
             self.parts.copy(rank, payload, self.sent[rank, :size])
@@ -111,7 +111,7 @@ class MemberLink:
         return self.parts.mean(self.formation.rank, [self.received[rank] for rank in order], weights, self.part)
 
     def _finish(self, begin: Callable[[], Any]) -> None:
-        """Waits for an operation, for as long as the formation stands."""
+        """Waits for an operation for as long as the formation exists."""
         try:
             work = begin()
             while not self._is_done(work):
@@ -122,7 +122,7 @@ class MemberLink:
             raise Dissolved from error
 
     def _is_done(self, work: Any) -> bool:
-        """Within the time after which the server is asked."""
+        """Waits for at most the interval at which the server is asked."""
         if self.sent.is_cuda:  # to wait for nccl would end the process group after that time
             latest_s = time.monotonic() + ASK_EVERY_S
             while not work.is_completed() and time.monotonic() < latest_s:

@@ -1,4 +1,4 @@
-"""What workers, the server and the launcher tell each other. Vectors travel beside these, in pieces."""
+"""Messages between workers, server and launcher. Vectors are sent separately, in pieces."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from paceline.strategy.ledger import LedgerSummary
 
 
 class ServerLost(Exception):
-    """The server died, or does not know this worker: it should join, and forget the tasks that it has."""
+    """The server died or does not know this worker, which should rejoin and drop its tasks."""
 
 
 class WorkerReport(NamedTuple):
-    """What a worker has counted since it joined."""
+    """Counters of a worker since it joined."""
 
     tasks: int = 0
     steps: int = 0
@@ -31,7 +31,7 @@ class WorkerReport(NamedTuple):
 
 
 class Push(NamedTuple):
-    """A payload: what is known about it besides its numbers."""
+    """The metadata of a payload."""
 
     sequence: int = 0
     samples: int = 0
@@ -47,7 +47,7 @@ class Push(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A worker joins, pushes, or asks for a task."""
+    """A worker joins, pushes a payload, or asks for a task."""
 
     worker: int
     incarnation: int
@@ -61,14 +61,14 @@ class Call(NamedTuple):
 
 
 class ChannelAddress(NamedTuple):
-    """Where the server listens for workers of its node, and the key that it asks for."""
+    """Where the server listens for workers on its node, and the authentication key."""
 
     name: str
     key: bytes
 
 
 class Formation(NamedTuple):
-    """With whom a member of a group averages the payload of a task."""
+    """The members that average the payload of a task."""
 
     number: int
     rank: int
@@ -94,7 +94,8 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class Status:
-    """How a run is doing, as the server knows it. Times are seconds before the answer: clocks of nodes differ."""
+    """The progress of a run as the server reports it. Times are relative to the reply, because the nodes' clocks
+    differ."""
 
     generation: str
     begun: bool
@@ -127,7 +128,7 @@ class Status:
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """What a server begins with, and what a checkpoint holds of it."""
+    """The state that a server starts from and a checkpoint stores."""
 
     parameters: Tensor
     saved: dict[str, Any] | None = None

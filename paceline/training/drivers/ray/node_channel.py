@@ -22,7 +22,7 @@ from paceline.training.drivers.ray.node_memory import NodeMemory, OfferedMemory,
 
 
 class ChannelListener:
-    """The server's end: a thread for each worker that has connected."""
+    """The server's end: one thread per connected worker."""
 
     def __init__(self, job: Job, answer: Callable[[NodeMemory, Any], Any]) -> None:
         """`answer` is given a worker's memory and its request."""
@@ -50,7 +50,7 @@ class ChannelListener:
 
 
 class Channel:
-    """The worker's end. OSError: there is no way to the server."""
+    """The worker's end. An OSError means that the server cannot be reached this way."""
 
     def __init__(self, address: ChannelAddress, offered: OfferedMemory) -> None:
         try:
@@ -66,7 +66,7 @@ class Channel:
         self._sent = 0
 
     def send(self, request: Any) -> int:
-        """Sends a request; the number by which its answer is received."""
+        """Sends a request; returns the number under which its reply is received."""
         try:
             self._connection.send(request)
         except OSError as error:
@@ -76,7 +76,7 @@ class Channel:
         return self._sent
 
     def receive(self, number: int, within_s: float) -> Any:
-        """The answer to a request; TimeoutError: there is none yet."""
+        """The reply to a request; TimeoutError if it has not arrived yet."""
         try:
             while number not in self._answers:
                 if not self._connection.poll(within_s):

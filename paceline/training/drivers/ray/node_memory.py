@@ -26,7 +26,7 @@ FETCHED = 2
 
 
 class MemoryOffer(NamedTuple):
-    """Where a server on the same node finds a worker's memory."""
+    """Where a server on the same node finds the worker's shared memory."""
 
     process: int
     file: int
@@ -44,7 +44,8 @@ class NodeMemory:
         self._turn = 0
 
     def put(self, parameters: Tensor, place: int | None = None) -> tuple[int, int]:
-        """Puts parameters, or a part of them, at a place, or at the next of the two in turn; which, and how many."""
+        """Writes parameters, or a part of them, into the given or the next of the two buffers; returns which, and how
+        many."""
         if len(self.parameters) == 1:
             place = 0
         elif place is None:
@@ -69,7 +70,7 @@ def _size(job: Job) -> int:
 
 
 class OfferedMemory:
-    """Memory of a worker, for the servers that it joins. OSError: the system has none to share."""
+    """Shared memory of a worker, for the servers it joins. An OSError means that none is available."""
 
     def __init__(self, job: Job) -> None:
         name = f"paceline-{uuid.uuid4().hex}"
@@ -84,7 +85,7 @@ class OfferedMemory:
 
 
 def accept_memory(job: Job, offer: MemoryOffer) -> NodeMemory | None:
-    """The memory that a worker offers; None: it is not there."""
+    """Maps the memory that a worker offers; None if it does not exist."""
     path = Path(f"/proc/{offer.process}/fd/{offer.file}")
     with contextlib.suppress(OSError):
         if offer.name in str(path.readlink()):

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 class Pieces:
-    """Of vectors of up to `size` numbers."""
+    """Splits and joins vectors of up to `size` numbers."""
 
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -35,7 +35,7 @@ class Pieces:
         return self.count
 
     def cut(self, flat: Tensor) -> list[Array]:
-        """The pieces, as views where the tensor is on the CPU."""
+        """Splits a tensor; the pieces are views if it is on the CPU."""
         array: Array = flat.detach().cpu().numpy()
         return [array[first : first + self.length] for first in range(0, max(len(array), 1), self.length)]
 
@@ -51,7 +51,7 @@ class Pieces:
             raise ValueError(f"{first} numbers for {len(out)}")
 
     def joined(self, pieces: Sequence[Array]) -> Tensor:
-        """One tensor, which is not to be written to: a single piece is not copied."""
+        """One tensor, read-only: a single piece is not copied."""
         if len(pieces) == 1:
             return _tensor(pieces[0])
         return torch.from_numpy(np.concatenate(pieces))

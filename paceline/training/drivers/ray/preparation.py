@@ -1,4 +1,4 @@
-"""What the launching process decides before any actor is started: each worker's share of the cluster."""
+"""Decisions of the driver process before any actor starts: the resources of each worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.workload import Workload
 
 @dataclass(frozen=True)
 class ClusterShare:
-    """Each worker's share of the cluster, and where the launching process validates."""
+    """The resources of each worker, and the device on which the driver process validates."""
 
     shares: Shares
     device: str
@@ -25,7 +25,7 @@ class ClusterShare:
 
 
 def share_cluster(ray: Any, workload: Workload, dataset: Dataset, workers: int, cpus: float) -> ClusterShare:
-    """A GPU for each worker where the workload may use one and the cluster has as many, else `cpus` CPUs."""
+    """One GPU per worker if the workload may use GPUs and the cluster has enough, otherwise `cpus` CPUs."""
     gpus = ray.cluster_resources().get("GPU", 0.0)
     on_gpu = workload.device.startswith("cuda") or (workload.device == "auto" and gpus >= workers)
     asked = "auto" if on_gpu else workload.device

@@ -1,4 +1,4 @@
-"""How a run is doing, from what the server reports to the launcher."""
+"""The progress of a run, computed from the server's reports."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class RayTraining(Driver):
         self.progress.update(self.supervisor.poll(POLL_S))
 
     def _restored(self, state: ServerState) -> None:
-        """The server continues from an earlier checkpoint, and so does the record."""
+        """Rolls the record back to the checkpoint from which the server continues."""
         self.progress.restored(state)
         self.epochs_taken = min(self.epochs_taken, state.epochs_done)
         assert self.validation is not None
@@ -150,7 +150,7 @@ class RayTraining(Driver):
             self.run_.run = replace(kept, epochs=kept.epochs[: state.epochs_done], points=points)
 
     def _keep(self, run: TrainingRun) -> None:
-        """A checkpoint if it is due; without a directory only in memory, for a server that dies."""
+        """Writes a checkpoint if one is due; without a directory it is kept in memory, for a server that dies."""
         assert self.supervisor is not None
         reported = len(run.run.epochs) == self.progress.status.epochs_done
         run.save_if_due(patience=1.0 if reported else 2.0)
@@ -177,13 +177,13 @@ class RayTraining(Driver):
                 self.validation.add(found[0], parameters, None, self.progress.passes, self.progress.train_s)
 
     def _report(self, run: TrainingRun, wait: bool = False) -> None:
-        """Reports the validations that are done; with `wait` all that are under way."""
+        """Reports finished validations; with `wait`, waits for those in progress."""
         assert self.validation is not None
         self._take_epochs(run)
         self.validation.report(run, self.progress, wait)
 
     def _take_epochs(self, run: TrainingRun) -> None:
-        """The epochs that have ended since are validated."""
+        """Validates epochs that have ended since the last call."""
         assert self.validation is not None and self.supervisor is not None
         while self.epochs_taken < self.progress.status.epochs_done:
             found = self.supervisor.ask("epoch_parameters", self.epochs_taken)
@@ -209,7 +209,7 @@ class RayTraining(Driver):
         return self.progress.train_s, self.progress.samples_per_s
 
     def snapshot(self) -> Snapshot:
-        """While the actors continue: what is saved is one version of everything."""
+        """Saves one consistent version of everything while the actors continue."""
         state = self.start_state if self.supervisor is None else self.supervisor.snapshot()
         named = named_parameters(self.network, state.parameters, self.learner.local)
         saved = {

@@ -35,12 +35,12 @@ class ServerReplica(Actor):
         self.serving: ServedTraining | None = None
 
     def begin(self, generation: str, state: ServerState) -> None:
-        """Follows the server of this generation from `state` on."""
+        """Starts to follow the server of this generation, from `state` on."""
         mailboxes = [Mailbox(self.lock) for _ in range(self.job.workers)]
         self.generation, self.serving = generation, ServedTraining(self.job, state, mailboxes, math.inf)
 
     def follow(self, generation: str, events: list[Event]) -> None:
-        """What happened at the server since; what a server that is gone still had to say comes too late."""
+        """Applies new events of the server; events of an earlier generation are ignored."""
         if generation == self.generation:
             with self.lock:
                 for name, arguments in events:
@@ -62,14 +62,14 @@ class ReplicaLink:
         self._events.append((name, arguments))
 
     def send(self) -> Any:
-        """Sends what was added; for `confirm`."""
+        """Sends the collected events; returns the token for `confirm`."""
         if self._events:
             self._sent = self.replica.follow.remote(self.generation, self._events)
             self._events = []
         return self._sent
 
     def confirm(self, sent: Any) -> bool:
-        """Whether the replica has all that was sent until then; False: it is gone."""
+        """Whether the replica has received everything sent so far; False if it is gone."""
         ray: Any = import_module("ray")
         try:
             ray.get(sent, timeout=CONFIRM_WITHIN_S)

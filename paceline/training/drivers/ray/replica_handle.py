@@ -1,4 +1,4 @@
-"""The replica of the server as the launching process knows it: on another node, and replaced when it is gone."""
+"""The driver process's handle to the server's replica, which runs on another node and is replaced when it dies."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ReplicaHandle:
         return bool(self.ray.wait([reference], timeout=0)[0])
 
     def _start(self, of_server: str) -> None:
-        """On another node than the server if there is one."""
+        """Starts the replica, on another node than the server if there is one."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         alive = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]

@@ -21,11 +21,11 @@ class Scoreboard:
         self._restored_epochs: dict[int, Score] = {}
 
     def restore(self, by_worker: list[Score], epoch: int, score: Score) -> None:
-        """Totals of a checkpoint, and the score of the epoch that was under way."""
+        """Restores the totals of a checkpoint and the score of its unfinished epoch."""
         self._restored, self._restored_epochs = by_worker, {epoch: score}
 
     def joined(self, worker: int) -> None:
-        """It counts from nothing again."""
+        """Resets the counters of a worker that joined again."""
         self._before[worker] = self.report(worker)
         self.reports[worker] = WorkerReport()
         for epoch, score in self._scores[worker].items():
@@ -37,7 +37,7 @@ class Scoreboard:
         self._scores[worker].update(report.scores or {})
 
     def report(self, worker: int) -> WorkerReport:
-        """Of all starts of a worker."""
+        """The report of a worker over all its incarnations."""
         before, now = self._before[worker], self.reports[worker]
         return WorkerReport(
             now.tasks,
@@ -61,7 +61,7 @@ class Scoreboard:
         )
 
     def accuracies(self, first: int, last: int) -> tuple[tuple[float, ...], ...]:
-        """Of each worker in each of the epochs; NaN where it did nothing."""
+        """Accuracy per worker and epoch; NaN if the worker did nothing in it."""
         return tuple(
             tuple(score.accuracy if (score := self._of(w, e)).samples else math.nan for e in range(first, last))
             for w in range(self.workers)

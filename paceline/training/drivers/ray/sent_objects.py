@@ -1,4 +1,4 @@
-"""Objects that the user gave in Python, on their way to the workers: through the object store, to each node once."""
+"""Sends objects passed from Python to the workers through Ray's object store, once per node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SentObjects:
 
 
 def send_objects(ray: Any, workload: Workload) -> SentObjects | None:
-    """None where a workload names nothing but what every node finds by itself."""
+    """None if the workload refers only to what every node can find itself."""
     texts = {f.name: value for f in fields(workload) if isinstance(value := getattr(workload, f.name), str)}
     if not any(is_held(text) for text in texts.values()):
         return None
@@ -29,6 +29,6 @@ def send_objects(ray: Any, workload: Workload) -> SentObjects | None:
 
 
 def receive_objects(ray: Any, sent: SentObjects, within_s: float) -> None:
-    """Holds them for the rest of this process. What the object store has cannot be written to, so it is copied."""
+    """Holds the objects for the rest of this process. They are copied, because the object store is read-only."""
     found = ray.get(list(sent.arrays), timeout=within_s)
     hold_dumped(sent.saved, (memoryview(bytearray(array)) for array in found))

@@ -61,22 +61,22 @@ class Server(Actor):
     # What workers call
 
     def exchange(self, call: Call, *pieces: Array) -> tuple[Any, ...]:
-        """Takes what a worker pushes; its next task, with parameters if its first step fetches."""
+        """Takes a worker's push; returns its next task, with parameters if the first step fetches."""
         reply, parameters = self._exchange(call, pieces)
         return reply, *self._cut(parameters)
 
     def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:
-        """The parameters for a later step of a task, and their version; -1: the task is no longer this worker's."""
+        """The parameters for a later step of a task, and their version; -1 if the task was reassigned."""
         version, parameters = self._fetch(call, sequence, position)
         return version, *self._cut(parameters)
 
     def _cut(self, parameters: Tensor | None) -> list[Any]:
-        """As many pieces as the call returns; None where there are fewer."""
+        """Exactly as many pieces as the call returns, filled up with None."""
         found: list[Any] = self.parameters.cut(parameters) if parameters is not None else []
         return found + [None] * (len(self.parameters) - len(found))
 
     def answer_on_node(self, memory: NodeMemory, request: tuple[Any, ...]) -> tuple[Any, tuple[int, int] | None]:
-        """As `exchange` and `fetch`, for a worker that shares memory: where in it the parameters are."""
+        """Like `exchange` and `fetch`, for a worker with shared memory: returns where the parameters are."""
         call, *what = request
         if len(what) == 2:
             version, parameters = self._fetch(call, *what)
@@ -153,7 +153,7 @@ class Server(Actor):
     # What the launcher calls
 
     def begin(self, state: ServerState, join_within_s: float) -> str:
-        """Begins, or continues from `state`, unless it has begun already; which server this is."""
+        """Starts, or continues from `state`, unless it has started already; returns the generation."""
         with self.lock:
             if self.serving is None:
                 self.serving = ServedTraining(self.job, state, self.mailboxes, join_within_s)
@@ -161,7 +161,7 @@ class Server(Actor):
             return self.identity
 
     def died(self, worker: int, incarnation: int) -> None:
-        """A worker is gone; it may join again as a later incarnation."""
+        """Handles the death of a worker; it may rejoin as a later incarnation."""
         with self._replicated():
             mailbox, serving = self.mailboxes[worker], self.serving
             mailbox.dead = max(mailbox.dead, incarnation)
@@ -170,7 +170,7 @@ class Server(Actor):
                 self._guarded(lambda: self._continue(serving))
 
     def replicate(self, replica: Any) -> None:
-        """From now on `replica` follows; whoever did before no longer does."""
+        """Makes `replica` follow from now on, instead of an earlier one."""
         with self.lock:
             if self.serving is None:
                 return
@@ -188,7 +188,7 @@ class Server(Actor):
         now.epochs, now.refusals, now.began_s = before.epochs, before.refusals, before.began_s
 
     def status(self, within_s: float, epochs_seen: int, dead: tuple[tuple[int, int], ...] = ()) -> Status:
-        """How the run is doing: at once if there is news, else after `within_s`; `dead` workers are gone."""
+        """The progress of the run: at once if there is news, otherwise after `within_s`. `dead` workers are removed."""
         for worker, incarnation in dead:
             self.died(worker, incarnation)
         with self.lock:
@@ -236,7 +236,7 @@ class Server(Actor):
             return None if store is None else (store.version, store.current.numpy())
 
     def snapshot(self) -> ServerState | None:
-        """One version of everything; None: there is nothing yet."""
+        """One consistent version of everything; None before the start."""
         with self.lock:
             return self.serving.snapshot() if self.serving is not None else None
 
@@ -283,7 +283,7 @@ class Server(Actor):
             self.news.notify_all()
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
-        """What goes wrong ends the run with one line; a call is never left without an answer."""
+        """Turns an exception into a one-line error that ends the run, so that no call is left without a reply."""
         try:
             return work()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""A worker's connection to the server actor. Calls return at once; what they return is received when it is needed."""
+"""A worker's connection to the server actor. Calls return at once; replies are received when they are needed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ServerLink:
         return method.options(num_returns=1 + len(self.parameters)).remote(*arguments)
 
     def send_join(self) -> Any:
-        """Asks whichever server there is to join it."""
+        """Asks to join the current server."""
         self.generation = ""
         if self.channel is not None:
             self.channel.close()
@@ -60,7 +60,7 @@ class ServerLink:
                 self.channel = Channel(reply.channel, self.offered)
 
     def send(self, report: WorkerReport, push: Push | None = None, payload: Tensor | None = None) -> Any:
-        """Sends a payload, or only asks for a task; the payload may be overwritten afterwards."""
+        """Sends a payload, or asks for a task. The payload may be overwritten afterwards."""
         call = self._call(report, push)
         if self.channel is None:
             pieces = self.payloads.cut(payload) if payload is not None else []
@@ -87,7 +87,7 @@ class ServerLink:
         return version, pieces
 
     def exchange_note(self, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
-        """Leaves a note for the other members of a formation or reads one; whether the formation stands."""
+        """Leaves a note for the other members or reads one; returns whether the formation still exists."""
         sent = self.server.exchange_note.remote(self._call(WorkerReport()), formation, key, note)
         try:
             found: tuple[bool, bytes] = ray.get(sent, timeout=self.within_s)
@@ -96,7 +96,7 @@ class ServerLink:
         return found
 
     def _get(self, sent: Any) -> list[Any]:
-        """The answer, and the parameters in pieces."""
+        """The reply, and the parameters in pieces."""
         try:
             if self.channel is not None:
                 answer, put = self.channel.receive(sent, self.within_s)

@@ -36,7 +36,7 @@ class ServedTraining:
     def __init__(
         self, job: Job, state: ServerState, mailboxes: list[Mailbox], join_within_s: float = math.inf
     ) -> None:  # fmt: skip
-        """Continues from `state`, once all workers have joined or died, or after `join_within_s`."""
+        """Continues from `state` once all workers have joined or died, or after `join_within_s`."""
         self.job, self.mailboxes, self.awaited = job, mailboxes, set(range(job.workers))
         self._join_until_s = time.monotonic() + join_within_s
         layout, strategy = job.layout, job.strategy
@@ -77,7 +77,7 @@ class ServedTraining:
         self.scoreboard.restore(totals, self.coordinator.epochs_done, state.score)
 
     def snapshot(self) -> ServerState:
-        """One version of everything, in the form of a checkpoint."""
+        """One consistent version of everything, in the format of a checkpoint."""
         saved = {
             **self.store.saved(self.job.groups),
             "position": to_json(self.coordinator.position()),
@@ -101,7 +101,7 @@ class ServedTraining:
         self.joining.append(call.worker)
 
     def died(self, worker: int) -> None:
-        """What it had not finished goes to others."""
+        """Reassigns the unfinished tasks of a dead worker."""
         self.awaited.discard(worker)
         if self.mailboxes[worker].incarnation:
             self.leave(worker)
@@ -120,7 +120,7 @@ class ServedTraining:
         return bool(self.joining) and not (self.awaited and time.monotonic() < self._join_until_s)
 
     def begin_together(self) -> None:
-        """Lets workers that wait begin."""
+        """Lets all waiting workers start."""
         joining, self.joining = sorted(self.joining), []
         if self.began_s is None:
             self.began_s = time.monotonic()
@@ -154,7 +154,7 @@ class ServedTraining:
         self._pushed(worker, push, Payload(self.payloads.joined(pieces), push.samples, push.steps))
 
     def _pushed(self, worker: int, push: Push, payload: Payload | None) -> None:
-        """None: it is part of the mean that another member's push brought."""
+        """None if the payload is part of a mean that another member's push completes."""
         mailbox = self.mailboxes[worker]
         task = mailbox.computing.pop(push.sequence)
         fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)

@@ -1,4 +1,4 @@
-"""How long a run may be without its workers, and when it is known earlier that they will not come."""
+"""Limits how long a run may be without workers, and detects early that they cannot start."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ROOM_EVERY_S = 3.0
 
 
 class StartLimits:
-    """The clock is the caller's, for tests."""
+    """The caller supplies the time, so tests can fake it."""
 
     def __init__(self, ray: Any, shares: Shares, start_timeout_s: float, now_s: float) -> None:
         self.ray, self.shares, self.limit_s = ray, shares, start_timeout_s
         self._alone_since_s = self._counted_s = now_s
 
     def check(self, status: Status, workers: Sequence[WorkerHandle], now_s: float) -> None:
-        """Raises an error if workers do not start or have no room, or if there was no worker for too long."""
+        """Raises an error if workers do not start or do not fit, or if there was no worker for too long."""
         if status.began_ago_s is None:
             self._check_room(workers, now_s)
             for number, worker in enumerate(workers):
@@ -39,7 +39,7 @@ class StartLimits:
             )
 
     def _check_room(self, workers: Sequence[WorkerHandle], now_s: float) -> None:
-        """The run begins without workers that have died, so that there need not be room for them."""
+        """Workers that have died are not counted: the run continues without them."""
         if now_s - self._counted_s >= ROOM_EVERY_S:
             self._counted_s = now_s
             check_room(self.ray, sum(worker.incarnation <= 1 for worker in workers), self.shares)

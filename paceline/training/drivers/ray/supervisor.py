@@ -36,7 +36,7 @@ class Supervisor:
         self, ray: Any, job: Job, objects: SentObjects | None, shares: Shares, limits: DriverSettings,
         restored: Callable[[ServerState], None], on_wait: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`restored` is called with the state that a new server begins from, `on_wait` while it starts."""
+        """`restored` is called with the state that a new server starts from, `on_wait` while it starts."""
         from paceline.training.drivers.ray.worker import Worker
 
         self.ray, self.job, self.limits, self.restored, self.on_wait = ray, job, limits, restored, on_wait
@@ -83,7 +83,7 @@ class Supervisor:
             worker.start()
 
     def _await_replica(self, replica: ReplicaHandle) -> None:
-        """Until it follows: no update should be made without it."""
+        """Waits until the replica follows: no update may be made before that."""
         latest_s = time.monotonic() + self.limits.start_timeout
         while time.monotonic() < latest_s:
             self.on_wait()
@@ -175,7 +175,7 @@ class Supervisor:
         self.restored(self.state)
 
     def _ended(self, number: int) -> None:
-        """A worker's work is over: the run is, or something failed, or its process or node is gone."""
+        """Handles the end of a worker actor: the run is over, it failed, or its process or node died."""
         worker = self.workers[number]
         try:
             self.ray.get(worker.working)
@@ -203,13 +203,13 @@ class Supervisor:
         return False
 
     def _failure(self, who: str, error: BaseException) -> PacelineError:
-        """The error of an actor, as one line."""
+        """The error of an actor as one line."""
         if isinstance(error, PacelineError):
             return type(error)(f"{who}: {error}")
         return PacelineError(f"{who}: {reason(error)}")
 
     def _check_hangs(self) -> None:
-        """Kills workers that hang; Ray starts them again."""
+        """Kills workers that hang; Ray restarts them."""
         for number, worker in enumerate(self.workers):
             if self.last.by_worker and self.last.by_worker[number].tasks:  # else it starts: that has another limit
                 verdict = worker.hung(self.limits, computing=number in self.last.computing)
@@ -222,7 +222,7 @@ class Supervisor:
             self.faults.append(FaultRecord(time.monotonic() - self.began_s, what, worker, None, note))
 
     def _inject(self) -> None:
-        """Injects the faults that are due, into who has done something since it started."""
+        """Injects the faults that are due, into actors that have done something since they started."""
         if self.last.began_ago_s is None:
             return
         for fault in [fault for fault in self.to_inject if fault.at <= self.last.version]:
@@ -234,7 +234,7 @@ class Supervisor:
     # What the launcher asks the server
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """What a method of the server returns; None: the server died, which `poll` deals with."""
+        """Calls a method of the server; None if the server died, which `poll` handles."""
         with contextlib.suppress(self.ray.exceptions.RayActorError, self.ray.exceptions.ObjectLostError):
             try:
                 return self.ray.get(getattr(self.server, method).remote(*arguments), timeout=self.limits.start_timeout)
@@ -244,7 +244,7 @@ class Supervisor:
         return None
 
     def snapshot(self) -> ServerState:
-        """The state of the server now, or, if it just died, the one it will continue from."""
+        """The current state of the server or, if it just died, the one it will continue from."""
         found: ServerState | None = self.ask("snapshot")
         if found is not None:
             self.state = found

@@ -28,7 +28,7 @@ class VectorParts:
         """Of every part; those of the last members may have unused numbers."""
 
     def _slices(self, member: int) -> Iterable[tuple[slice, slice]]:
-        """The slices of a member's part, and where they are in the vector."""
+        """The slices of a member's part, and their positions in the vector."""
         start = 0
         for (first, last), length in zip(self.pieces, self.lengths, strict=True):
             begin, end = (min(first + number * length, last) for number in (member, member + 1))
@@ -49,12 +49,12 @@ class VectorParts:
         return out
 
     def put(self, member: int, part: Tensor, out: Tensor) -> None:
-        """Puts a member's part into a vector."""
+        """Writes a member's part into a vector."""
         for mine, whole in self._slices(member):
             out[whole] = part[mine]
 
     def mean(self, member: int, parts: Sequence[Tensor], weights: Sequence[float], out: Tensor) -> Tensor:
-        """The mean of the same part of several payloads, in their order: the bits that the server would find."""
+        """The mean of one part of several payloads, summed in order: bitwise what the server computes."""
         for mine, whole in self._slices(member):
             values = [part[mine] for part in parts]
             if whole.start < self.layout.parameters:

@@ -109,7 +109,7 @@ class Worker(Actor):
             self.link.receive(self._ask())
 
     def _join(self) -> tuple[Reply, list[Any]]:
-        """Until a server that has begun answers; where it died Ray starts another."""
+        """Joins a server, waiting until one has started."""
         latest_s = time.monotonic() + self.job.answer_within_s
         while time.monotonic() < latest_s:
             try:
@@ -182,7 +182,7 @@ class Worker(Actor):
     # With the other members of its group
 
     def _members(self, formation: Formation | None) -> MemberLink | None:
-        """The link to them, which lasts as long as the formation; None: it is no part of one, or not all came."""
+        """The link to the other members, for as long as the formation exists; None if there is none."""
         if formation is None:
             return None
         if self.group is None or self.group.formation != formation:
@@ -205,7 +205,7 @@ class Worker(Actor):
         return False
 
     def _average(self, task: Compute, result: Result, finite: bool) -> Tensor | None:
-        """This member's part of the mean; None: there is none, and the payload itself is to be pushed."""
+        """This member's part of the mean; None: push the whole payload instead."""
         start_s = time.monotonic()
         if self.group is None:  # it was dissolved when parameters were fetched
             return None

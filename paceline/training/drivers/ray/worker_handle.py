@@ -1,4 +1,4 @@
-"""One worker as the launching process knows it, through all its incarnations."""
+"""The driver process's handle to one worker, through all its incarnations."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class WorkerHandle:
         self._asked: Any = None
 
     def start(self) -> None:
-        """Lets the actor work, as soon as Ray has started it."""
+        """Lets the actor work as soon as Ray has started it."""
         self.incarnation += 1
         self.started_s = time.monotonic()
         self._heartbeat, self._asked = Heartbeat(self.started_s), None
         self.working = self.actor.work.remote(self.server, self.incarnation, self.objects)
 
     def hung(self, limits: DriverSettings, *, computing: bool) -> str | None:
-        """Why it was killed, if it hung; Ray starts it again."""
+        """The reason why a hung worker was killed; Ray restarts it."""
         now_s, heartbeat = time.monotonic(), self._heartbeat
         if self._asked is not None and self.ray.wait([self._asked], timeout=0)[0]:
             with contextlib.suppress(self.ray.exceptions.RayError):
