@@ -106,7 +106,7 @@ def dump_held(places: Mapping[str, str], keep: Callable[[memoryview], None]) -> 
                 raise InputError(
                     f"{setting} {shown_name(place)} cannot be sent to other processes "
                     f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}): "
-                    "make it with a function of a module, module:function, or train in one process"
+                    "give it as module:function, or train in one process"
                 ) from error
     return saved
 

@@ -85,8 +85,8 @@ def load(path: str | Path) -> Any:
         raise RecordError(f"{path} holds a {kind!r:.60}; known kinds: {', '.join(KINDS)}")
     if content["schema"] < OLDEST.get(kind, 0):
         raise RecordError(
-            f"{path} has schema {content['schema']}, of an older version: this one reads a {kind} from schema "
-            f"{OLDEST[kind]} on, make it again"
+            f"{path} has schema {content['schema']}, which is too old: this version reads a {kind} from schema "
+            f"{OLDEST[kind]} on; make it again"
         )
     module, name = KINDS[kind].split(":")
     return from_json(getattr(importlib.import_module(module), name), content, path.name)

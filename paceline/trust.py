@@ -67,7 +67,7 @@ def check_code(settings: Mapping[str, Any], source: str | Path, made_in: str = "
         where = _location(module)
         if where is not None and not (_in_current_directory(where) or _lies_directly_in(where, made_in)):
             raise InputError(
-                f"{source} runs code of the module {module} ({where}), as its {key} {settings[key]!r:.60}: "
+                f"{source} would run code from the module {module} ({where}), as its {key} {settings[key]!r:.60}: "
                 "give `trust=True` if you trust it"
             )
 

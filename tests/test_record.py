@@ -213,7 +213,7 @@ def test_words_that_are_no_json_are_refused(path, word):
 
 def test_an_older_schema_asks_to_make_the_record_again(path):
     said = refused(edited(path, schema=record.OLDEST["run"] - 1))
-    assert f"has schema {record.OLDEST['run'] - 1}, of an older version" in said and "make it again" in said
+    assert f"has schema {record.OLDEST['run'] - 1}, which is too old" in said and "make it again" in said
 
 
 def test_a_table_by_number_has_numbers_for_keys():

@@ -32,7 +32,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("network", ["sys:exit", "os:abort", "json.tool:main", "foreign_net:build"])
 def test_a_module_from_elsewhere_needs_trust(elsewhere, network):
-    with pytest.raises(InputError, match=f"runs code of the module {network.split(':')[0]} .*give `trust=True`"):
+    with pytest.raises(InputError, match=f"would run code from the module {network.split(':')[0]} .*give `trust=True`"):
         check_code({"network": network}, "runs/a")
     assert "foreign_net" not in sys.modules, "asking does not import it"
     with trusting(True):
@@ -102,7 +102,7 @@ def test_a_saved_run_is_resumed_evaluated_and_verified_with_trust_only(paceline,
         ["train", "--resume", "run", "--epochs", "2"],
         ["verify", "run", "--device", "L4"],
     ):
-        assert "runs code of the module foreign_net" in paceline(*words).refused()
+        assert "would run code from the module foreign_net" in paceline(*words).refused()
         assert "foreign_net" not in sys.modules
     assert paceline("evaluate", "run", "--trust").code == 0
     assert paceline("train", "foreign_net:build", "--data", "digits", "--resume", "run", "--epochs", "2").code == 0
@@ -116,11 +116,11 @@ def test_a_plan_that_names_code_needs_trust(elsewhere):
     from paceline.api.planned import as_planned
     from paceline.workload import Workload
 
-    plan = SimpleNamespace(workload=Workload(network="foreign_net:build"))
+    plan = SimpleNamespace(workload=Workload(network="foreign_net:build"), pipeline=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "planned_settings", lambda *_, **__: ({}, None, 1))
         patch.setattr(running, "local_hardware", lambda: None)
-        with pytest.raises(InputError, match="the plan runs code of the module foreign_net"):
+        with pytest.raises(InputError, match="the plan would run code from the module foreign_net"):
             as_planned(plan, None, None, {})
         with trusting(True):
             assert as_planned(plan, None, None, {})[0].network == "foreign_net:build"

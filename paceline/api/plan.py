@@ -62,7 +62,7 @@ def plan(
         if not isinstance(value, str):
             check_number(value, name)
     if strategies is not None and not isinstance(strategies, str | Sequence):
-        raise InputError(f"strategies={strategies!r:.60} should be names with commas between them, or a list")
+        raise InputError(f"strategies={strategies!r:.60} should be comma-separated names or a list")
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",")]
     found = [find_strategy(strategy) for strategy in strategies or STRATEGIES]  # before anything is predicted

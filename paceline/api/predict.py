@@ -54,7 +54,7 @@ def predict(
     where = str(device) if isinstance(device, Path) else device
     if where is not None and not isinstance(where, str | Device | Calibration):
         raise InputError(
-            f"device={device!r:.60} should be a name of the catalogue, a calibration's file, or this machine's"
+            f"device={device!r:.60} should be a name in the catalogue, a calibration or its file, cpu or cuda"
         )
     measured = _measurement(workload)
     if measured is not None:

@@ -27,7 +27,7 @@ def split(
     for key, value in settings.items():
         if key in WORKLOAD_KEYS or key.startswith("options."):
             if key == "network":
-                raise WorkloadError("network is the first argument: name it there")
+                raise WorkloadError("network is the first argument: pass it there")
             own[key] = value
         elif key in others:
             rest[key] = value

@@ -168,7 +168,7 @@ def _clock(measure: bool | TrainingClock, setup: Setup, out: Path | None) -> Tra
             raise InputError("a TrainingClock measures training in one process: give measure=True and out= for workers")
         return measure
     if measure and out is None:
-        raise InputError("measure=True writes what it finds into the run's directory: give out=, or a TrainingClock")
+        raise InputError("measure=True saves the measurement in the run's directory: pass out=, or a TrainingClock")
     return TrainingClock() if measure and setup.strategy is None else None
 
 

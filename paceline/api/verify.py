@@ -47,7 +47,7 @@ def verify(
             "a prediction is verified against a run or a measurement: give measured=, the record or its directory"
         )
     if device is not None:
-        raise InputError(f"device={device!r} is for a prediction that is made now, and one was given")
+        raise InputError(f"device={device!r} has no effect, because a prediction was given")
     found = _prediction(prediction)
     from paceline.measurement.measurement import Measurement
 

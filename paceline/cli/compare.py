@@ -47,11 +47,11 @@ def compare(
     console, places = console_for(json), experiment or []
     if collect:
         if resume is not None or quick or retry or list_runs or tensorboard is not None:
-            raise InputError("--collect only reads what is there: it goes with --out and --json alone")
+            raise InputError("--collect runs nothing: only --out and --json can be combined with it")
         _collect(places, out, json, console)
         return
     if len(places) > 1:
-        raise InputError(f"one experiment at a time: {places[1]} is one too many, or --collect is missing")
+        raise InputError(f"one experiment at a time: {places[1]} is one too many (or is --collect missing?)")
     file = places[0] if places else None
     if list_runs:
         _list(file, resume, quick, json, console)

@@ -65,7 +65,7 @@ def simulate(
 
 def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
     if cluster is None:
-        raise StrategyError("--epochs needs a --cluster, as --cluster g2-standard-8")
+        raise StrategyError("--epochs needs a --cluster, e.g. --cluster g2-standard-8")
     if steps is not None:
         raise StrategyError("--epochs and --steps cannot be combined")
     if not 1 <= epochs <= MOST_EPOCHS:

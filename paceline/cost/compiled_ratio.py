@@ -63,7 +63,7 @@ def ratio_for(calibration: Calibration, kind: str) -> CompiledRatio:
     known = calibration.compiled
     if not known:
         raise InputError(
-            f"a compiled step is predicted by ratios that the calibration of {calibration.device_name} has not: "
+            f"the calibration of {calibration.device_name} has no ratios for compiled steps: "
             "run paceline calibrate there, or predict another step"
         )
     return known.get(kind) or known[ANY]

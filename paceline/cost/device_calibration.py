@@ -108,7 +108,7 @@ def _nearest(device: Device) -> tuple[Calibration, Device]:
     candidates = relatives or [each for each in bundled if each[1].kind == device.kind] or own
     if not candidates:
         raise InputError(
-            f"no {device.kind.upper()} is calibrated that {device.name} can be predicted from: run paceline calibrate"
+            f"there is no calibrated {device.kind.upper()} to predict {device.name} from: run paceline calibrate"
         )
     return min(candidates, key=lambda each: _distance(each[1], device))
 

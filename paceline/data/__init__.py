@@ -59,7 +59,7 @@ def load(
     else:
         table = asked.name.rpartition(".")[2]
         hint = f"did you mean {table}:{source}?" if table in ("csv", "parquet") else nearest(asked.name, MODULES)
-        raise DataError(f"data {source!r}: unknown name {asked.name!r}; {hint}")
+        raise DataError(f"no data source {source!r}: {hint}")
     if asked.count is None:
         return dataset
     if asked.count > len(dataset.train):
@@ -119,7 +119,7 @@ def _local(name: str, cache: Path) -> Path:
 
     asked = parse(name)
     if asked.name not in MODULES:
-        raise DataError(f"data {name!r}: nothing to fetch by that name; {nearest(asked.name, MODULES)}")
+        raise DataError(f"no data set {name!r}: {nearest(asked.name, MODULES)}")
     bundled = None if asked.argument else dataset_path(asked.name, cache)
     if bundled is not None:
         return bundled

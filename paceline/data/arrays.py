@@ -40,7 +40,7 @@ def dataset_of(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) 
     if x.shape[1:] != other_x.shape[1:]:
         raise DataError(
             f"data {name!r}: a training sample is {tuple(x.shape[1:])}, "
-            f"a test sample {tuple(other_x.shape[1:])}; both need one shape"
+            f"a test sample {tuple(other_x.shape[1:])}; they must have the same shape"
         )
     kind = kind_of(x, y)
     return Dataset(

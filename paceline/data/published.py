@@ -76,7 +76,7 @@ def _fill(published: Published, folder: Path, cache: Path, progress: Progress | 
         places = " ".join("; ".join(tried).split())
         state = f"{folder / corrupt[0]} is corrupt and" if corrupt else "the files"
         raise DataError(
-            f"data {published.name!r}: {state} could not be fetched, tried {places}; with a network run "
+            f"data {published.name!r}: {state} could not be fetched, tried {places}; with internet access, run "
             f"'paceline data fetch {published.name}', or put {_names(published)} into {folder}"
         )
 

@@ -84,7 +84,7 @@ def _target(source: Source, name: str, column: Column) -> tuple[Column, tuple[st
     values, codes = np.unique(column, return_inverse=True)
     if len(values) > MOST_CLASSES:
         if column.dtype.kind == "U":
-            raise DataError(f"data {source.text!r}: target {name!r} has {len(values):,} different texts, not classes")
+            raise DataError(f"data {source.text!r}: target {name!r} has {len(values):,} values, too many for classes")
         return column.astype(np.float32)[:, None], ()
     return codes.astype(np.int64).reshape(-1), tuple(_shown(value) for value in values)
 

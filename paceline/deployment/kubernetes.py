@@ -20,8 +20,8 @@ def rayjob(cluster: PlannedCluster) -> str:
     spot = SPOT_LABELS.get(cluster.cloud) if cluster.spot else None
     if cluster.spot and spot is None:
         raise InputError(
-            f"the plan is for spot machines, and how they are labelled is known for {', '.join(SPOT_LABELS)}: "
-            "give one as `cloud`"
+            f"the plan is for spot machines, whose node labels are known for {', '.join(SPOT_LABELS)} only: "
+            "give one of them as `cloud`"
         )
     return fill_in(
         "rayjob.yaml", cluster, command=lines_of(cluster.command(f"{RESULTS}/{cluster.name}")), spot=spot,

@@ -33,12 +33,12 @@ def _check_line(text: str | None) -> None:
 
 def _check_size(text: str) -> None:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)", text):
-        raise InputError(f"{text!r:.60} should be a size as Kubernetes writes it, as 20Gi")
+        raise InputError(f"{text!r:.60} should be a size in Kubernetes notation, e.g. 20Gi")
 
 
 def _check_time(text: str | None) -> None:
     if text is not None and not re.fullmatch(r"([0-9]+-)?[0-9]{1,2}:[0-9]{2}:[0-9]{2}", text):
-        raise InputError(f"time_limit={text!r:.60} should be HH:MM:SS or DAYS-HH:MM:SS, as 12:00:00")
+        raise InputError(f"time_limit={text!r:.60} should be HH:MM:SS or DAYS-HH:MM:SS, e.g. 12:00:00")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ ACCELERATORS = (
 def task(cluster: PlannedCluster) -> str:
     bucket = cluster.settings.storage
     if bucket is not None and "://" not in bucket:
-        raise InputError(f"`storage={bucket!r}` should be a bucket, as s3://NAME or gs://NAME")
+        raise InputError(f"`storage={bucket!r}` should be a bucket, e.g. s3://NAME or gs://NAME")
     region = cluster.machine.region if cluster.settings.cloud is None else ""
     return fill_in(
         "skypilot.yaml", cluster, command=lines_of(cluster.command(f"{RESULTS if bucket else RUNS}/{cluster.name}")),

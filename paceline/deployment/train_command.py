@@ -50,8 +50,8 @@ def _workload_options(workload: Workload) -> list[list[str]]:
     for name in settings_of(Workload):
         if isinstance(value := getattr(workload, name), str) and is_held(value):
             raise InputError(
-                f"the plan's {name} is an object that was given in Python: plan with module:name, which the nodes of a "
-                "cluster can import"
+                f"the plan's {name} was passed as a Python object; make the plan with module:name, which the nodes of "
+                "the cluster can import"
             )
     usual = from_network(workload.network, {})
     given = {"optimizer": workload.optimizer}  # another one than the usual changes other defaults, too
@@ -95,6 +95,6 @@ def _toml(key: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if read_any(text) != value:
         raise InputError(
-            f"the plan's options.{key}={value!r:.60} has no place on a command line: use a module:function"
+            f"the plan's options.{key}={value!r:.60} cannot be written on a command line: use module:function"
         )
     return text

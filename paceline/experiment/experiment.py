@@ -100,7 +100,7 @@ class Experiment:
         if self.is_quick:
             return self
         if not self.quick:
-            raise InputError(f"{self.name} has no [quick]: say there what is less, as epochs = 1")
+            raise InputError(f"{self.name} has no section [quick]: add one with smaller values, e.g. epochs = 1")
         changes: dict[str, Any] = {"is_quick": True, "repetitions": self.quick.get("repetitions", self.repetitions)}
         changes["notes"] = (*self.notes, *self.quick.get("notes", ()))
         search = self.random

@@ -118,4 +118,4 @@ def _check_options(workload: Workload) -> None:
 def _check_data(text: str) -> None:
     asked = parse(text)
     if asked.name not in MODULES and not asked.argument:
-        raise DataError(f"data {text!r}: unknown name {asked.name!r}; {nearest(asked.name, MODULES)}")
+        raise DataError(f"no data source {text!r}: {nearest(asked.name, MODULES)}")

@@ -72,7 +72,7 @@ class Processes:
         """The runs that have ended, by number, at most `seconds` from now."""
         self.server.wait(seconds)
         if not self.server.alive and self.forked:
-            raise Lost("the process that starts runs ended by itself")
+            raise Lost("the process that starts the runs ended unexpectedly")
         over = {number: ended for number, process in self.forked.items() if (ended := process.poll()) is not None}
         for number in over:
             del self.forked[number]
@@ -186,6 +186,6 @@ def check_folders(runs: Iterable[PlannedRun], directory: Path, *, new: bool) -> 
     check_writable(directory)
     boards = [board for run in runs if (board := folder_of(run, directory)) is not None]
     if not boards:
-        raise InputError('`tensorboard` is for runs that train, and none of these does: their kind is not "train"')
+        raise InputError('`tensorboard` needs runs of kind "train", and this experiment has none')
     for board in boards if new else ():
         check_unused(board)

@@ -167,7 +167,7 @@ def _pick(search: Search, objective: Objective, near: Mask, limit: int) -> tuple
     nearest = search.least(objective.distances, _all_candidates(search))
     if nearest is None:
         counts = "; ".join(f"{count:,} {reason}" for reason, count in search.excluded.items())
-        raise PacelineError(f"there is nothing to propose: {counts or 'no candidates'}")
+        raise PacelineError(f"no plan is possible: {counts or 'no candidates'}")
     return nearest, objective.keeps(*search.time_and_money(nearest))
 
 

@@ -79,20 +79,20 @@ def _check(plan: Plan, here: Hardware, device: str | None, workers: int | None) 
     has = f"{len(here.gpus)} {here.gpus[0]}" if here.gpus else "no GPU"
     is_here = matching > 0 or _same_processor(pick.device, here)
     if device is None and not is_here:
-        missing.append(f"this machine has {has} and {here.processor}")
+        missing.append(f"this machine has {has} (processor: {here.processor})")
         anyway.append(f"`device={'cuda' if here.gpus else 'cpu'!r}`")
     if workers is None and pick.machines > 1:
-        missing.append("train runs on one machine")
+        missing.append("a plan is carried out on one machine")
         anyway.append(f"`workers={max(2, len(here.gpus))}`")
     elif workers is None and device is None and is_here and 0 < matching < pick.workers:
-        missing.append(f"this machine has {matching} of them")
+        missing.append(f"this machine has only {matching}")
         anyway.append(f"`workers={matching}`")
     if missing:
         number = f"{pick.workers} workers" if pick.workers > 1 else "one worker"
         where = f"{plan.pick.machines} × {pick.machine}" if plan.pick.machines > 1 else pick.machine
         raise InputError(
-            f"the plan is for {number} on {pick.device} ({where}), and {', and '.join(missing)}: "
-            f"run it there, or here anyway with {' '.join(anyway)}"
+            f"the plan is for {number} on {pick.device} ({where}), but {' and '.join(missing)}: "
+            f"run it on the planned hardware, or here with {' '.join(anyway)}"
         )
 
 

@@ -109,7 +109,7 @@ def step_model(
     """
     assert workers_per_machine >= 1 and steps >= 2 and (server_s is None or server_s >= 0)
     if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
-        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should take some time")
+        raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should be above 0")
     strategy = replace(strategy, warm_start=0)
     strategy.check(workers, _batches(prediction) or None)
     placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
@@ -149,7 +149,9 @@ def _batches(prediction: Prediction) -> int:
 def _backward_share(prediction: Prediction) -> float:
     """The backward pass as a share of an iteration."""
     if "backward" not in prediction.parts_s:
-        raise InputError(f"what the backward pass of {prediction.name} takes is not known: nothing can hide behind it")
+        raise InputError(
+            f"the time of the backward pass of {prediction.name} is not known: nothing can overlap with it"
+        )
     return prediction.parts_s["backward"] / prediction.iteration_s
 
 

@@ -40,7 +40,7 @@ def replay_run(directory: str | Path, *, cache: Path | None = None) -> Tensor:
     """Replays the run in `directory`, which was made with `record_events`, on the CPU."""
     place = Path(directory)
     if not (place / EVENTS).exists():
-        raise RecordError(f"{place} has no {EVENTS}: a run to be replayed is made with `record_events=True`")
+        raise RecordError(f"{place} has no {EVENTS}: only runs made with `record_events=True` can be replayed")
     events = load(place / EVENTS)
     if not isinstance(events, EventRecord):
         raise RecordError(f"{place / EVENTS} holds no events")

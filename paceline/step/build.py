@@ -166,7 +166,8 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
         )
     outputs = main.shape[-1] if main.dim() > 1 else 1
     if outputs < len(dataset.classes):
+        shape = f" (its output has the shape {list(main.shape)})" if main.dim() > 2 else ""
         raise NetworkError(
-            f"{workload.network} has {outputs} output{'s' * (outputs != 1)}, "
+            f"{workload.network} has {outputs} output{'s' * (outputs != 1)}{shape}, "
             f"{dataset.name} has {len(dataset.classes)} classes"
         )

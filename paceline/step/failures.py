@@ -51,7 +51,7 @@ def explained(workload: Workload) -> Iterator[None]:
             ) from error
         if "more than 1 value per channel" in text:
             raise NetworkError(
-                f"{workload.network} normalises over the samples of a batch and one batch has a single one: "
+                f"{workload.network} uses batch normalisation, and one batch has a single sample: "
                 f"choose another `batch` than {workload.batch}"
             ) from error
         if shapes := shapes_at_loss(error):

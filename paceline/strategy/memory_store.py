@@ -65,7 +65,7 @@ class MemoryStore:
 
     def restore(self, version: int, parameters: Tensor, saved: dict[str, Any]) -> None:
         if saved["state"].keys() != self.state.keys():
-            raise KeyError("the server's optimizer is another one")
+            raise KeyError("the server's optimizer is a different one")
         self.version, self.current = version, parameters
         for name, tensor in self.state.items():
             tensor.copy_(saved["state"][name])

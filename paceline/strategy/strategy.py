@@ -122,7 +122,7 @@ class Strategy:
         if self.groups is not None and workers % self.groups:
             raise StrategyError(f"{self.groups} groups do not divide {workers} workers")
         if self.backup_workers >= workers:
-            raise StrategyError(f"backup_workers={self.backup_workers} leave none of {workers} workers to wait for")
+            raise StrategyError(f"backup_workers={self.backup_workers} should be less than workers={workers}")
         if self.softsync_n is not None and self.softsync_n > workers:
             raise StrategyError(f"softsync_n={self.softsync_n} is more than {workers} workers")
         if batches is not None and not self.full_pass_per_worker and workers > batches:

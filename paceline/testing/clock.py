@@ -14,5 +14,5 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
-            raise ValueError(f"sleep({seconds:g}): time does not go back")
+            raise ValueError(f"sleep({seconds:g}): seconds must not be negative")
         self.now_s += seconds

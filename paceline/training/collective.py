@@ -19,7 +19,7 @@ def check_collective(asked: str, strategy: Strategy, workers: int, *, record_eve
         raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
     if record_events:
         raise StrategyError(
-            f"collective {asked} adds up in an order of its own, which no replay can repeat: "
+            f"collective {asked} sums payloads in an order that a replay cannot repeat: "
             "leave out `record_events`, or use `collective='shared'`"
         )
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -38,7 +38,7 @@ def learned_by(path: Path, changes: Mapping[str, str | None], cache: Path | None
             return network.learned(x, y)
         scores = scores_of(call_network(network, x))
     if not isinstance(scores, Tensor) or scores.dim() != 2 or y.dim() != 1 or y.is_floating_point():
-        raise InputError(f"{workload.network} has no figure of what it learned: it neither brings one nor classifies")
+        raise InputError(f"{workload.network} has no figure of what it learned: it defines none and does not classify")
     return [_confusion(scores, y, dataset.classes)]
 
 

@@ -49,7 +49,7 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
     """The checkpoint's workload with `changes`, or an error when it could not be the same run."""
     if checkpoint.step_kind == VIRTUAL:
         raise CheckpointError(
-            f"{place} belongs to a virtual run, which is not resumed: its seed repeats it, start it again"
+            f"{place} belongs to a virtual run, which cannot be resumed: start it again; its seed repeats it exactly"
         )
     saved = checkpoint.workload
     asked = with_settings(saved, changes)
@@ -60,7 +60,7 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
             raise CheckpointError(f"{place} belongs to another {other}: its {field.name} is {before!r}, not {after!r}")
     begun = checkpoint.epoch + (checkpoint.next_step > 0)
     if asked.epochs < begun:
-        raise CheckpointError(f"{place} is in epoch {begun} already: `epochs={asked.epochs}` is less")
+        raise CheckpointError(f"{place} has already reached epoch {begun}, and `epochs={asked.epochs}` is lower")
     return asked
 
 

@@ -181,9 +181,9 @@ class TrainingRun:
             return
         where = f"stopped in epoch {len(self.run.epochs) + 1} after {self.driver.where()}"
         if self.directory is None:
-            raise Interrupted(f"{where}; nothing was kept, since no directory was given")
+            raise Interrupted(f"{where}; nothing was saved, because no directory was given")
         if not (self.driver.resumable and self.keeps_checkpoints):
-            raise Interrupted(f"{where}; what was reached is in {self.directory}; start it again to repeat it")
+            raise Interrupted(f"{where}; the results so far are in {self.directory}; start it again to repeat it")
         self.save()
         raise Interrupted(f"{where}; continue with: `paceline.resume({str(self.directory)!r})`")
 

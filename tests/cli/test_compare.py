@@ -108,7 +108,7 @@ def test_runs_can_be_listed_without_being_made(paceline, study, tmp_path):
 def test_failed_runs_are_an_exit_code_and_a_line(paceline, tmp_path):
     (tmp_path / "study.toml").write_text('[workload]\nnetwork = "vgg16"\n[grid]\ndata = ["digits"]\n')
     result = paceline("compare", "study.toml", "--quick", "--out", "study")
-    assert result.refused() == "study.toml: study has no [quick]: say there what is less, as epochs = 1"
+    assert result.refused() == "study.toml: study has no section [quick]: add one with smaller values, e.g. epochs = 1"
     result = paceline("compare", "study.toml", "--out", "study")
     assert result.code == 1
     (line,) = result.err.splitlines()
@@ -149,7 +149,7 @@ def test_a_mistake_in_the_file_is_one_line(paceline, tmp_path, text, words):
         (["--collect"], "name at least one directory"),
         (["--collect", "none"], "none: no such file or directory"),
         (["--collect", "."], "no records in ."),
-        (["--collect", ".", "--quick"], "--collect only reads what is there"),
+        (["--collect", ".", "--quick"], "--collect runs nothing: only --out and --json"),
         (["--collect", ".", "--out", "study.toml"], "--out study.toml is a file"),
     ],
 )

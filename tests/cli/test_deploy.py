@@ -69,12 +69,12 @@ def test_it_says_how_to_start(paceline, target, start):
         (["slurm", "gpus", "--image", "x"], "--image is for kubernetes and skypilot and compose, not for slurm"),
         (["compose", "gpus", "--partition", "x"], "--partition is for slurm, not for compose"),
         (["kubernetes", "gpus", "--name", "My Job"], "name='My Job' should be at most 40 lower-case letters"),
-        (["kubernetes", "gpus", "--storage-size", "20 GB"], "should be a size as Kubernetes writes it, as 20Gi"),
+        (["kubernetes", "gpus", "--storage-size", "20 GB"], "should be a size in Kubernetes notation, e.g. 20Gi"),
         (["slurm", "gpus", "--time-limit", "2h"], "time_limit='2h' should be HH:MM:SS or DAYS-HH:MM:SS"),
         (["slurm", "gpus", "--partition", "a\nb"], "should be on one line"),
         (["slurm", "gpus", "--worker-cpus", "0"], "worker_cpus=0 should be a number above 0"),
         (["skypilot", "gpus", "--cloud", "awss"], "cloud 'awss' is unknown: did you mean aws?"),
-        (["skypilot", "gpus", "--storage", "disk"], "--storage disk should be a bucket, as s3://NAME or gs://NAME"),
+        (["skypilot", "gpus", "--storage", "disk"], "--storage disk should be a bucket, e.g. s3://NAME or gs://NAME"),
         (["slurm", "gpus", "--partion", "x"], "No such option: --partion"),
     ],
 )
@@ -90,9 +90,7 @@ def test_objects_of_python_cannot_be_sent_to_a_cluster(paceline, tmp_path):
     plan = planned()
     held = replace(plan, workload=replace(plan.workload, network="object:net"))
     record.save(held, tmp_path / "held.json")
-    assert (
-        "the plan's network is an object that was given in Python" in paceline("deploy", "slurm", "held.json").refused()
-    )
+    assert "the plan's network was passed as a Python object;" in paceline("deploy", "slurm", "held.json").refused()
 
 
 @pytest.mark.parametrize(("workers", "said"), [(4, True), (1, False)])

@@ -123,7 +123,7 @@ def test_a_record_of_a_later_version(paceline, trained_copy):
 def test_fewer_epochs_than_were_done(paceline, trained_copy):
     before = (trained_copy / "record.json").read_bytes()
     line = paceline("train", "--resume", trained_copy, "--epochs", "3").refused()
-    assert line == f"{trained_copy} is in epoch 20 already: --epochs 3 is less"
+    assert line == f"{trained_copy} has already reached epoch 20, and --epochs 3 is lower"
     assert (trained_copy / "record.json").read_bytes() == before
 
 

@@ -68,7 +68,7 @@ def test_an_option_without_its_value(paceline):
             ["mlp", "--step", "graph", "--device", "cpu"],
             "step 'graph' is not possible here: there is no GPU in use",
         ),
-        (["mlp", "--data", "digts"], "data 'digts': unknown name 'digts'; did you mean digits"),
+        (["mlp", "--data", "digts"], "no data source 'digts': did you mean digits"),
         (["mlp", "--data", "digits:0"], "the count 0 must be a whole number of at least 1"),
         (["mlp", "--data", "digits:9999"], "the count 9999 is more than the 1437 training samples"),
         (["mlp", "--data", "text:none.txt"], "cannot read none.txt: No such file or directory"),

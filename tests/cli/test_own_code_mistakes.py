@@ -133,7 +133,7 @@ def test_too_little_memory(own):
 
 
 def test_a_batch_of_one_sample_cannot_be_normalised(own, paceline):
-    expected = "normalises over the samples of a batch and one batch has a single one: choose another --batch than 4"
+    expected = "uses batch normalisation, and one batch has a single sample: choose another --batch than 4"
     assert expected in own("Normalised", "--data", "digits:9", "--batch", "4").refused()
     small = ["--data", "synthetic:3x32x32/4:5", "--batch", "4", "--epochs", "1", "--device", "cpu"]
     assert expected in paceline("train", "resnet18", *small).refused()

@@ -194,8 +194,8 @@ def test_a_device_that_is_not_here(paceline, planned, monkeypatch, tmp_path):
     name = planned(1)
     said = paceline("train", "--plan", name, "--out", "run").refused()
     assert said == (
-        "the plan is for one worker on Ryzen 9 7950X (desk), and this machine has no GPU and Another CPU: "
-        "run it there, or here anyway with --device cpu"
+        "the plan is for one worker on Ryzen 9 7950X (desk), but this machine has no GPU (processor: Another CPU): "
+        "run it on the planned hardware, or here with --device cpu"
     )
     assert not (tmp_path / "run").exists()
     assert paceline("train", "--plan", name, "--out", "run", "--device", "cpu").code == 0

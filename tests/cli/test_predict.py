@@ -170,7 +170,7 @@ def test_local_workers_by_what_was_calibrated(paceline):
         (["mlp", "--device", "H200", "--workers", "4", "--strategy", "sync", "--link", "rope"], "no link 'rope'"),
         (
             ["mlp", "--device", "H200", "--step", "compiled"],
-            "a compiled step is predicted by ratios that the calibration of NVIDIA H200 has not",
+            "the calibration of NVIDIA H200 has no ratios for compiled steps",
         ),
         (["mlp", "--device", "H200", "--step", "fast"], "step 'fast' is unknown: "),
         (["mlp", "--device", "H200", "--precision", "float64"], "precision 'float64' cannot be predicted"),

@@ -64,7 +64,10 @@ def test_the_batch_is_an_option(paceline):
         (["--strategy", "mixed", "--groups", "axb"], "--groups axb"),
         (["--strategy", "sync", "--staleness-bound", "2"], "a staleness bound is for asynchronous workers"),
         (["--strategy", "downpour", "--backup-workers", "1"], "backup workers are for one synchronous group"),
-        (["--strategy", "backup", "--workers", "2", "--backup-workers", "2"], "leave none of 2 workers"),
+        (
+            ["--strategy", "backup", "--workers", "2", "--backup-workers", "2"],
+            "backup_workers=2 should be less than workers=2",
+        ),
         (
             ["--strategy", "downpour", "--period", "5"],
             "--period is for workers with an optimizer of their own; with downpour use --push-every",

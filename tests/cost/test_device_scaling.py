@@ -222,7 +222,7 @@ def test_a_cpu_is_compared_with_a_cpu():
 
 
 def test_without_any_calibrated_cpu_the_error_says_to_calibrate(no_bundled_cpu):
-    with pytest.raises(InputError, match="no CPU is calibrated that EPYC 7763 can be predicted from: run paceline"):
+    with pytest.raises(InputError, match="no calibrated CPU to predict EPYC 7763 from: run paceline"):
         calibration_of_device(find_device("EPYC 7763"))
 
 

@@ -133,7 +133,7 @@ def test_a_measurement_of_another_machine_is_extrapolated_with_its_device():
         (
             [affine(16, step="compiled", device_name="H200", device="cuda")],
             8,
-            "a compiled step is predicted by ratios that",
+            "has no ratios for compiled steps",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def test_an_uncalibrated_operation_is_reported_and_widens_the_interval(tmp_path,
 @pytest.mark.parametrize(
     ("step", "device", "message"),
     [
-        ("compiled", "H200", "a compiled step is predicted by ratios that the calibration of NVIDIA H200 has not"),
+        ("compiled", "H200", "the calibration of NVIDIA H200 has no ratios for compiled steps"),
         ("grpah", "H200", "step 'grpah' is unknown: did you mean graph"),
         ("graph", "cpu", "step 'graph' needs a GPU"),
     ],

@@ -126,5 +126,5 @@ def test_a_run_is_continued_where_it_is_kept():
 @pytest.mark.parametrize("value", [{"a": None}, "true"])
 def test_what_a_command_line_cannot_say_is_refused(value):
     cluster = PlannedCluster(planned(options={"mine": value}), DeploymentSettings())
-    with pytest.raises(InputError, match=r"options.mine=.* has no place on a command line"):
+    with pytest.raises(InputError, match=r"options.mine=.* cannot be written on a command line"):
         cluster.command("runs/one")

@@ -170,7 +170,7 @@ class TestQuick:
         assert (experiment.notes, quick.notes) == (("Whole.",), ("Whole.", "Quick."))
 
     def test_there_must_be_something_quick(self):
-        with pytest.raises(InputError, match=r"small has no \[quick\]"):
+        with pytest.raises(InputError, match=r"small has no section \[quick\]"):
             small().quickly()
 
 

@@ -71,7 +71,7 @@ def test_a_missing_field_is_named(measured, tmp_path):
 
 def test_a_record_of_an_older_schema_names_its_version(measured, tmp_path):
     (tmp_path / "record.json").write_text(json.dumps({**record.dump(measured), "schema": 3}))
-    with pytest.raises(RecordError, match="has schema 3, of an older version"):
+    with pytest.raises(RecordError, match="has schema 3, which is too old"):
         paceline.load(tmp_path)
 
 

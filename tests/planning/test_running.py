@@ -44,13 +44,15 @@ def test_a_missing_device_is_an_error_with_a_remedy(plan):
         planned_settings(plan, LAPTOP, device=None, workers=None)
     line = str(refused.value)
     assert "8 workers on A100 40GB (p4d.24xlarge)" in line
-    assert "this machine has no GPU and Some CPU" in line and line.endswith("here anyway with `device='cpu'`")
+    assert "this machine has no GPU (processor: Some CPU" in line and line.endswith("here with `device='cpu'`")
     settings, _, workers = planned_settings(plan, LAPTOP, device="cpu", workers=None)
     assert settings["device"] == "cpu" and workers == 8 and settings["precision"] != "tf32"
 
 
 def test_too_few_devices_are_an_error_with_a_remedy(plan):
-    with pytest.raises(InputError, match="this machine has 4 of them: run it there, or here anyway with `workers=4`"):
+    with pytest.raises(
+        InputError, match="this machine has only 4: run it on the planned hardware, or here with `workers=4`"
+    ):
         planned_settings(plan, FOUR, device=None, workers=None)
     _, strategy, workers = planned_settings(plan, FOUR, device=None, workers=4)
     assert workers == 4 and strategy is not None
@@ -66,7 +68,9 @@ def test_another_device_of_that_name_is_another_device(plan):
 def test_several_machines_are_not_this_one(plan):
     candidate = replace(plan.pick.candidate, workers=16)
     several = replace(plan, pick=replace(plan.pick, candidate=candidate, machines=2))
-    with pytest.raises(InputError, match=r"2 × p4d.24xlarge.*train runs on one machine.*here anyway with `workers=8`"):
+    with pytest.raises(
+        InputError, match=r"2 × p4d.24xlarge.*a plan is carried out on one machine.*or here with `workers=8`"
+    ):
         planned_settings(several, EIGHT, device=None, workers=None)
 
 

@@ -69,7 +69,7 @@ def test_records_of_other_schemas_are_named(runs):
         path.write_text(json.dumps({**json.loads(path.read_text()), "schema": schema}))
     found = collect(runs)
     assert len(found.rows) == 1 and len(found.skipped) == 2
-    assert "has schema 1, of an older version" in found.skipped[0].reason
+    assert "has schema 1, which is too old" in found.skipped[0].reason
     assert "has schema 999" in found.skipped[1].reason
 
 

@@ -16,9 +16,9 @@ class Composed(Exchange):
 
     def __init__(self, text: str, first: Exchange, second: Exchange) -> None:
         if not first.is_dense or first.fetch_last or first.state:
-            raise StrategyError(f"exchange {text}: what stands before the + should be gradient or delta")
+            raise StrategyError(f"exchange {text}: the part before + should be gradient or delta")
         if second.is_dense or second.local_optimizer:
-            raise StrategyError(f"exchange {text}: what stands after the + should compress, for example delta+int8")
+            raise StrategyError(f"exchange {text}: the part after + should be a compression, for example delta+int8")
         self.first, self.second = first, second
         self.local_optimizer, self.keeps_fetched = first.local_optimizer, first.keeps_fetched
         self.fetch_first, self.weighted = first.fetch_first, first.weighted

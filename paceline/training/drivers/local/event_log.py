@@ -40,7 +40,7 @@ class EventLog:
     def _add(self, header: memoryview, entry: tuple[Any, ...]) -> None:
         data, end = marshal.dumps(entry), header[HeaderField.RECORDED]
         if end + len(data) > len(self.room):
-            raise PacelineError("more happened than there is room to record: train without `record_events`")
+            raise PacelineError("too many events to record: train without `record_events`")
         self.room[end : end + len(data)] = data
         header[HeaderField.RECORDED] = end + len(data)
 

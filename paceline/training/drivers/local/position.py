@@ -117,10 +117,11 @@ def put_state(memory: SharedMemory, saved: dict[str, Any], parameters: Tensor) -
     """Writes a saved state to new shared memory."""
     position: Position = from_json(Position, saved["position"], "position")
     if position.opened > memory.sizes.epochs:
-        raise CheckpointError(f"the run is in epoch {position.opened} already: `epochs={memory.sizes.epochs}` is less")
+        reached, asked = position.opened, memory.sizes.epochs
+        raise CheckpointError(f"the run has already reached epoch {reached}, and `epochs={asked}` is lower")
     memory.parameters[0].copy_(parameters)
     if saved["state"].keys() != memory.states[0].keys():
-        raise KeyError("the server's optimizer is another one")
+        raise KeyError("the server's optimizer is a different one")
     for name, tensor in memory.states[0].items():
         tensor.copy_(saved["state"][name])
     for kept, was in zip(memory.corrections, saved["corrections"], strict=True):

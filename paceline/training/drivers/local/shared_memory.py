@@ -275,6 +275,6 @@ def _check_room(size_bytes: int, sizes: Sizes) -> None:
     room = free_memory_bytes()
     if size_bytes > room:
         raise PacelineError(
-            f"too little memory to share: {sizes.workers} workers with {sizes.numbers:,} parameters need "
+            f"too little shared memory: {sizes.workers} workers with {sizes.numbers:,} parameters need "
             f"{size_bytes / 2**30:.2f} GiB, {room / 2**30:.2f} GiB are free; use fewer workers"
         )

@@ -65,4 +65,6 @@ class Job:
         for name, here in versions_here().items():
             wanted = self.versions.get(name, "")
             if here != wanted:
-                raise InputError(f"node {node} has {name} {here}, the launching process {wanted}: install the same")
+                raise InputError(
+                    f"node {node} has {name} {here}, but the driver process has {wanted}: install the same version"
+                )

@@ -126,7 +126,7 @@ def test_fewer_epochs_than_were_begun_are_refused_on_one_line(tmp_path):
     content = torch.load(place / "checkpoint.pt", weights_only=True)
     position = {**content["optimizer"]["position"], "opened": 2, "done": {"1": [0, 1]}}
     changed = copied(place, tmp_path, epoch=1, optimizer={**content["optimizer"], "position": position})
-    with pytest.raises(CheckpointError, match="is in epoch 2 already: `epochs=1` is less"):
+    with pytest.raises(CheckpointError, match="has already reached epoch 2, and `epochs=1` is lower"):
         launcher.resume(changed, changes={"epochs": 1})
 
 

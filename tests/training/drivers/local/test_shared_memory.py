@@ -65,7 +65,7 @@ def test_a_message_is_reported_whole_or_cut_but_never_garbled(memory):
 
 def test_too_little_memory_is_reported_beforehand(monkeypatch):
     monkeypatch.setattr(shared_memory, "free_memory_bytes", lambda: 1 << 16)
-    with pytest.raises(PacelineError, match=r"too little memory to share: 3 workers with 1,000 parameters need"):
+    with pytest.raises(PacelineError, match=r"too little shared memory: 3 workers with 1,000 parameters need"):
         SharedMemory(SIZES)
 
 

@@ -43,7 +43,9 @@ def test_too_few_resources_are_counted_node_by_node(nodes, shares, places):
 
 def test_a_node_with_another_version_is_named():
     job, _ = job_of(workload(), find_strategy("sync"), 2, versions={"paceline": "0.0"})
-    with pytest.raises(InputError, match=r"node 10\.0\.0\.2 has paceline .*, the launching process 0\.0: install the"):
+    with pytest.raises(
+        InputError, match=r"node 10\.0\.0\.2 has paceline .*, but the driver process has 0\.0: install the"
+    ):
         job.check_versions("10.0.0.2")
 
 

@@ -213,7 +213,7 @@ def test_a_module_that_a_node_does_not_have_is_named(tmp_path, monkeypatch):
 def test_a_node_with_another_version_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("paceline.training.drivers.ray.job.own_version", lambda: "0.0")
     with pytest.raises(
-        PacelineError, match=r"worker \d: node .* has paceline .*, the launching process 0\.0"
+        PacelineError, match=r"worker \d: node .* has paceline .*, but the driver process has 0\.0"
     ) as caught:
         train("ray", workload(), find_strategy("sync"), 2, tmp_path / "run")
     assert "\n" not in str(caught.value)
