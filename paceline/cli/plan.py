@@ -91,14 +91,10 @@ def _show(made: Plan, console: Console) -> None:
 
 
 def _rows(made: Plan) -> list[Alternative]:
-    """The front, the fastest first, always with the pick."""
-    front = list(made.front)
-    if made.pick not in front:
-        front = sorted([*front, made.pick], key=lambda one: one.time_s)
-    if len(front) <= ROWS:
-        return front
-    kept = {round(i * (len(front) - 1) / (ROWS - 2)) for i in range(ROWS - 1)} | {front.index(made.pick)}
-    return [one for i, one in enumerate(front) if i in kept]
+    """From the fastest to the slowest, always with the pick."""
+    shown = made.shown
+    kept = {round(i * (len(shown) - 1) / (ROWS - 2)) for i in range(ROWS - 1)} | {shown.index(made.pick)}
+    return [one for i, one in enumerate(shown) if i in kept or len(shown) <= ROWS]
 
 
 def _row(one: Alternative, made: Plan) -> dict[str, str]:

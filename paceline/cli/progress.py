@@ -128,7 +128,7 @@ def closing_table(run: Run) -> Table:
         "updates": f"{run.updates:,}",
         "speed": speed,
         "time": f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s",
-        **(_distribution(run.distribution) if run.distribution is not None else {}),
+        **(distribution_facts(run.distribution) if run.distribution is not None else {}),
         **(_division(run.division) if run.division is not None else {}),
     })  # fmt: skip
 
@@ -141,7 +141,7 @@ def _division(found: Division) -> dict[str, str]:
     return {"division": str(found), "cut": f"{', '.join(found.cut[1:])} ({found.cut_by})", "idle": idle}
 
 
-def _distribution(found: Distribution) -> dict[str, str]:
+def distribution_facts(found: Distribution) -> dict[str, str]:
     """How the workers did."""
     ledger, virtual = found.ledger, found.driver == "virtual"
     seconds = {"virtual time": f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s"}
@@ -149,7 +149,7 @@ def _distribution(found: Distribution) -> dict[str, str]:
     commits["commits"] = f"{found.commits}; groups average by {found.collective}"
     waits, faults = math.isfinite(found.waiting_share), found.fault_count and found.faults
     return {
-        "strategy": f"{found.strategy.name}, {found.workers} {'virtual ' * virtual}workers",
+        "strategy": f"{found.strategy.name}, {found.workers:,} {'virtual ' * virtual}workers",
         **(seconds if virtual else commits),
         "waiting": f"{percent(found.waiting_share, 1)} of the workers' time" if waits else "",
         "staleness": f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}",

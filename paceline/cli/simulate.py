@@ -73,22 +73,16 @@ def _check_epochs(epochs: int, steps: int | None, cluster: str | None) -> None:
 
 
 def _table(made: TimeRecord) -> Table:
-    from paceline.cli.progress import ledger_words
+    from paceline.cli.progress import distribution_facts
 
-    found = made.distribution
-    share = "of the workers' time"
     messages = f"fetch {made.message_bytes / 1e6:,.3g} MB, push {made.push_bytes / 1e6:,.3g} MB"
     return facts_table({
-        "strategy": f"{found.strategy.name}, {found.workers:,} workers",
-        "virtual time": f"{made.seconds:,.6g} s",
+        **distribution_facts(made.distribution),
         "steps": f"{made.steps:,}, {made.steps_per_s:,.6g}/s",
-        "updates": f"{found.updates:,}, {made.updates_per_s:,.6g}/s",
+        "updates": f"{made.distribution.updates:,}",
         "messages": messages if made.message_bytes else "",  # none where the network is not limited
-        "waiting": f"{percent(made.waiting_share, 2)} {share}",
-        "communicating": f"{percent(made.communicating_share, 2)} {share}",
-        "server busy": f"{percent(made.server_share, 2)} of the time",
-        "staleness": f"mean {made.mean_staleness:.2f}, 99 % up to {made.staleness_p99}",
-        "batches": ledger_words(found.ledger),
+        "communicating": f"{percent(made.communicating_share)} of the workers' time",
+        "server busy": f"{percent(made.server_share)} of the time",
         "simulated in": f"{made.wall_s:.2f} s",
     })  # fmt: skip
 

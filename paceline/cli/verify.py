@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def show(made: Verification, console: Console) -> None:
     lines += [f"note: {note}" for note in made.notes]
     for line in lines:
         console.print(line)
-    console.print(_table(_shown(made)), soft_wrap=False)
+    console.print(_table(made.notable(LEAST_SHARE)), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
@@ -63,17 +64,7 @@ def show(made: Verification, console: Console) -> None:
         )
 
 
-def _shown(made: Verification) -> list[Comparison]:
-    """Rows without layers and parts that take too little."""
-    whole = next((row.measured_s for row in made.rows if row.kind == "iteration"), 0.0)
-    small = ("layer", "part")
-    return [
-        row for row in made.rows
-        if row.kind not in small or max(row.predicted_s, row.measured_s) >= LEAST_SHARE * whole
-    ]  # fmt: skip
-
-
-def _table(rows: list[Comparison]) -> Table:
+def _table(rows: Iterable[Comparison]) -> Table:
     shown = [
         {
             "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),

@@ -71,13 +71,17 @@ class Verification(NotebookRecord):
     def of_kind(self, *kinds: str) -> tuple[Comparison, ...]:
         return tuple(row for row in self.rows if row.kind in kinds)
 
+    def notable(self, share: float) -> Iterator[Comparison]:
+        """All rows but parts and layers that take less than a share of the iteration."""
+        whole_s = max((row.measured_s for row in self.of_kind("iteration")), default=0.0)
+        for row in self.rows:
+            if row.kind not in ("part", "layer") or max(row.predicted_s, row.measured_s) >= share * whole_s:
+                yield row
+
     def prediction_rows(self) -> Iterator[tuple[str, float, float, float, float]]:
         """Name, predicted, low, high and measured time of the rows a report shows; parts and layers with a negligible
         time are left out."""
-        whole_s = max((row.measured_s for row in self.of_kind("iteration")), default=math.inf)
-        for row in self.rows:
-            if row.kind in ("part", "layer") and max(row.predicted_s, row.measured_s) < NOTABLE * whole_s:
-                continue
+        for row in self.notable(NOTABLE):
             what = {"iteration": "an iteration", "epoch": "an epoch"}.get(row.name, row.name)
             name = described(f"layer {what}" if row.kind == "layer" else what, self.name, self.batch, self.device)
             yield name, row.predicted_s, row.low_s, row.high_s, row.measured_s

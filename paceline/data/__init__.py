@@ -49,17 +49,14 @@ def load(
     from paceline.data.cache import cache_folder
     from paceline.data.entries import MODULES, dataset_module
     from paceline.data.source import parse
-    from paceline.errors import DataError, nearest
+    from paceline.errors import DataError
 
+    check_source(source)
     asked = parse(source)
     if asked.name in MODULES:
         dataset: Dataset = dataset_module(asked.name).load(asked, cache_folder(cache), progress)
-    elif asked.argument:
-        dataset = own.load(asked, find, tuple(MODULES))
     else:
-        table = asked.name.rpartition(".")[2]
-        hint = f"did you mean {table}:{source}?" if table in ("csv", "parquet") else nearest(asked.name, MODULES)
-        raise DataError(f"no data source {source!r}: {hint}")
+        dataset = own.load(asked, find, tuple(MODULES))
     if asked.count is None:
         return dataset
     if asked.count > len(dataset.train):
@@ -67,6 +64,20 @@ def load(
             f"data {source!r}: the count {asked.count} is more than the {len(dataset.train)} training samples"
         )
     return dataset.first(asked.count)
+
+
+def check_source(source: str) -> None:
+    """Refuses a name that is neither a known source nor the user's own."""
+    from paceline.data.entries import MODULES
+    from paceline.data.source import parse
+    from paceline.errors import DataError, nearest
+
+    asked = parse(source)
+    if asked.name in MODULES or asked.argument:
+        return
+    table = asked.name.rpartition(".")[2]
+    hint = f"did you mean {table}:{source}?" if table in ("csv", "parquet") else nearest(asked.name, MODULES)
+    raise DataError(f"no data source {source!r}: {hint}")
 
 
 def available_datasets(*, cache: Path | None = None) -> list[Entry]:
@@ -92,6 +103,17 @@ def fetch(name: str, *, cache: Path | None = None, progress: Progress | None = N
     if asked.name == "images" and asked.argument and is_remote(asked.argument):
         return synchronise(asked.argument, folder, progress)
     return _local(name, folder)
+
+
+def is_missing(name: str, cache: Path | None = None) -> bool:
+    """Whether a data set would have to be fetched before it is loaded."""
+    from paceline.data.remote_folder import is_remote
+    from paceline.data.source import parse
+    from paceline.data.well_known import WELL_KNOWN
+
+    asked = parse(name)
+    remote = asked.name == "images" and asked.argument is not None and is_remote(asked.argument)
+    return (remote or asked.name in WELL_KNOWN) and path(name, cache=cache) is None
 
 
 def path(name: str, *, cache: Path | None = None) -> Path | None:

@@ -126,14 +126,8 @@ class Execution:
 
     def fetch_data(self, progress: data.Progress | None) -> None:
         """Once, before the runs that would all fetch it."""
-        from paceline.data.remote_folder import is_remote
-        from paceline.data.source import parse
-        from paceline.data.well_known import WELL_KNOWN
-
         for name in dict.fromkeys(run.workload.data for run in self.pending):
-            asked = parse(name)
-            remote = asked.name == "images" and asked.argument is not None and is_remote(asked.argument)
-            if (remote or asked.name in WELL_KNOWN) and data.path(name, cache=self.cache) is None:
+            if data.is_missing(name, self.cache):
                 data.fetch(name, cache=self.cache, progress=progress)
 
     def run(self, verb: str) -> None:

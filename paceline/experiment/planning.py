@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from paceline.data.entries import MODULES
-from paceline.data.source import parse
-from paceline.errors import DataError, InputError, NetworkError, StrategyError, nearest
+from paceline import data
+from paceline.errors import InputError, StrategyError
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.keys import applicable, is_alone, section_of, setup_of, why_without_effect
+from paceline.networks.building import check_options
 from paceline.networks.known import KNOWN
 from paceline.results.labels import grouped, label_by, setting_id, setting_text, telling_keys
 from paceline.results.outcome import PlannedRun
@@ -42,8 +40,9 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
         label = label_by(texts[setting], telling)
         try:
             workload = _workload(settings, bases)
-            _check_data(workload.data)
-            _check_options(workload)
+            data.check_source(workload.data)  # every run would find these out for itself
+            if workload.network in KNOWN:
+                check_options(workload.network, workload.options)
             setup = setup_of(settings)
         except InputError as error:
             raise InputError(f"{label}: {error}" if label else str(error)) from error
@@ -103,19 +102,3 @@ def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Worklo
         bases[network] = resolve(network, {})
     made = bases[network]
     return from_network(network, given) if made.network == network else with_settings(made, given)
-
-
-def _check_options(workload: Workload) -> None:
-    """Every run would find it out for itself; better said before the first."""
-    if workload.network in KNOWN and workload.options:
-        family = importlib.import_module(f"paceline.networks.{KNOWN[workload.network].family}")
-        known = inspect.signature(getattr(family, workload.network)).parameters.keys() - {"shape", "classes"}
-        for option in workload.options:
-            if option not in known:
-                raise NetworkError(f"options.{option} is unknown to {workload.network}: {nearest(option, known)}")
-
-
-def _check_data(text: str) -> None:
-    asked = parse(text)
-    if asked.name not in MODULES and not asked.argument:
-        raise DataError(f"no data source {text!r}: {nearest(asked.name, MODULES)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from paceline.errors import NetworkError, nearest
@@ -36,14 +36,13 @@ def build(
     _check_numbers(shape, classes if classes or needs_labels(name) else 1, dropout)
     if activation is not None and activation not in ACTIVATIONS:
         raise NetworkError(f"activation {activation!r} is unknown: use one of {', '.join(ACTIVATIONS)}")
-    function = _function(name)
-    _check_options(name, function, options)
+    check_options(name, options)
 
     # Imported late, so that a misspelled name does not wait for PyTorch.
     from paceline.networks.initial import initialiser
 
     initialise = initialiser(init)
-    network = function(tuple(shape), classes, dropout=dropout, activation=activation, **options)
+    network = _function(name)(tuple(shape), classes, dropout=dropout, activation=activation, **options)
     if initialise is not None:
         initialise(network)
     return network
@@ -75,8 +74,9 @@ def _check_numbers(shape: Sequence[int], classes: int, dropout: float | None) ->
         raise NetworkError(f"dropout {dropout!r} must be at least 0 and below 1")
 
 
-def _check_options(name: str, function: Callable[..., nn.Module], options: dict[str, object]) -> None:
-    known = set(inspect.signature(function).parameters) - {"shape", "classes", "dropout", "activation"}
+def check_options(name: str, options: Iterable[str]) -> None:
+    """Refuses an option that a built-in network does not have."""
+    known = set(inspect.signature(_function(name)).parameters) - {"shape", "classes", "dropout", "activation"}
     for option in options:
         if option not in known:
             advice = nearest(option, known) if known else "it has none, leave it out"

@@ -103,9 +103,13 @@ class Plan(NotebookRecord):
             "pick": str(self.pick), "time_s": self.pick.time_s, self.currency: self.pick.money,
         }  # fmt: skip
 
+    @property
+    def shown(self) -> tuple[Alternative, ...]:
+        """The alternatives that no other betters, and the pick, the fastest first."""
+        return tuple(sorted(dict.fromkeys((*self.front, self.pick)), key=lambda one: (one.time_s, one.money)))
+
     def table(self) -> list[dict[str, Any]]:
         """The Pareto front and the pick, the fastest first."""
-        shown = self.front if self.pick in self.front else (*self.front, self.pick)
         return [
             {
                 "picked": one == self.pick, "machines": one.machines, "machine": one.candidate.machine,
@@ -113,5 +117,5 @@ class Plan(NotebookRecord):
                 "batch": one.candidate.batch, "precision": one.candidate.precision, "time_s": one.time_s,
                 "low_s": one.low_s, "high_s": one.high_s, self.currency: one.money, "bound": one.bound,
             }
-            for one in sorted(shown, key=lambda one: one.time_s)
+            for one in self.shown
         ]  # fmt: skip

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from paceline import record
 from paceline.cluster import Device, DeviceCount, Machine, find_link
-from paceline.cost.calibrations import calibration_path, load_calibration, local_calibrations
+from paceline.cost.calibrations import calibration_path, load_calibration
 from paceline.cost.device_calibration import find_catalogue_device
-from paceline.cost.exchange import protocol_of
 from paceline.cost.predicting import HERE, predict
 from paceline.cost.prediction import Prediction
+from paceline.cost.this_machine import USUAL_BUS
 from paceline.cost.verification import Comparison, Verification, compare_measurement, compared, without_counterpart
 from paceline.errors import InputError, RecordError
 from paceline.formatting import listed
@@ -31,7 +31,6 @@ from paceline.workload import Workload, resolve
 PREDICTION, RUN, MEASUREMENT = "prediction.json", "record.json", "measurement.json"
 
 Kind = TypeVar("Kind", Run, Measurement, Prediction)
-USUAL_BUS = "PCIe 4.0 x16"
 
 
 @dataclass(frozen=True)
@@ -194,17 +193,17 @@ def compare_distribution(run: Run, prediction: Prediction, workers: Sequence[Mea
     """A worker's step and its parts, then the epoch; with layer clocks also mean forward and backward times."""
     p, expected = prediction, expected_outcome(run, prediction)
     low, high = p.low_s / p.iteration_s, p.high_s / p.iteration_s
-    parts_s = _parts(run, p, expected)
-    step_s = sum(parts_s.values())
-    epoch_s = expected.epoch_s * step_s / expected.step_s
+    step_s, epoch_s = expected.step_s, expected.epoch_s
+    shares = {"communicating": expected.communication_share, "waiting": expected.waiting_share}
+    shares = {"computing": 1.0 - sum(shares.values()), **shares}
     measured_epoch_s = median(epoch.wall_s for epoch in run.epochs[1:] or run.epochs) if run.epochs else math.nan
     if epoch_s and run.epochs:
         measured_s = measured_epoch_s * step_s / epoch_s
         yield compared("a worker's step", "iteration", step_s, measured_s, low * step_s, high * step_s)
     found_s = _measured_parts(run, workers)
-    for name, seconds in parts_s.items() if found_s else ():
-        interval = (low * seconds, high * seconds) if name == "computing" else ()
-        yield compared(name, "distribution", seconds, sum(found_s[one] for one in name.split(" and ")), *interval)
+    for name, share in shares.items() if found_s else ():
+        interval = (low * share * step_s, high * share * step_s) if name == "computing" else ()
+        yield compared(name, "distribution", share * step_s, found_s[name], *interval)
     for part in ("forward", "backward") if workers else ():
         yield compared(part, "part", p.parts_s.get(part, 0.0), mean(w.parts_s.get(part, 0.0) for w in workers))
     if epoch_s and run.epochs:
@@ -222,23 +221,6 @@ def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float
     batches = sum(worker.batches for worker in accounts)
     names = ("computing", "communicating", "waiting") if batches else ()
     return {name: sum(getattr(worker, f"{name}_s") for worker in accounts) / batches for name in names}
-
-
-def _parts(run: Run, prediction: Prediction, expected: ClusterOutcome) -> dict[str, float]:
-    """Parts of a worker's step: from this machine's calibration of such workers, else simulated."""
-    found, cores = run.distribution, run.conditions.cores
-    assert found is not None
-    protocol = protocol_of(found.strategy)
-    for calibration in local_calibrations():
-        if calibration.device_name == prediction.conditions.get("calibrated on") == run.conditions.device_name:
-            for cost in calibration.exchange:
-                if (cost.strategy, cost.workers) == (protocol, found.workers):
-                    step_s = cost.step_s(prediction.iteration_s, prediction.parameter_bytes, cores)
-                    computing_s = min(step_s, prediction.iteration_s * max(1.0, found.workers / cores))
-                    return {"computing": computing_s, "communicating and waiting": step_s - computing_s}
-    shares = {"communicating": expected.communication_share, "waiting": expected.waiting_share}
-    shares = {"computing": 1.0 - sum(shares.values()), **shares}
-    return {name: share * expected.step_s for name, share in shares.items()}
 
 
 def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:

@@ -66,13 +66,9 @@ def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     texts = [{key: json.dumps(value) for key, value in settings.items()} for settings in given]
     found = {key: {settings.get(key) for settings in texts} for settings in texts for key in settings}
     varied = [key for key, texts_of in found.items() if len(texts_of) > 1]
-
-    def kinds(keys: list[str]) -> int:
-        return len({tuple(settings.get(key) for key in keys) for settings in texts})
-
     for key in [key for key in varied if len(found[key] - {None, "null"}) == 1]:
         without = [other for other in varied if other != key]
-        if kinds(without) == kinds(varied):
+        if len({values(each, without) for each in texts}) == len({values(each, varied) for each in texts}):
             varied = without
     return tuple(varied)
 

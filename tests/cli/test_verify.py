@@ -11,7 +11,6 @@ import pytest
 
 import paceline as package
 from paceline import record
-from paceline.cost.calibration import Calibration
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import LayerPrediction, Prediction
 from paceline.cost.verification import compared
@@ -210,16 +209,17 @@ def test_workers_are_compared_with_a_simulation_of_them(paceline, tmp_path):
     assert row_of(found, "epoch")["measured_s"] == last_s
 
 
-def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path, monkeypatch):
-    cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9)
-    here = Calibration("cpu", "A Processor", (), {}, 1e11, 1e10, 0.1, exchange=(cost,), cores=4)
-    monkeypatch.setattr(verification, "local_calibrations", lambda: [here])
+def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path):
+    cores = a_run().conditions.cores
+    cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9, cores=cores)
     place = saved_run(tmp_path / "run", distribution=replace(a_distribution("downpour", 2), driver="local"))
-    record.save(a_prediction(batch=64, conditions={"calibrated on": "A Processor"}), place / "prediction.json")
+    record.save(a_prediction(batch=64, exchange=(cost,)), place / "prediction.json")
     found = paceline("verify", place, "--json", "-").json
     assert row_of(found, "a worker's step")["predicted_s"] == pytest.approx(6.5e-3 + 1e-3 + 1e-9 * 4 * 61_706)
     assert row_of(found, "computing")["predicted_s"] == pytest.approx(6.5e-3)
-    assert row_of(found, "communicating and waiting")["measured_s"] > 0
+    parts = [row_of(found, name) for name in ("communicating", "waiting")]
+    assert sum(part["predicted_s"] for part in parts) == pytest.approx(1e-3 + 1e-9 * 4 * 61_706)
+    assert all(part["measured_s"] > 0 for part in parts)
 
 
 @pytest.mark.slow

@@ -215,7 +215,7 @@ def test_a_mistake_is_found_as_soon_as_the_experiment_is_made(changes, words):
     [
         ({"workload": {"network": "mpl"}}, "no network 'mpl': did you mean mlp?"),
         ({"workload": {"data": "digts"}}, "did you mean digits"),
-        ({"workload": {"options": {"hiden": 3}}}, "options.hiden is unknown to mlp: did you mean hidden?"),
+        ({"workload": {"options": {"hiden": 3}}}, "option 'hiden' is unknown to network 'mlp': did you mean hidden"),
         ({"strategy": {"push_every": 2}}, "push_every has no effect on any run: it needs workers or a strategy"),
         ({"strategy": {"strategy": "sync", "compute-time": "1"}}, 'compute_time has no effect on any run'),
         ({"strategy": {"strategy": "mixed"}, "grid": ({"workers": [2, 3]},)}, "3 workers: 2 groups do not divide 3"),

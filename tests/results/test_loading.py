@@ -14,6 +14,7 @@ import pytest
 
 import paceline
 from paceline import record
+from paceline.advice.task import TaskDescription
 from paceline.cluster import Device, find_device
 from paceline.errors import RecordError
 from paceline.experiment.experiment import Experiment
@@ -24,7 +25,7 @@ from tests.a_run import a_run
 # Of those that check what they are given.
 MADE = {
     Device: find_device("H200"), Experiment: Experiment("study", grid=({"lr": [0.1, 0.2]},), repetitions=2),
-    Objective: Objective(epochs=3.0),
+    Objective: Objective(epochs=3.0), TaskDescription: TaskDescription("classify", data="digits"),
 }  # fmt: skip
 
 

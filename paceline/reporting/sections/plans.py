@@ -43,8 +43,7 @@ def plan_sentence(plan: Plan) -> str:
 
 
 def _section(plan: Plan, suffix: str) -> Section:
-    shown = plan.front if plan.pick in plan.front else (*plan.front, plan.pick)
-    shown = tuple(sorted(shown, key=lambda one: (one.time_s, one.money)))
+    shown = plan.shown
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
         f"{shown_name(plan.workload.network)} on {shown_name(plan.workload.data)}, {_objective_words(plan)}. "
@@ -80,10 +79,7 @@ def _objective_words(plan: Plan) -> str:
 def _note(plan: Plan) -> str:
     dates, basis = plan.conditions.get("prices of", "not known"), plan.prediction.basis
     prices = "" if plan.currency == MACHINE_HOURS else f" Prices of {dates}."
-    interval = (
-        "Names give the machines, strategy × workers, and batch size per worker. Low and high are the ends of the 90 % "
-        "interval of the predicted computing time."
-    )
+    interval = "Low and high are the ends of the 90 % interval of the predicted computing time."
     return f"{interval} Basis of the prediction: {basis}.{prices} {IN_FLIGHT_NOTE}"
 
 
@@ -115,10 +111,9 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
         Column(plan.currency), "machines", "workers", "strategy", "batch", "precision", "batches in flight",
         Column("computing", "%"), Column("communicating", "%"), Column("waiting", "%"), "limited by",
     )  # fmt: skip
-    names = _names(shown)
     rows: list[tuple[Cell, ...]] = [
         (
-            names[one], _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
+            str(one), _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
             one.machines, one.candidate.workers, _strategy(one), one.candidate.batch, one.candidate.precision,
             one.in_flight, 100 * max(0.0, 1 - one.waiting_share - one.communication_share),
             100 * one.communication_share, 100 * one.waiting_share, one.bound,
@@ -126,21 +121,6 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
         for one in shown
     ]  # fmt: skip
     return table(columns, rows)
-
-
-def _names(shown: Sequence[Alternative]) -> dict[Alternative, str]:
-    """As short as tells them apart."""
-    for precise in (False, True):
-        names = {one: _name(one, precise) for one in shown}
-        if len(set(names.values())) == len(shown):
-            break
-    return names
-
-
-def _name(one: Alternative, precise: bool) -> str:
-    machine = one.candidate.machine if one.machines == 1 else f"{one.machines} × {one.candidate.machine}"
-    words = [machine, f"{_strategy(one)} × {one.candidate.workers}" if one.candidate.workers > 1 else "one worker"]
-    return ", ".join([*words, f"batch {one.candidate.batch:,}", *([one.candidate.precision] if precise else [])])
 
 
 def _strategy(one: Alternative) -> str | None:

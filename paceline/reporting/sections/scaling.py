@@ -66,7 +66,7 @@ def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -
         missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
         note = "No point: fewer than half of the repetitions reach it." if missing else ""
         figures.append(Figure(name, f"{title}, {clock}", "lines", views, note=note))
-    if saved := doubling(found, loss, published):
+    if saved := doubling_figure(found, loss, published):
         figures.append(saved)
     least = listed(sorted({series.points[0].workers for series in found}))
     note = f"Efficiency is the speedup over {least} worker{'s' * (least != '1')} divided by the increase in workers. "
@@ -154,7 +154,7 @@ def to_loss(loss: float) -> Seconds:
     return lambda point: median_of(all_seconds_to_loss(point.runs, loss))
 
 
-def doubling(found: Sequence[Series], loss: float, published: Iterable[PublishedRow]) -> Figure | None:
+def doubling_figure(found: Sequence[Series], loss: float, published: Iterable[PublishedRow]) -> Figure | None:
     views = []
     for name, seconds in (("epoch time", per_sample), (f"time to a test loss of {loss:.2g}", to_loss(loss))):
         ours = [(series.name, n, 100 * share) for series in found for n, share in savings(series, seconds)]
