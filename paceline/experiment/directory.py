@@ -21,7 +21,7 @@ from paceline import record
 from paceline.directory_lock import LOCK, DirectoryLock
 from paceline.errors import InputError, OutputError, RecordError, a_type
 from paceline.experiment.experiment import Experiment, changed
-from paceline.output_directory import writable
+from paceline.output_directory import next_directory, writable
 
 EXPERIMENT, TOML, RUNS, WORKING = "experiment.json", "experiment.toml", "runs", "working"
 DAMAGED = "damaged"
@@ -112,12 +112,7 @@ def clear_working(directory: Path) -> Path:
 
 def put_aside(run: Path, directory: Path, folder: str) -> Path:
     """Moves a run out of the results, so that it is repeated."""
-    aside = directory / folder
-    aside.mkdir(exist_ok=True)
-    number = 1
-    while (aside / f"{run.name}.{number}").exists():
-        number += 1
-    return run.rename(aside / f"{run.name}.{number}")
+    return run.rename(next_directory(run.name, directory / folder))
 
 
 def move_into_place(made: Path, final: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
@@ -26,6 +27,7 @@ from paceline.training.driver import CHECKPOINT_EVERY_S
 from paceline.training.evaluate import time_validation
 from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
+from paceline.training.settings import RunSettings
 from paceline.training.watcher import Progress, Several, Watcher
 
 TELL_EVERY_S = 1.0
@@ -46,6 +48,10 @@ class RunTask:
     """Whether trained parameters are wanted; large ones take their time to write."""
     tensorboard: str = ""
     """A directory for the run's events; empty: none are wanted."""
+
+    @property
+    def cache_folder(self) -> Path | None:
+        return Path(self.cache) if self.cache else None
 
     def beside(self, ending: str) -> Path:
         """A file beside the directory: `.log`, `.progress` (from 0 to 1), and `.told` for what became of the run."""
@@ -104,18 +110,9 @@ def make(task: RunTask) -> int:
 
 
 def _make(task: RunTask) -> None:
-    directory, watcher = Path(task.directory), _Told(task.beside(".progress"))
-    cache = Path(task.cache) if task.cache else None
     words = run_settings(task.run.settings)
-    if words.kind == "measure":
-        _measure(task, directory, cache, watcher)
-    elif words.kind == "simulate":
-        _simulate(task, directory, cache)
-    elif words.kind == "feed":
-        _feed(task, directory, watcher)
-    else:
-        with _followed(watcher, task) as followed:
-            _train(task, directory, cache, followed)
+    makers = {"train": _train, "measure": _measure, "simulate": _simulate, "feed": _feed}
+    makers[words.kind](task, words, _Told(task.beside(".progress")))
 
 
 @contextmanager
@@ -130,47 +127,42 @@ def _followed(watcher: Watcher, task: RunTask) -> Iterator[Watcher]:
         yield Several(watcher, board)
 
 
-def _train(task: RunTask, out: Path, cache: Path | None, watcher: Watcher) -> None:
-    words, setup = run_settings(task.run.settings), setup_of(task.run.settings)
+def _train(task: RunTask, words: RunSettings, watcher: _Told) -> None:
+    out, setup = Path(task.directory), setup_of(task.run.settings)
     alone = setup.strategy is None
     clock = TrainingClock() if words.measure and alone else None
-    run = setup.train(
-        task.run.workload, out=out, cache=cache, watcher=watcher, clock=clock, step=words.step if alone else "auto",
-        measure=out / "measure" if words.measure and not alone else None,
-        checkpoint_every_s=CHECKPOINT_EVERY_S if task.checkpoints or not alone else None,
-    )  # fmt: skip
-    if clock is not None:
-        write_measured(run, out, clock)
-
-
-def _measure(task: RunTask, directory: Path, cache: Path | None, watcher: _Told) -> None:
-    words = run_settings(task.run.settings)
-    with explained(task.run.workload):
-        found = measure(
-            task.run.workload, iterations=words.iterations, step=words.step, cache=cache,
-            watch=watcher.done,
+    with _followed(watcher, task) as followed:
+        run = setup.train(
+            task.run.workload, out=out, cache=task.cache_folder, watcher=followed, clock=clock,
+            step=words.step if alone else "auto", measure=out / "measure" if words.measure and not alone else None,
+            checkpoint_every_s=CHECKPOINT_EVERY_S if task.checkpoints or not alone else None,
         )  # fmt: skip
+        if clock is not None:
+            write_measured(run, out, clock)
+
+
+def _measure(task: RunTask, words: RunSettings, watcher: _Told) -> None:
+    workload, cache, directory = task.run.workload, task.cache_folder, Path(task.directory)
+    with explained(workload):
+        found = measure(workload, iterations=words.iterations, step=words.step, cache=cache, watch=watcher.done)
     directory.mkdir(parents=True)
-    write_measurement(found, directory, context_of(found, time_validation(task.run.workload, cache=cache)))
+    write_measurement(found, directory, context_of(found, time_validation(workload, cache=cache)))
 
 
-def _simulate(task: RunTask, directory: Path, cache: Path | None) -> None:
-    setup, steps = setup_of(task.run.settings), run_settings(task.run.settings).steps
+def _simulate(task: RunTask, words: RunSettings, watcher: _Told) -> None:
+    setup = setup_of(task.run.settings)
     assert setup.strategy is not None
     found = time_workload(
-        task.run.workload, setup.strategy, setup.workers, steps, build_cluster(setup.cluster),
-        cluster_words(setup.cluster), cache=cache,
+        task.run.workload, setup.strategy, setup.workers, words.steps, build_cluster(setup.cluster),
+        cluster_words(setup.cluster), cache=task.cache_folder,
     )  # fmt: skip
-    record.save(found, directory / "record.json")
+    record.save(found, Path(task.directory) / "record.json")
 
 
-def _feed(task: RunTask, directory: Path, watcher: _Told) -> None:
-    words = run_settings(task.run.settings)
+def _feed(task: RunTask, words: RunSettings, watcher: _Told) -> None:
+    how: dict[str, Any] = {"ahead": words.ahead, "iterations": words.iterations, "watch": watcher.done}
     if words.devices:
-        found = feed_stand_ins(
-            words.devices, ahead=words.ahead, refresh_s=words.refresh, compute_s=words.compute,
-            iterations=words.iterations, watch=watcher.done,
-        )  # fmt: skip
+        found = feed_stand_ins(words.devices, refresh_s=words.refresh, compute_s=words.compute, **how)
     else:
-        found = feed_images(task.run.workload, ahead=words.ahead, iterations=words.iterations, watch=watcher.done)
-    record.save(found, directory / "record.json")
+        found = feed_images(task.run.workload, **how)
+    record.save(found, Path(task.directory) / "record.json")

@@ -158,8 +158,8 @@ def test_training_with_and_without_measuring():
     found = Records(runs=[("a", without), ("b", with_clock)], measurements=[("b/measure", m)])
     assert [run.settings[MEASURED] for run in run_results(found)] == ["False", "True"]
     section = made(found)["overhead"]
-    ((name, batch, repetitions, without_s, with_s, more, *_),) = rows(section, "overhead-rows")
-    assert (name, batch, repetitions, without_s, with_s) == ("alexnet", 8, 1, 3.0, 3.3)
+    ((name, repetitions, without_s, with_s, more, *_),) = rows(section, "overhead-rows")
+    assert (name, repetitions, without_s, with_s) == ("alexnet, batch 8", 1, 3.0, 3.3)
     assert (
         more == pytest.approx(10.0) and "At most 3.0 % of an iteration could not be attributed" in section.sentences[1]
     )

@@ -25,7 +25,7 @@ def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResu
     if not pairs:
         return None
     columns = (
-        "network", "batch", "repetitions", Column("without", "s"), Column("with", "s"), Column("difference", "%"),
+        "training", "repetitions", Column("without", "s"), Column("with", "s"), Column("difference", "%"),
         Column("min", "%"), Column("max", "%"), Column("overhead by the clock", "%"), Column("unattributed", "%"),
         Column("unattributed, min", "%"), Column("unattributed, max", "%"),
     )  # fmt: skip
@@ -35,14 +35,15 @@ def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResu
         more = [100 * (with_s / without_s - 1) for without_s, with_s in found]
         missed = [100 * (1 - m.accounted) for m in ms]
         rows.append((
-            name, batch, len(ms), median_of(a for a, _ in found), median_of(b for _, b in found), median_of(more),
-            min(more), max(more), 100 * median_of(m.overhead for m in ms), median_of(missed), min(missed), max(missed),
+            f"{name}, batch {batch}", len(ms), median_of(a for a, _ in found), median_of(b for _, b in found),
+            median_of(more), min(more), max(more), 100 * median_of(m.overhead for m in ms),
+            median_of(missed), min(missed), max(missed),
         ))  # fmt: skip
-    named = [(f"{name}, batch {batch}", *rest) for name, batch, *rest in rows]
-    view = View("", table(("training", "repetitions", *columns[3:]), named), {"category": "training", "values": ["without", "with"]})  # fmt: skip # noqa: E501
+    data = table(columns, rows)
+    view = View("", data, {"category": "training", "values": ["without", "with"]})
     says = overhead_sentence(measured, runs)
     figure = Figure("with-and-without", "Training time with and without measuring", "bars", (view,), says, wide=True)
-    listing = TableBlock("overhead-rows", "With and without measuring", table(columns, rows), NOTE)
+    listing = TableBlock("overhead-rows", "With and without measuring", data, NOTE)
     sentences = (says, unattributed_sentence(measured))
     return section("overhead", "Overhead of measuring", sentences, blocks=(figure, listing))
 
