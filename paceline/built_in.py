@@ -15,6 +15,8 @@ BUILT_IN: dict[str, dict[str, Any]] = {
         "batch": 64, "optimizer": "momentum", "lr": 0.05, "schedule": "cosine", "l2": 1e-5, "dropout": 0.1,
         "epochs": 20,
     },
+    "rnn": {"batch": 100, "optimizer": "adam", "lr": 1e-3, "schedule": "cosine", "clip_norm": 1.0, "epochs": 8},
+    "gru": {"batch": 100, "optimizer": "adam", "lr": 4e-3, "schedule": "cosine", "epochs": 8},
     "lstm": {"batch": 100, "optimizer": "adam", "lr": 4e-3, "schedule": "cosine", "epochs": 8},
     "lenet5": {"batch": 64, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 10},
     "alexnet": {**IMAGENET, "batch": 128, "lr": 0.01},
@@ -31,6 +33,10 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "transformer": {
         "data": "text", "batch": 32, "optimizer": "adam", "lr": 1e-3, "schedule": "warm-up:0.2+cosine", "epochs": 5,
     },
+    "recursive": {
+        "data": "logic:5", "batch": 100, "optimizer": "adam", "lr": 4e-3, "schedule": "cosine", "epochs": 5,
+    },
+    "rbm": {"loss": "model", "batch": 100, "optimizer": "sgd", "lr": 0.05, "schedule": "cosine", "epochs": 10},
     "autoencoder": RECONSTRUCTION,
     "vae": RECONSTRUCTION,
     "cvae": RECONSTRUCTION,

@@ -78,7 +78,7 @@ class Dataset:
     """A data source, ready to be fed. `shape` is one prepared sample's, without the batch."""
 
     name: str
-    kind: Literal["image", "text", "table", "fields"]
+    kind: Literal["image", "text", "table", "tree", "fields"]
     shape: tuple[int, ...]
     """Empty where a sample has several fields."""
     classes: tuple[str, ...]

@@ -17,6 +17,8 @@ MODULES = {
     "text": "paceline.data.text",
     "synthetic": "paceline.data.synthetic",
     "tokens": "paceline.data.tokens",
+    "adding": "paceline.data.adding",
+    "logic": "paceline.data.logic",
     "arrays": "paceline.data.arrays",
     "csv": "paceline.data.table",
     "parquet": "paceline.data.table",
@@ -97,5 +99,7 @@ _FORMS = (
     Entry("parquet:PATH?target=COLUMN", "the same from a parquet file"),
     Entry("synthetic:SHAPE/CLASSES", "noise with a faint pattern, for example synthetic:3x224x224/1000"),
     Entry("tokens:LENGTH/VOCABULARY", "sequences of tokens, next token, for example tokens:512/32000"),
+    Entry("adding:LENGTH", "a sequence of digits, two of them marked; the class is their sum"),
+    Entry("logic:DEPTH", "trees of true, false, not, and, or, xor; the class is their value"),
     Entry("MODULE:NAME", "your Dataset, DataLoader, arrays or dictionary, or a function that returns them"),
 )

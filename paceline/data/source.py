@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from paceline.errors import DataError, nearest
 
-_NEED_ARGUMENT = ("images", "arrays", "synthetic", "tokens", "csv", "parquet")
+_NEED_ARGUMENT = ("images", "arrays", "synthetic", "tokens", "adding", "logic", "csv", "parquet")
 _HAVE_PATH = ("images", "arrays", "text", "csv", "parquet")
 _COUNT = re.compile(r":(-?\d+)$")
 _OPTIONS = re.compile(r"\?(?=[a-z_]+=)")

@@ -53,4 +53,11 @@ def positives(option: str, value: int | Sequence[int]) -> tuple[int, ...]:
 
 def no_activation(name: str, activation: str | None) -> None:
     if activation is not None:
-        raise NetworkError(f"activation {activation!r} cannot be set for {name!r} with its fixed gates: leave it out")
+        raise NetworkError(
+            f"activation {activation!r} cannot be set for {name!r} with its fixed functions: leave it out"
+        )
+
+
+def no_dropout(name: str, dropout: float | None) -> None:
+    if dropout:
+        raise NetworkError(f"dropout {dropout!r} cannot be set for {name!r}: leave it out")

@@ -1,7 +1,8 @@
 """How a network is trained, if not on the workload's loss of its output and the labels.
 
 A network can have a method `criteria`, which returns the phases of its training; an attribute `metric`, which
-validation reports instead of accuracy; and a method `learned`, which returns the panels of a figure.
+validation reports instead of accuracy; a method `learned`, which returns the panels of a figure; and a method
+`check_inputs`, which raises an error for data that the network cannot take.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ class SampleMetric:
 @runtime_checkable
 class HasCriteria(Protocol):
     def criteria(self) -> Sequence[Criterion]: ...
+
+
+@runtime_checkable
+class HasInputCheck(Protocol):
+    def check_inputs(self, x: Tensor) -> None:
+        """Raises `NetworkError` where values of these samples do not fit; it is called once, before training."""
+        ...
 
 
 def metric_of_network(network: nn.Module) -> SampleMetric | None:

@@ -19,7 +19,7 @@ from paceline.networks.autoencoder import COLUMNS, principal, reconstructions, s
 from paceline.networks.checks import image_shape, positive, positives
 from paceline.networks.criterion import Criterion, SampleMetric
 from paceline.networks.learned import ImageGrid, Panel, Scatter
-from paceline.networks.strided import doubling, halving, sides_of
+from paceline.networks.strided import doubling_layers, halving, sides_of
 
 
 def deconvolutional(
@@ -49,7 +49,7 @@ def deconvolutional(
     decoder["fc1"], decoder["activation_fc1"] = nn.Linear(code, hidden), activation_layer(name)
     decoder["fc2"], decoder["activation_fc2"] = nn.Linear(hidden, math.prod(first)), activation_layer(name)
     decoder["unflatten"] = nn.Unflatten(1, first)
-    decoder.update(doubling((*maps[::-1], shape[0]), sides, between))
+    decoder.update(doubling_layers((*maps[::-1], shape[0]), sides, between))
     return DeconvolutionalNetwork(nn.Sequential(encoder), nn.Sequential(decoder))
 
 

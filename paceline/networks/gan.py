@@ -19,7 +19,7 @@ from paceline.networks.activation import activation_layer
 from paceline.networks.checks import image_shape, positive, positives
 from paceline.networks.criterion import Criterion, SampleMetric
 from paceline.networks.learned import ImageGrid, Panel
-from paceline.networks.strided import doubling, halving, sides_of
+from paceline.networks.strided import doubling_layers, halving, sides_of
 from paceline.networks.value_range import ValueRange
 
 ROWS, COLUMNS = 6, 8
@@ -57,7 +57,7 @@ def _generator(shape: tuple[int, ...], channels: tuple[int, ...], code: int, act
     parts["norm"] = nn.BatchNorm2d(channels[-1])
     parts["activation"] = activation_layer(activation)
     between = [("norm", nn.BatchNorm2d), ("activation", lambda _: activation_layer(activation))]
-    parts.update(doubling((*channels[::-1], shape[0]), sides, between))
+    parts.update(doubling_layers((*channels[::-1], shape[0]), sides, between))
     return nn.Sequential(parts)
 
 

@@ -1,6 +1,6 @@
 """Initial weights other than a network's own: small normal ones, Glorot & Bengio 2010, He et al. 2015.
 
-Only the layers that multiply (linear, convolution, LSTM) change; norms and embeddings keep what they have.
+Only the layers that multiply (linear, convolution, recurrent) change; norms and embeddings keep what they have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from torch import nn
 from paceline.errors import NetworkError
 
 SMALL_STD = 0.1
-_MULTIPLYING = (nn.Linear, nn.Conv2d, nn.LSTM)
+_MULTIPLYING = (nn.Linear, nn.Conv2d, nn.RNNBase)
+_GATES = {"LSTM": 4, "GRU": 3}
+"""Matrices that PyTorch stacks in one, by the kind of layer; each has its own number of outputs."""
 
 
 def initialiser(init: str) -> Callable[[nn.Module], None] | None:
@@ -54,6 +56,5 @@ def _initialise(network: nn.Module, fill: Callable[[torch.Tensor], torch.Tensor]
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)
                 continue
-            # PyTorch stacks an LSTM's four gates in one matrix, but each gate has its own number of outputs.
-            for matrix in parameter.detach().chunk(4) if isinstance(layer, nn.LSTM) else (parameter,):
+            for matrix in parameter.detach().chunk(_GATES.get(getattr(layer, "mode", ""), 1)):
                 fill(matrix)

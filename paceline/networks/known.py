@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KINDS = ("image", "table", "text")
+KINDS = ("image", "table", "text", "tree")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ _IMAGENET = (3, 224, 224)
 KNOWN: dict[str, NetworkEntry] = {
     "mlp": NetworkEntry("feedforward", "one hidden layer of 50, ReLU", ("image", "table"), (1, 28, 28), 10),
     "dnn": NetworkEntry("feedforward", "two hidden layers of 64, tanh, dropout", ("image", "table"), (1, 28, 28), 10),
+    "rnn": NetworkEntry("recurrent", "reads an image row by row, 128 tanh units", ("image",), (1, 28, 28), 10),
+    "gru": NetworkEntry("recurrent", "reads an image row by row, 128 gated units", ("image",), (1, 28, 28), 10),
     "lstm": NetworkEntry("recurrent", "reads an image row by row, 128 hidden units", ("image",), (1, 28, 28), 10),
     "lenet5": NetworkEntry("lenet", "LeNet-5 with ReLU and max pooling", ("image",), (1, 28, 28), 10),
     "alexnet": NetworkEntry("alexnet", "AlexNet for one device (2014)", ("image",), _IMAGENET, 1000),
@@ -37,6 +39,10 @@ KNOWN: dict[str, NetworkEntry] = {
     "textlstm": NetworkEntry("recurrent", "predicts the next character, 256 hidden units", ("text",), (64,), 65),
     "transformer": NetworkEntry(
         "transformer", "predicts the next character, 4 blocks of width 128", ("text",), (64,), 65
+    ),
+    "recursive": NetworkEntry("recursive", "composes a tree from its leaves, 32 units per node", ("tree",), (63,), 2),
+    "rbm": NetworkEntry(
+        "rbm", "restricted Boltzmann machine, 256 hidden units", ("image", "table"), (1, 28, 28), 10, labels=False
     ),
     "autoencoder": NetworkEntry(
         "autoencoder", "a code of 20 numbers, and the sample from it", ("image", "table"), (1, 28, 28), 10, labels=False

@@ -33,7 +33,7 @@ def halving(channels: Sequence[int], between: Sequence[tuple[str, MakeLayer]]) -
     return parts
 
 
-def doubling(
+def doubling_layers(
     channels: Sequence[int], sides: Sequence[Sides], between: Sequence[tuple[str, MakeLayer]]
 ) -> OrderedDict[str, nn.Module]:
     """`deconv1`, `deconv2`, ..., from the last of `sides` up to the first; the last layer is `output`."""

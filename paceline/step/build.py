@@ -13,7 +13,7 @@ from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs
 from paceline.data.samples import Samples
 from paceline.errors import NetworkError, WorkloadError, a_type, reason
-from paceline.networks.criterion import HasCriteria
+from paceline.networks.criterion import HasCriteria, HasInputCheck
 from paceline.networks.size_check import RefuseLarge
 from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
@@ -25,6 +25,8 @@ from paceline.step.randomness import default_generator, draws_random_numbers, mi
 from paceline.step.step import Parts, has_own_code
 from paceline.workload import Workload
 
+CHECKED = 100
+"""Samples whose values a network may check."""
 _WEIGHTS = 0x3E16  # keeps initial weights apart from other uses of the same seed
 
 
@@ -137,6 +139,11 @@ def example_of(workload: Workload, dataset: Dataset, count: int = 1) -> Inputs:
 
 def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device: torch.device) -> None:
     """A network of the user's own may not take these samples; better said now than from inside a layer."""
+    if isinstance(network, HasInputCheck) and isinstance(sample := example_of(workload, dataset, CHECKED), Tensor):
+        try:
+            network.check_inputs(sample)
+        except NetworkError as error:
+            raise NetworkError(f"{workload.network} does not take {dataset.name}: {error}") from None
     if ":" not in workload.network or workload.phases or ":" in workload.loss:
         return  # a loss of the user's own may call the network in a way of its own
     sample = example_of(workload, dataset, 2).to(device)

@@ -14,6 +14,8 @@ from tests.cpu_abilities import has_bfloat16_lstm
 SMALL = {
     "mlp": ["--data", "digits:64", "--batch", "16"],
     "dnn": ["--data", "digits:64", "--batch", "16"],
+    "rnn": ["--data", "digits:64", "--batch", "16"],
+    "gru": ["--data", "digits:64", "--batch", "16"],
     "lstm": ["--data", "digits:64", "--batch", "16"],
     "lenet5": ["--data", "digits:64", "--batch", "16"],
     "alexnet": ["--data", "synthetic:3x64x64/4:8", "--batch", "4"],
@@ -25,6 +27,8 @@ SMALL = {
     "resnet20": ["--data", "synthetic:3x16x16/4:8", "--batch", "4"],
     "textlstm": ["--data", "text:16", "--batch", "8"],
     "transformer": ["--data", "text:16", "--batch", "8"],
+    "recursive": ["--data", "logic:3:64", "--batch", "16"],
+    "rbm": ["--data", "digits:64", "--batch", "16"],
     "autoencoder": ["--data", "digits:64", "--batch", "16"],
     "vae": ["--data", "digits:64", "--batch", "16"],
     "cvae": ["--data", "digits:64", "--batch", "16"],

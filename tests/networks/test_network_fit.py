@@ -10,10 +10,13 @@ from torch import nn
 
 from paceline.errors import NetworkError
 from paceline.networks import build, built_in_networks, layers
+from paceline.networks.known import KINDS
 
 IMAGE = (
     "mlp",
     "dnn",
+    "rnn",
+    "gru",
     "lstm",
     "lenet5",
     "alexnet",
@@ -124,7 +127,7 @@ WRONG = [
     ("mlp", {"kind": "imge"}, "kind 'imge' is unknown: did you mean image?"),
     ("alexnet", {"kind": "text"}, f"takes image data, not text: for text use {TEXT_NAMES}"),
     ("mlp", {"kind": "text"}, f"takes image or table data, not text: for text use {TEXT_NAMES}"),
-    ("textlstm", {}, "takes text data, not image: for image use mlp, dnn, lstm, lenet5"),
+    ("textlstm", {}, "takes text data, not image: for image use mlp, dnn, rnn, gru, lstm, lenet5"),
     ("lstm", {"kind": "table"}, "takes image data, not table: for table use mlp, dnn"),
     ("lstm", {"shape": (28,)}, "shape (28,) does not fit 'lstm'"),
     ("lenet5", {"shape": (28, 28)}, "shape (28, 28) does not fit 'lenet5'"),
@@ -137,6 +140,12 @@ WRONG = [
     ("mlp", {"dropout": -0.1}, "dropout -0.1"),
     ("mlp", {"dropout": float("nan")}, "dropout nan"),
     ("mlp", {"activation": "swish"}, "activation 'swish' is unknown: use one of sigmoid, tanh, relu"),
+    ("gru", {"shape": (28,)}, "shape (28,) does not fit 'gru'"),
+    ("rnn", {"activation": "sigmoid"}, "activation 'sigmoid' cannot be set for 'rnn': use tanh or relu"),
+    ("rbm", {"activation": "relu"}, "activation 'relu' cannot be set for 'rbm'"),
+    ("rbm", {"k": 0}, "option k = 0 must be"),
+    ("recursive", {"kind": "tree", "shape": (6,)}, "a tree has 2^n - 1 places"),
+    ("recursive", {}, "takes tree data, not image"),
     ("lstm", {"activation": "relu"}, "activation 'relu' cannot be set for 'lstm'"),
     ("mlp", {"hiden": 3}, "option 'hiden' is unknown to network 'mlp': did you mean hidden?"),
     ("lenet5", {"heads": 3}, "option 'heads' is unknown to network 'lenet5': it has none"),
@@ -165,7 +174,7 @@ def test_what_cannot_be_built_is_refused_in_one_line(name, settings, message):
 
 def test_a_refused_network_of_each_kind_names_ones_that_fit():
     for description in built_in_networks():
-        for kind in ("image", "table", "text"):
+        for kind in KINDS:
             if kind not in description.kinds:
                 with pytest.raises(NetworkError, match=f"for {kind} use "):
                     build(description.name, shape=description.shape, classes=2, kind=kind)

@@ -15,6 +15,8 @@ from paceline.networks import build, built_in_networks, layers
 COUNTS = {
     "mlp": 39_760,
     "dnn": 55_050,
+    "rnn": 128 * (28 + 128) + 2 * 128 + (128 * 10 + 10),
+    "gru": 3 * 128 * (28 + 128) + 2 * 3 * 128 + (128 * 10 + 10),
     "lstm": 82_186,
     "lenet5": 61_706,
     "alexnet": 61_100_840,
@@ -27,6 +29,8 @@ COUNTS = {
     "textlstm": 65 * 64 + (4 * 256 * (64 + 256) + 2 * 4 * 256) + (256 * 65 + 65),
     # A block of width w: attention 4 w^2 + 4 w, two norms 4 w, two linears 8 w^2 + 5 w.
     "transformer": 65 * 128 + 64 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128 + (128 * 65 + 65),
+    "recursive": 7 * 32 + (32 * 96 + 32) + (32 * 2 + 2),
+    "rbm": 784 * 256 + 256 + 784,
     "autoencoder": 2 * (784 * 256 + 256 * 128 + 128 * 20) + (256 + 128 + 20) + (128 + 256 + 784),
     # A code's mean and variance; a class is ten more inputs of the first layers.
     "vae": 2 * (784 * 256 + 256 * 128) + 3 * 128 * 20 + (256 + 128 + 40) + (128 + 256 + 784),
@@ -43,12 +47,16 @@ COUNTS = {
 NAMES = {
     "mlp": "fc1 output",
     "dnn": "fc1 fc2 output",
+    "rnn": "rnn output",
+    "gru": "gru output",
     "lstm": "lstm output",
     "lenet5": "conv1 conv2 fc1 fc2 output",
     "alexnet": "conv1 conv2 conv3 conv4 conv5 fc1 fc2 output",
     "vgg11": "conv1 conv2 conv3 conv4 conv5 conv6 conv7 conv8 fc1 fc2 output",
     "vgg16": " ".join(f"conv{number}" for number in range(1, 14)) + " fc1 fc2 output",
     "textlstm": "embedding lstm output",
+    "recursive": "embedding compose output",
+    "rbm": "hidden visible",
 }
 
 
@@ -81,7 +89,8 @@ def test_layers_are_named_as_in_the_papers(name):
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_network_ends_in_a_layer_called_output(name):
-    assert layers(on_meta(name))[-1].name.rpartition(".")[2] == "output"
+    last = "visible" if name == "rbm" else "output"  # the units of a Boltzmann machine are all its inputs
+    assert layers(on_meta(name))[-1].name.rpartition(".")[2] == last
 
 
 def test_googlenet_without_auxiliary_heads():

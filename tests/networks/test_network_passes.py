@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from paceline.errors import NetworkError
 from paceline.networks import build, built_in_networks
 from paceline.networks.criterion import HasCriteria
 from tests.cpu_abilities import has_bfloat16_lstm
@@ -14,6 +15,8 @@ from tests.cpu_abilities import has_bfloat16_lstm
 SMALL = {
     "mlp": (1, 6, 6),
     "dnn": (9,),
+    "rnn": (2, 5, 4),
+    "gru": (2, 5, 4),
     "lstm": (2, 5, 4),
     "lenet5": (1, 12, 12),
     "alexnet": (1, 63, 63),
@@ -25,17 +28,23 @@ SMALL = {
     "resnet20": (1, 8, 8),
     "textlstm": (7,),
     "transformer": (7,),
+    "recursive": (7,),
+    "rbm": (1, 6, 5),
     "autoencoder": (1, 6, 5),
     "vae": (1, 6, 5),
     "cvae": (6,),
     "deconvolutional": (1, 6, 5),
     "gan": (1, 6, 5),
 }
-RECONSTRUCTING = ("autoencoder", "vae", "cvae", "deconvolutional")
+RECONSTRUCTING = ("rbm", "autoencoder", "vae", "cvae", "deconvolutional")
 """Their outputs have the shape of their inputs."""
 OUTPUTS = {"gan": 1}
 """Where they are not as many as classes."""
 TEXT = ("textlstm", "transformer")
+TREES = ("recursive",)
+GATED = ("gru", "lstm", "textlstm")
+WITHOUT_DROPOUT = ("rbm",)
+"""Networks that refuse it."""
 WITH_DROPOUT = ("dnn", "alexnet", "vgg11", "vgg16", "googlenet", "transformer")
 # VGG's fully connected layers alone hold 120 million parameters: one pass each is enough.
 QUICK = tuple(name for name in SMALL if name not in ("alexnet", "vgg11", "vgg16"))
@@ -47,15 +56,15 @@ def small(name: str, **settings: object) -> nn.Module:
 
 
 def kind(name: str) -> str:
-    if name in TEXT:
-        return "text"
+    if name in (*TEXT, *TREES):
+        return "text" if name in TEXT else "tree"
     return "table" if len(SMALL[name]) == 1 else "image"
 
 
 def samples(name: str, count: int = 3) -> torch.Tensor:
     shape = (count, *SMALL[name])
     generator = torch.Generator().manual_seed(1)
-    if name in TEXT:
+    if name in (*TEXT, *TREES):
         return torch.randint(0, 5, shape, generator=generator)
     return torch.randn(shape, generator=generator)
 
@@ -95,8 +104,8 @@ def test_native_size_passes_without_memory(description):
         network = build(
             description.name, shape=description.shape, classes=description.classes, kind=description.kinds[0]
         )
-        text = description.name in TEXT
-        x = torch.empty(2, *description.shape, dtype=torch.long if text else torch.float32)
+        text, whole = description.name in TEXT, description.name in (*TEXT, *TREES)
+        x = torch.empty(2, *description.shape, dtype=torch.long if whole else torch.float32)
         trained = network.train()(x)
         evaluated = network.eval()(x)
     outputs = OUTPUTS.get(description.name, description.classes)
@@ -129,16 +138,16 @@ def test_float64_and_bfloat16(name):
     x = samples(name)
     with torch.no_grad():
         single = network(x)
-        if "lstm" not in name or has_bfloat16_lstm():
+        if name not in (*GATED, "rnn") or has_bfloat16_lstm():
             with torch.autocast("cpu", torch.bfloat16):
                 rough = network(x).float()
             torch.testing.assert_close(single, rough, rtol=0.2, atol=0.2)
-        double = network.double()(x if name in TEXT else x.double())
+        double = network.double()(x if not x.is_floating_point() else x.double())
     assert double.dtype is torch.float64
     torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lstm", "lenet5", "resnet20", "textlstm", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "gru", "lstm", "lenet5", "resnet20", "textlstm", "transformer", "recursive"])
 def test_one_graph_holds_the_whole_forward_pass(name):
     network = small(name, dropout=0.0).train()
     x = samples(name)
@@ -205,6 +214,11 @@ def test_shorter_windows_pass_too(name):
 
 @pytest.mark.parametrize("description", built_in_networks(), ids=lambda description: description.name)
 def test_dropout_takes_effect(description):
+    if description.name in WITHOUT_DROPOUT:
+        with pytest.raises(NetworkError, match=r"dropout 0\.25 cannot be set"):
+            build(description.name, shape=description.shape, classes=7, kind=description.kinds[0], dropout=0.25)
+        return
+
     def probabilities(dropout: float | None) -> set[float]:
         with torch.device("meta"):
             network = build(
@@ -242,7 +256,7 @@ def test_dropout_changes_training_but_not_evaluation(name):
 
 
 @pytest.mark.parametrize(("activation", "layer"), [("sigmoid", nn.Sigmoid), ("tanh", nn.Tanh), ("relu", nn.ReLU)])
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("lstm", "textlstm")])
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in (*GATED, "rnn", "rbm")])
 def test_activation_can_be_set(name, activation, layer):
     with torch.device("meta"):
         network = small(name, activation=activation)
