@@ -138,7 +138,8 @@ def _division(found: Division) -> dict[str, str]:
     idle = "" if math.isnan(found.idle_share) else f"{percent(found.idle_share, 1)} of the passes' time"
     if idle and not math.isnan(found.predicted_idle_share):
         idle += f", predicted {percent(found.predicted_idle_share, 1)}"
-    return {"division": str(found), "cut": f"{', '.join(found.cut[1:])} ({found.cut_by})", "idle": idle}
+    cut = f"{', '.join(found.cut[1:])} ({found.cut_by})" if found.pipeline > 1 else ""
+    return {"division": str(found), "cut": cut, "idle": idle if found.pipeline > 1 else ""}
 
 
 def distribution_facts(found: Distribution) -> dict[str, str]:

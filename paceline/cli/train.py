@@ -100,7 +100,9 @@ def train_run(
     **options: Any,
 ) -> None:
     """Trains with progress on the terminal and shows the result; without `out` the run is kept in runs/NAME-N."""
-    several = (options.get("workers") or 1) > 1 or (options.get("pipeline") or 1) > 1
+    several = (options.get("workers") or 1) > 1 or any(
+        options.get(key, 1) not in (None, 1) for key in ("pipeline", "tensor")
+    )
     if several and options.get("driver", "auto") in ("auto", "local"):
         from paceline.training.drivers.local.process_server import process_server
 

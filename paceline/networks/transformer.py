@@ -5,6 +5,7 @@ GPT-2 (Radford et al. 2019).
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -80,6 +81,9 @@ class CausalAttention(nn.Module):
 
 
 class TransformerBlock(nn.Module):
+    linear_pairs: ClassVar = (("fc1", "activation", "fc2"),)
+    """Linear layers of which the second gets what the first computes: both can be divided by feature."""
+
     def __init__(self, width: int, heads: int, dropout: float, activation: str) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)

@@ -123,6 +123,7 @@ def _division(found: Division | None) -> Row:
     return {
         "workers": found.replicas, "pipeline": found.pipeline, "microbatches": found.microbatches,
         "pipeline_schedule": found.schedule, "cut": ",".join(found.cut[1:]),
+        "tensor": found.tensor, "shard": found.shard,
     }  # fmt: skip
 
 

@@ -51,6 +51,10 @@ class Division:
     cut_by: str
     """Where the cut comes from."""
     processes: tuple[ProcessRecord, ...] = ()
+    tensor: int = 1
+    """Processes that each linear layer is divided among."""
+    shard: str = "none"
+    """fsdp: the copies divide parameters, gradients and optimizer state among themselves."""
     predicted_idle_share: float = math.nan
     """From the expected times of the stages, without hand-overs; NaN if the network is not cut."""
 
@@ -61,5 +65,11 @@ class Division:
         return sum(known) / len(known) if known else math.nan
 
     def __str__(self) -> str:
+        each = [
+            *([f"pipeline of {self.pipeline} stages"] if self.pipeline > 1 else []),
+            *([f"linear layers divided among {self.tensor} processes"] if self.tensor > 1 else []),
+            *(["parameters divided among the copies (fsdp)"] if self.shard == "fsdp" else []),
+        ]
         copies = f"{self.replicas} × " if self.replicas > 1 else ""
-        return f"{copies}pipeline of {self.pipeline} stages, {self.microbatches} micro-batches ({self.schedule})"
+        micro = f", {self.microbatches} micro-batches" if self.microbatches > 1 else ""
+        return f"{copies}{', '.join(each) or 'one process'}{micro}" + f" ({self.schedule})" * (self.pipeline > 1)

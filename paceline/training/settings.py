@@ -22,6 +22,7 @@ DRIVERS = ("auto", "local", "ray", "virtual")
 COLLECTIVES = ("auto", "shared", "nccl", "gloo")
 POLICIES = ("stop", "skip")
 PIPELINE_SCHEDULES = ("1f1b", "gpipe")
+SHARDINGS = ("none", "fsdp")
 MICROBATCHES_PER_STAGE = 4
 """By default; a pipeline of k stages with 4 k micro-batches idles for about a fifth of the time."""
 MOST_STAGES = 64
@@ -184,6 +185,12 @@ class ParallelSettings:
         "1f1b", "Order of the passes in a pipeline: gpipe keeps the activations of all micro-batches.",
         verbs=(), choices=PIPELINE_SCHEDULES,
     )  # fmt: skip
+    tensor: int = setting(
+        1, "Processes that each linear layer is divided among, by feature.", least=1, most=MOST_STAGES
+    )
+    shard: str = setting(
+        "none", "fsdp: workers divide parameters, gradients and optimizer state among themselves.", choices=SHARDINGS
+    )
     cut: str = setting(
         "", "Layers that stages 2, 3, … of a pipeline begin with; by default stages take equally long.",
         verbs=(), metavar="LAYER,LAYER",
@@ -195,12 +202,20 @@ class ParallelSettings:
     @property
     def divides(self) -> bool:
         """Whether anything is divided, or run as if it were."""
-        return self.pipeline > 1 or self.microbatches is not None
+        return self.pipeline > 1 or self.tensor > 1 or self.shard != "none" or self.microbatches is not None
 
     @property
     def processes(self) -> int:
         """Processes that one copy of the network is divided among."""
-        return self.pipeline
+        return self.pipeline * self.tensor
+
+    @property
+    def divided_by(self) -> str:
+        """The setting by which the network is divided, for messages."""
+        return next((f"`{name}={value!r}`" for name, value in self._given()), "`microbatches`")
+
+    def _given(self) -> Iterable[tuple[str, Any]]:
+        return ((k, getattr(self, k)) for k in ("pipeline", "tensor", "shard") if getattr(self, k) not in (1, "none"))
 
     def check_batch(self, batch: int) -> None:
         """Raises what is wrong with the micro-batches of such a batch."""
@@ -217,6 +232,8 @@ class ParallelSettings:
         """As asked, or the largest divisor of the batch that is at most four per stage."""
         if self.microbatches is not None:
             return self.microbatches
+        if self.pipeline == 1:
+            return 1
         return max(n for n in range(1, MICROBATCHES_PER_STAGE * self.pipeline + 1) if batch % n == 0)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import CheckpointError, PacelineError, WorkloadError
+from paceline.errors import CheckpointError, PacelineError, StrategyError, WorkloadError
 from paceline.record import from_json
 from paceline.settings import pick
 from paceline.step.own_loss import OwnLoss
@@ -59,7 +59,10 @@ def divided_as(checkpoint: Checkpoint, changes: Mapping[str, Any], place: Path) 
             f"{place} was trained with step {checkpoint.step_kind}: to divide its network, train with `step='plain'`"
         )
     before = from_json(ParallelSettings, saved.get("parallel", {}), "parallel")
-    return replace(before, **pick(ParallelSettings, changes)), int(saved.get("replicas", 1))
+    after = replace(before, **pick(ParallelSettings, changes))
+    if changes and "microbatches" not in changes and not replace(after, microbatches=None).divides:
+        after = replace(after, microbatches=None)  # whoever asks for one process means a plain one
+    return after, int(saved.get("replicas", 1))
 
 
 class DividedTraining(Trainer):
@@ -99,7 +102,9 @@ class DividedTraining(Trainer):
 
 def _checked(workload: Workload, parallel: ParallelSettings, replicas: int) -> Workload:
     """The workload on the CPU, or what is wrong before anything is loaded."""
-    what = f"`pipeline={parallel.pipeline}`" if parallel.pipeline > 1 else "`microbatches`"
+    what = parallel.divided_by
+    if parallel.shard == "fsdp" and (replicas == 1 or parallel.processes > 1):
+        raise StrategyError("`shard='fsdp'` divides a network among `workers=2` or more, and not into parts otherwise")
     if workload.device not in ("auto", "cpu"):
         raise WorkloadError(f"{what} computes on CPUs alone: `device={workload.device!r}` should be cpu")
     parallel.check_batch(workload.batch)

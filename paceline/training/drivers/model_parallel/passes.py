@@ -36,12 +36,15 @@ class TimedStage(PipelineStage):
 class Passes:
     def __init__(
         self, segment: Segment, phase: LossPhase, times: StageTimes, *, stage: int, stages: int, size: int,
-        schedule: str, group: distributed.ProcessGroup, shapes: tuple[Tensor, Tensor] | None,
+        schedule: str, group: distributed.ProcessGroup, shapes: tuple[Tensor, Tensor] | None, averaged_over: int = 1,
     ) -> None:  # fmt: skip
-        """`size`: samples of a micro-batch; `shapes`: input and output of the stage for one sample, without values."""
+        """`size`: samples of a micro-batch; `shapes`: input and output of the stage for one sample, without values.
+
+        `averaged_over`: replicas that average gradients, instead of adding them up.
+        """
         self.segment, self.phase, self.times = segment, phase, times
         self.stage, self.stages, self.size, self.schedule, self.group = stage, stages, size, schedule, group
-        self.shapes = shapes
+        self.shapes, self.averaged_over = shapes, averaged_over
         self.total = 1
         """Samples that the gradient of this step is the mean of, with those of other replicas."""
         self._schedules: dict[tuple[int, int], ScheduleGPipe | Schedule1F1B] = {}
@@ -70,7 +73,7 @@ class Passes:
                     self._pass(_rows(x, start, end), _rows(y, start, end), count, size, losses, outputs)
         if not self.is_last:
             return None
-        return torch.stack(losses).sum() * (total / samples), torch.cat(outputs)
+        return torch.stack(losses).sum() * (total / samples / self.averaged_over), torch.cat(outputs)
 
     def _pass(
         self, x: Tensor | None, y: Tensor | None, count: int, size: int, losses: list[Tensor], outputs: list[Tensor]
@@ -101,7 +104,15 @@ class Passes:
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """The part of a micro-batch in the mean of all samples."""
         with self.times.span("forward"):
-            return self.phase.loss_of(output, target)[0] * (len(target) / self.total)
+            return self.phase.loss_of(output, target)[0] * (self.averaged_over * len(target) / self.total)
+
+    def pass_nothing(self, example: Tensor, count: int) -> None:
+        """Passes without a gradient: with sharded parameters, all replicas make as many passes as the one with most."""
+        for _ in range(count):
+            with self.times.waiting():
+                output = self.segment.eval()(example)
+                (output.sum() * 0.0).backward()
+                self.segment.train()
 
     def _schedule(self, count: int, size: int) -> ScheduleGPipe | Schedule1F1B:
         if (count, size) not in self._schedules:

@@ -36,22 +36,35 @@ class DividedSettings:
         return self.replicas * self.parallel.processes
 
     @property
-    def mesh_shape(self) -> tuple[int, int]:
-        """StageProcesses by replica and stage; ranks count through stages first."""
-        return self.replicas, self.parallel.pipeline
+    def mesh_shape(self) -> tuple[int, int, int]:
+        """Processes by replica, stage and part of a layer; ranks count through parts first, then through stages."""
+        return self.replicas, self.parallel.pipeline, self.parallel.tensor
 
     @property
     def replica(self) -> int:
-        return self.rank // self.parallel.pipeline
+        return self.rank // self.parallel.processes
 
     @property
     def stage(self) -> int:
-        return self.rank % self.parallel.pipeline
+        return self.rank // self.parallel.tensor % self.parallel.pipeline
+
+    @property
+    def part(self) -> int:
+        return self.rank % self.parallel.tensor
+
+    @property
+    def is_sharded(self) -> bool:
+        return self.parallel.shard == "fsdp"
 
     @property
     def who(self) -> str:
-        copy = f" of copy {self.replica + 1}" if self.replicas > 1 else ""
-        return f"stage {self.stage + 1}{copy}"
+        parallel = self.parallel
+        words = [
+            *([f"part {self.part + 1}"] if parallel.tensor > 1 else []),
+            *([f"stage {self.stage + 1}"] if parallel.pipeline > 1 else []),
+            *([f"copy {self.replica + 1}"] if self.replicas > 1 else []),
+        ]
+        return " of ".join(words) or "the process"
 
     def text(self) -> str:
         return json.dumps(to_json(self))

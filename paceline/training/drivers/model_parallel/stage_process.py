@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from paceline.data.dataset import Dataset
 from paceline.errors import NetworkError
@@ -25,13 +27,14 @@ from paceline.step.placement import dtype_of, set_number_formats
 from paceline.step.randomness import default_generator
 from paceline.step.schedule import rate_at
 from paceline.step.step import has_own_code, step_seed
-from paceline.step.tally import Tally
+from paceline.step.tally import Score, Tally
 from paceline.training.division import ProcessRecord
 from paceline.training.drivers.model_parallel.messages import Advance, Advanced, Begin, Collect, Ready, WholeState
 from paceline.training.drivers.model_parallel.passes import Passes
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
-from paceline.training.drivers.model_parallel.stage_state import StageState
+from paceline.training.drivers.model_parallel.stage_state import StageState, joined
 from paceline.training.drivers.model_parallel.stage_times import StageTimes
+from paceline.training.drivers.model_parallel.tensor_parallel import divide_by_feature
 from paceline.workload import Workload
 
 CPU = torch.device("cpu")
@@ -46,12 +49,21 @@ class StageProcess:
         network = build_network(self.workload, dataset).train()
         example = example_of(self.workload, dataset, 2)
         assert isinstance(example, Tensor), "the launcher refuses several inputs"
+        if settings.parallel.tensor > 1:
+            divide_by_feature(self.workload.network, network, self.mesh["part"])
         pieces = chain_of(self.workload, network, example, settings.parallel.pipeline)
-        self.times = StageTimes()
+        self.times, self.example = StageTimes(), example
         self.phase = LossPhase(network, self.workload)
         self.passes = self._passes(pieces, example)
-        self._forget_others(network, pieces)
-        self.state = StageState(network, self.phase.parameters)
+        self._forget_others(pieces)
+        if settings.is_sharded:
+            self._shard()
+        self.phase.parameters = [
+            p for p in network.parameters() if p.requires_grad and p.device.type != "meta"
+        ]  # those before are divided by now, or other stages'
+        self.state = StageState(
+            network, self.phase.parameters, first_copy=settings.replica == 0, first_part=settings.part == 0
+        )
         self.optimizer = torch_optimizer(self.phase.rule, list(self.phase.parameters))
         self._begin_feeding(dataset)
 
@@ -61,7 +73,7 @@ class StageProcess:
             "gloo", init_method=f"file://{settings.rendezvous}", rank=settings.rank, world_size=settings.world,
             timeout=timedelta(seconds=settings.timeout_s),
         )  # fmt: skip
-        self.mesh = init_device_mesh("cpu", settings.mesh_shape, mesh_dim_names=("replica", "stage"))
+        self.mesh = init_device_mesh("cpu", settings.mesh_shape, mesh_dim_names=("replica", "stage", "part"))
 
     def _passes(self, pieces: list[Piece], example: Tensor) -> Passes:
         settings, parallel = self.settings, self.settings.parallel
@@ -76,17 +88,24 @@ class StageProcess:
             segment, self.phase, self.times, stage=settings.stage, stages=parallel.pipeline,
             size=self.workload.batch // parallel.microbatches_of(self.workload.batch),
             schedule=parallel.pipeline_schedule, group=self.mesh.get_group("stage"), shapes=shapes,
+            averaged_over=settings.replicas if settings.is_sharded else 1,
         )  # fmt: skip
 
     def bounds(self, pieces: int) -> tuple[int, int]:
         ends = (*self.settings.cut[1:], pieces)
         return self.settings.cut[self.settings.stage], ends[self.settings.stage]
 
-    def _forget_others(self, network: nn.Module, pieces: list[Piece]) -> None:
+    def _shard(self) -> None:
+        """Parameters, gradients and optimizer state are divided among the replicas, piece by piece."""
+        for piece in self.passes.segment.pieces:
+            if any(True for _ in piece.parameters()):
+                fully_shard(piece, mesh=self.mesh["replica"])
+        fully_shard(self.passes.segment, mesh=self.mesh["replica"])
+
+    def _forget_others(self, pieces: list[Piece]) -> None:
         """Gives back the memory of layers that other stages have."""
-        own = {id(parameter) for parameter in self.passes.segment.parameters()}
         first, end = self.bounds(len(pieces))
-        self.phase.parameters = [parameter for parameter in self.phase.parameters if id(parameter) in own]
+        self.phase.parameters = []
         self.layers = tuple(piece.name for piece in pieces[first:end])
         for piece in (*pieces[:first], *pieces[end:]):
             piece.to("meta")
@@ -128,12 +147,13 @@ class StageProcess:
         with self.times.waiting():  # the others may still have backward passes of the last step to do
             distributed.barrier()
         spans, self.times.spans = self.times.spans, []
-        return Advanced(tally.read(), self._record(), spans)
+        return Advanced(tally.read() if self.settings.part == 0 else Score(), self._record(), spans)
 
     def _record(self) -> ProcessRecord:
         times, seconds = self.times, self.times.seconds
         return ProcessRecord(
-            self.settings.replica, self.settings.stage, self.layers, sum(p.numel() for p in self.phase.parameters),
+            self.settings.replica, self.settings.stage, self.layers,
+            sum(own_part(p).numel() for p in self.phase.parameters),
             seconds["forward"], seconds["backward"], seconds["update"], seconds["communicate"], seconds["load"],
             times.idle_s, times.passes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )  # fmt: skip
@@ -153,6 +173,9 @@ class StageProcess:
             found = self.passes.run(x, y, samples, sum(sizes))
             if found is not None and y is not None:
                 tally.add(found[0], found[1], y)
+        if self.settings.is_sharded:
+            counts = [-(-size // self.passes.size) for size in sizes]
+            self.passes.pass_nothing(self.example, max(counts) - counts[self.settings.replica])
         with self.times.span("communicate"):
             self._sum_gradients()
         with self.times.span("update"):
@@ -161,12 +184,12 @@ class StageProcess:
 
     def _sum_gradients(self) -> None:
         """Over replicas; each has counted its samples as parts of all of them."""
-        if self.settings.replicas == 1:
+        if self.settings.replicas == 1 or self.settings.is_sharded:  # sharded ones are added up during the passes
             return
         for parameter in self.phase.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.phase.parameters if parameter.grad is not None]
+        gradients = [own_part(p.grad) for p in self.phase.parameters if p.grad is not None]
         vector = torch.cat([gradient.flatten() for gradient in gradients])
         distributed.all_reduce(vector, group=self.mesh.get_group("replica"))
         for gradient, total in zip(gradients, vector.split([g.numel() for g in gradients]), strict=True):
@@ -175,13 +198,11 @@ class StageProcess:
     def _update(self) -> None:
         rule, gradients = self.phase.rule, [p.grad for p in self.phase.parameters if p.grad is not None]
         if rule.clip_norm:
-            squares = sum(
-                (gradient.double().square().sum() for gradient in gradients), torch.zeros((), dtype=torch.double)
-            )
+            squares = torch.stack([joined(gradient.double().square().sum()) for gradient in gradients]).sum()
             distributed.all_reduce(squares, group=self.mesh.get_group("stage"))
-            coefficient = clip_coefficient(squares.sqrt(), rule.clip_norm)
+            coefficient = clip_coefficient(squares.sqrt(), rule.clip_norm).item()
             for gradient in gradients:
-                gradient.mul_(coefficient.to(gradient.dtype))
+                gradient.mul_(coefficient)
         if rule.l1:
             for parameter in self.phase.parameters:
                 if parameter.grad is not None:
@@ -190,6 +211,11 @@ class StageProcess:
             done = self.next * self.settings.replicas  # schedules count batches, with any number of workers
             group["lr"] = rate_at(rule, self.epoch, done, self.order.all_batches, self.workload.epochs)
         self.optimizer.step()
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor that may be divided."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def chain_of(workload: Workload, network: nn.Module, example: Tensor, stages: int) -> list[Piece]:

@@ -64,16 +64,17 @@ def make_divided(
     predicted = simulate_schedule(cut.times, count, parallel.pipeline_schedule) if cut.times else None
     division = Division(
         replicas, parallel.pipeline, count, parallel.pipeline_schedule,
-        tuple(pieces[first].name for first in cut.firsts), cut.why,
+        tuple(pieces[first].name for first in cut.firsts), cut.why, tensor=parallel.tensor, shard=parallel.shard,
         predicted_idle_share=math.nan if predicted is None else predicted.idle_share,
     )  # fmt: skip
+    where = f", cut at {', '.join(division.cut[1:])} ({cut.why})" if parallel.pipeline > 1 else ""
     step = DividedStep(parts, StageProcesses(settings, options.settings), division)
     try:
         step.processes.start()
     except BaseException:
         step.close()
         raise
-    return step, StepChoice(DIVIDED, f"{division}, cut at {', '.join(division.cut[1:]) or 'no layer'} ({cut.why})")
+    return step, StepChoice(DIVIDED, f"{division}{where}")
 
 
 def _parts(workload: Workload, dataset: Dataset, replicas: int) -> Parts:

@@ -98,7 +98,7 @@ def test_a_module_of_the_user_is_trained_in_place_and_its_checkpoint_is_a_plain_
     assert all(torch.equal(saved[name], tensor) for name, tensor in model.state_dict().items())
     assert {process.parameters for process in run.division.processes} == {64 * 24 + 24, 24 * 24 + 24 + 24 * 10 + 10}
     # one process can go on with it, and a pipeline with that
-    assert len(paceline.resume(place, model, pipeline=1, microbatches=None, epochs=3, **PLAIN).epochs) == 3
+    assert len(paceline.resume(place, model, pipeline=1, epochs=3, **PLAIN).epochs) == 3
     assert load_checkpoint(place).step_kind == "plain"
     assert len(paceline.resume(place, model, pipeline=3, epochs=4, **PLAIN).epochs) == 4
 
