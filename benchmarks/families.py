@@ -134,19 +134,22 @@ NOT_COMPARED = {("gan", "downpour")}
 """The bar leaves it out: two networks that play against each other are trained with gradients of older opponents."""
 
 
-def same_with_workers(network: str, strategy: str, settings: dict[str, Any], seeds: int) -> dict[str, Any]:
+def same_with_workers(
+    network: str, strategy: str, settings: dict[str, Any], seeds: int, alone: list[float]
+) -> dict[str, Any]:
     """The final metric (of a classifier, its accuracy) of one process and of two local workers.
 
-    Synchronous workers share a batch, so that an update has as many samples as alone.
+    Synchronous workers share a batch, so that an update has as many samples as alone. `alone` is filled if it is empty.
     """
     batch = paceline.resolve(network).batch
     given = {"data": "digits", "device": "cpu", "threads": 1, "batch": batch, **settings}
     shared = given | ({"batch": given["batch"] // 2} if strategy == "sync" else {})
-    alone = [_final(paceline.train(network, seed=seed, **given)) for seed in range(seeds)]
     together = [
         _final(paceline.train(network, strategy, workers=2, driver="local", seed=seed, **shared))
         for seed in range(seeds)
     ]
+    if not alone:
+        alone.extend(_final(paceline.train(network, seed=seed, **given)) for seed in range(seeds))
     error = math.sqrt((stdev(alone) ** 2 + stdev(together) ** 2) / seeds)
     return {
         "network": network, "strategy": strategy, "alone": alone, "together": together,
@@ -171,7 +174,8 @@ def run(options: Options) -> dict[str, Any]:
     show_table(f"families on {bench.data}", ("network", "what", "found", "bar", ""), rows)
     seeds = 2 if options.quick else SEEDS
     pairs = [(n, s) for n in DISTRIBUTED if n in chosen for s in STRATEGIES if (n, s) not in NOT_COMPARED]
-    compared = [same_with_workers(name, strategy, DISTRIBUTED[name], seeds) for name, strategy in pairs]
+    alone: dict[str, list[float]] = {name: [] for name in chosen}
+    compared = [same_with_workers(name, strategy, DISTRIBUTED[name], seeds, alone[name]) for name, strategy in pairs]
     show_table(
         f"the same learned with 2 local workers: final metric on digits, {seeds} seeds",
         ("network", "strategy", "one process", "2 workers", "difference in standard errors", ""),

@@ -67,10 +67,10 @@ class DeconvolutionalNetwork(nn.Module):
         return [Criterion("reconstruct", list(self.parameters()), lambda x, y: F.mse_loss(self(x), x))]
 
     def learned(self, x: Tensor, y: Tensor) -> Sequence[Panel]:
-        """Samples above their reconstructions, how an image rises from its code, and the codes' main directions."""
+        """Samples above their reconstructions, the codes' main directions, and how an image rises from its code."""
         codes = self.encoder(x)
         scatter = Scatter("Codes of test samples", principal(codes, 2), y, "first component", "second component")
-        return [reconstructions(x, self.decoder(codes)), self._rising(codes[:COLUMNS]), scatter]
+        return [reconstructions(x, self.decoder(codes)), scatter, self._rising(codes[:COLUMNS])]
 
     def _rising(self, codes: Tensor) -> ImageGrid:
         """The mean of the maps after each step, all drawn in the size of the image."""

@@ -19,26 +19,41 @@ if TYPE_CHECKING:
 
 FILE = "learned.png"
 PANEL_IN = 4.2
+WIDEST_IN = 11.0
 CELL_IN = 0.42
 """Width of an image in a grid."""
 
 
 def draw_panels(panels: Sequence[Panel], title: str = "") -> Drawn:
-    """One beside the other."""
+    """One beside the other, in rows that a page shows without making them smaller."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Drawn
 
-    sizes = [_size_in(panel) for panel in panels]
+    rows = _in_rows(panels)
+    width = max(sum(_size_in(panel)[0] for panel in row) for row in rows)
+    heights = [max(_size_in(panel)[1] for panel in row) for row in rows]
     # Names come from outside: a dollar sign in one is no formula.
     with rc_context({"font.size": 8, "axes.edgecolor": LIGHT["rule"], "text.parse_math": False}):
-        size = sum(width for width, _ in sizes), max(height for _, height in sizes) + 0.5
-        drawn = Drawn(figsize=size, layout="constrained")
+        drawn = Drawn(figsize=(width, sum(heights) + 0.4 * bool(title)), layout="constrained")
         if title:
             drawn.suptitle(title, fontsize=10)
-        boxes = drawn.subfigures(1, len(panels), width_ratios=[width for width, _ in sizes], squeeze=False)[0]
-        for box, panel in zip(boxes, panels, strict=True):
-            _DRAWINGS[type(panel)](box, panel)
+        for line, row in zip(drawn.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), rows, strict=True):
+            widths = [_size_in(panel)[0] for panel in row]
+            rest = width - sum(widths)
+            ratios = [*widths, rest] if rest > 0.1 else widths
+            boxes = line[0].subfigures(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
+            for box, panel in zip(boxes, row, strict=False):  # the last may be empty
+                _DRAWINGS[type(panel)](box, panel)
     return drawn
+
+
+def _in_rows(panels: Sequence[Panel]) -> list[list[Panel]]:
+    rows: list[list[Panel]] = [[]]
+    for panel in panels:
+        if rows[-1] and sum(_size_in(each)[0] for each in [*rows[-1], panel]) > WIDEST_IN:
+            rows.append([])
+        rows[-1].append(panel)
+    return rows
 
 
 def _size_in(panel: Panel) -> tuple[float, float]:

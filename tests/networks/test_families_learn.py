@@ -10,7 +10,16 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 import paceline
-from benchmarks.families import LEARNED, Bench
+from benchmarks.families import (
+    DISTRIBUTED,
+    LEARNED,
+    NOT_COMPARED,
+    SEEDS,
+    STANDARD_ERRORS,
+    STRATEGIES,
+    Bench,
+    same_with_workers,
+)
 from paceline.data import load
 from paceline.networks import build
 from paceline.training.checkpoint import load_checkpoint
@@ -47,6 +56,24 @@ def test_a_conditional_vae_generates_the_classes_that_are_asked_for(tmp_path):
         assert float((judge(samples).argmax(1) == wanted).float().mean()) > 0.8
 
 
+@pytest.mark.parametrize("strategy", ["sync", "downpour"])
+@pytest.mark.parametrize("name", ["cvae", "gan"])
+def test_workers_train_networks_with_several_phases_and_with_buffers(name, strategy, tmp_path):
+    """Data beyond 0 to 1, so that a range that does not reach the server shows."""
+    settings = {"data": f"{__name__}:wide_digits", "batch": 16, "epochs": 2, "device": "cpu", "threads": 1}
+    run = paceline.train(name, strategy, workers=2, driver="virtual", out=tmp_path / "run", **settings)
+    assert run.status == "finished"
+    parameters = load_checkpoint(tmp_path / "run").parameters
+    assert parameters["range.limits"].tolist() == pytest.approx([-2, 2])
+    start = build(name, shape=(1, 8, 8), classes=10).state_dict()
+    assert all(not torch.equal(parameters[key], start[key]) for key in parameters if key.endswith("weight"))
+
+
+def wide_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    digits = load("digits").train
+    return 4 * digits.x[:160] - 2, digits.y[:160]
+
+
 @pytest.mark.slow
 def test_samples_of_a_gan_look_like_digits_of_many_classes(tmp_path):
     """A judge that knows digits is sure of more of them than of noise with the same mean and deviation per pixel."""
@@ -70,3 +97,14 @@ def test_the_bars_on_mnist(name, tmp_path_factory):
     for bar in LEARNED[name]:
         for result in bar(bench, name):
             assert result.reached, result
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", DISTRIBUTED)
+def test_two_workers_learn_what_one_process_learns(name, strategy):
+    if (name, strategy) in NOT_COMPARED:
+        pytest.skip("the bar leaves it out")
+    found = same_with_workers(name, strategy, DISTRIBUTED[name], SEEDS, [])
+    assert found["standard errors"] <= STANDARD_ERRORS, found
