@@ -70,8 +70,7 @@ def calibrate(
         check_place(out, "--out")
     console = console_for(json)
     busy = busy_machine.busy_now()
-    warn_if_busy(busy)  # now, not after the minutes or hours that it takes then
-    with progress_bar(console, "calibrating") as watch:
+    with progress_bar(console, "calibrating", busy) as watch:
         found = run(
             device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out, watch=watch
         )  # fmt: skip

@@ -96,16 +96,18 @@ def output_listing(listing: Listing[Any], json_file: str | None) -> None:
 
 
 @contextmanager
-def progress_bar(console: Console, what: str) -> Iterator[Callable[[float], None]]:
+def progress_bar(console: Console, what: str, busy: str = "") -> Iterator[Callable[[float], None]]:
     """A bar of the share that is done. Without a terminal, a line on standard error now and then: minutes without one
-    look like a hang."""
+    look like a hang. A warning that the machine is `busy` waits for the first step, so that errors come alone."""
     columns = (TextColumn(what), BarColumn(bar_width=24), TimeRemainingColumn())
     said_s = monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
 
         def advance(done: float) -> None:
-            nonlocal said_s
+            nonlocal said_s, busy
+            warn_if_busy(busy)
+            busy = ""
             bar.update(task, completed=done)
             if not console.is_terminal and monotonic() - said_s > REPORT_EVERY_S:
                 said_s = monotonic()

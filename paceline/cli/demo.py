@@ -10,7 +10,7 @@ from paceline import busy_machine
 from paceline.api.calibrate import calibrate
 from paceline.api.predict import predict
 from paceline.api.verify import verify
-from paceline.cli.console import JsonOption, console_for, output_json, progress_bar, warn_if_busy
+from paceline.cli.console import JsonOption, console_for, output_json, progress_bar
 from paceline.cli.options import OutOption
 from paceline.cli.predict import show as show_prediction
 from paceline.cli.train import train_run
@@ -37,8 +37,7 @@ def demo(
         check_new(out)
     console, place = console_for(json), out or next_directory("demo")
     _step(console, "1. Calibrating this machine (quick version)")
-    warn_if_busy(busy_machine.busy_now())
-    with progress_bar(console, "calibrating") as watch:
+    with progress_bar(console, "calibrating", busy_machine.busy_now()) as watch:
         calibration = calibrate(quick=True, out=place, watch=watch)
     _step(console, f"2. Predicting {NETWORK} on the bundled digits, before running it")
     prediction = predict(NETWORK, calibration, **SETTINGS)

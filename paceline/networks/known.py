@@ -45,23 +45,26 @@ KNOWN: dict[str, NetworkEntry] = {
         "rbm", "restricted Boltzmann machine, 256 hidden units", ("image", "table"), (1, 28, 28), 10, labels=False
     ),
     "autoencoder": NetworkEntry(
-        "autoencoder", "a code of 20 numbers, and the sample from it", ("image", "table"), (1, 28, 28), 10, labels=False
+        "autoencoder", "auto-encoder with a code of 20 numbers", ("image", "table"), (1, 28, 28), 10, labels=False
     ),
     "vae": NetworkEntry(
         "vae",
-        "variational auto-encoder: random codes become samples",
+        "variational auto-encoder; generates samples",
         ("image", "table"),
         (1, 28, 28),
         10,
         labels=False,
     ),
-    "cvae": NetworkEntry(
-        "vae", "conditional one: a class and a random code become a sample", ("image", "table"), (1, 28, 28), 10
-    ),
+    "cvae": NetworkEntry("vae", "conditional VAE; generates samples of a class", ("image", "table"), (1, 28, 28), 10),
     "deconvolutional": NetworkEntry(
-        "deconvolutional", "an image from 20 numbers, with sides that double", ("image",), (1, 28, 28), 10, labels=False
+        "deconvolutional",
+        "decodes 20 numbers into an image with transposed convolutions",
+        ("image",),
+        (1, 28, 28),
+        10,
+        labels=False,
     ),
-    "gan": NetworkEntry("gan", "DCGAN: generator against discriminator", ("image",), (1, 28, 28), 10, labels=False),
+    "gan": NetworkEntry("gan", "DCGAN: generator and discriminator", ("image",), (1, 28, 28), 10, labels=False),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,14 +125,20 @@ def test_mistakes_are_answered_before_the_work(paceline, monkeypatch, arguments,
     assert expected in paceline("calibrate", *arguments).refused()
 
 
-def test_a_busy_machine_is_said_before_the_work(paceline, monkeypatch):
-    def stop(*given: object) -> None:
-        raise InputError("it went to work")
+def test_a_busy_machine_is_said_when_the_work_begins(paceline, monkeypatch):
+    real, calls = room.sample_shape, []
+
+    def stop(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) > 1:
+            raise InputError("it went to work")
+        return real(*given)
 
     monkeypatch.setattr("paceline.busy_machine.busy_now", lambda: "this machine is busy (load 9 on 2 cores)")
     monkeypatch.setattr(room, "sample_shape", stop)
     said = paceline("calibrate", "--quick", "--device", "cpu").err.splitlines()
     assert said == ["warning: this machine is busy (load 9 on 2 cores)", "paceline: it went to work"]
+    assert "busy" not in paceline("calibrate", "--precision", "int4").refused()
 
 
 def test_without_a_terminal_progress_is_said_now_and_then(capsys, monkeypatch):
