@@ -62,5 +62,5 @@ def test_a_network_that_fits_is_not_cut(tmp_path: Path) -> None:
 
 
 def test_a_network_too_large_for_any_number_of_stages_is_not_planned(tmp_path: Path) -> None:
-    with pytest.raises(PacelineError, match=r"there is nothing to propose: .*do not fit in memory"):
+    with pytest.raises(PacelineError, match=r"\d+ do not fit in memory"):
         paceline.plan("mlp", cluster(tmp_path, "0.75 GB"), **LARGE)
