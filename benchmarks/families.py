@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 from sklearn.decomposition import PCA
+from sklearn.metrics import roc_auc_score
+from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 
 import paceline
@@ -111,12 +113,87 @@ def specification(bench: Bench, network: str) -> list[FamilyResult]:
     return [FamilyResult(network, f"samples that {JUDGE} takes for the class asked for", right, 0.5, True)]
 
 
+def free_energy(bench: Bench, network: str) -> list[FamilyResult]:
+    """How often a test image has a lower free energy than noise, and how many new samples the judge recognises."""
+    machine = bench.trained(network)
+    test, _ = bench.images("test")
+    generator = torch.Generator().manual_seed(0)
+    order = torch.rand(test.flatten(1).shape, generator=generator).argsort(1)
+    with torch.no_grad():
+        energies = [machine.free_energy(each) for each in (test, test.flatten(1).gather(1, order))]
+    found = float(roc_auc_score([1] * len(test) + [0] * len(test), -torch.cat(energies).numpy()))
+    recognised = float((bench.judged(machine.generate(SAMPLES, generator))[0] > CONFIDENCE).float().mean())
+    return [
+        FamilyResult(network, "free energy tells test images from shuffled ones (AUC)", found, 0.95, True),
+        FamilyResult(network, f"samples recognised by {JUDGE}, confidence > {CONFIDENCE}", recognised, 1 / 3, True),
+    ]
+
+
+LABELLED, FINE_TUNING_EPOCHS = 1000, 60
+RANDOM_RATES = (1.0, 2.0, 5.0)
+"""Of networks that start from random weights: the best one counts."""
+
+
+def pretraining(bench: Bench, network: str) -> list[FamilyResult]:
+    """Pre-trained on all images without their labels, then fine-tuned with some, against random weights."""
+    labelled = {"data": f"{bench.data}:{LABELLED}", "device": "cpu", "epochs": 2 if bench.quick else FINE_TUNING_EPOCHS}
+    seeds = range(1 if bench.quick else 3)
+
+    def accuracy(init: str, rate: float, seed: int) -> float:
+        options = {"pretrain": 0, "rate": rate}
+        return paceline.train(network, seed=seed, init=init, options=options, **labelled).test_accuracy
+
+    starts = [bench.directory / f"{network}-pretrained-{seed}" for seed in seeds]
+    for seed, start in enumerate(starts):
+        if not (start / "checkpoint.pt").exists():
+            paceline.train(network, data=bench.data, device="cpu", seed=seed, epochs=6, out=start)
+    found = mean(accuracy(str(start), 0.5, seed) for seed, start in enumerate(starts))
+    random = max(
+        mean(accuracy(init, rate, seed) for seed in seeds) for init in ("default", "xavier") for rate in RANDOM_RATES
+    )
+    what = f"accuracy with {LABELLED:,} labels, {len(seeds)} seeds; bar: random weights at their best rate"
+    return [FamilyResult(network, what, found, random, True)]
+
+
+def memory(bench: Bench, network: str) -> list[FamilyResult]:
+    """The adding task over 100 steps: a simple recurrent network guesses, gated ones solve it."""
+    place = bench.directory / f"{network}-adding"
+    settings = {"lr": 5e-3, "clip_norm": 1.0, "schedule": "constant", "options": {"hidden": 64}, "threads": 1}
+    if not (place / "checkpoint.pt").exists():
+        epochs = 1 if bench.quick else 10
+        paceline.train(network, data="adding:100", device="cpu", epochs=epochs, out=place, **settings)
+    run = paceline.load(place)
+    assert isinstance(run, paceline.Run)
+    guesses = network == "rnn"
+    what = f"accuracy on adding:100, guessing {run.chance_accuracy:.3f}"
+    return [FamilyResult(network, what, run.test_accuracy, 0.25 if guesses else 0.95, not guesses)]
+
+
+def trees(bench: Bench, network: str) -> list[FamilyResult]:
+    """Against the best that a network makes of how often each token occurs."""
+    found = paceline.train(network, device="cpu", **({"epochs": 1} if bench.quick else {})).test_accuracy
+    logic = paceline.load_dataset(paceline.resolve(network).data)
+    words = [torch.nn.functional.one_hot(part.x.long()).sum(1).numpy() for part in (logic.train, logic.test)]
+    bag = MLPClassifier((64,), random_state=0, max_iter=50).fit(words[0], logic.train.y)
+    counted = float(bag.score(words[1], logic.test.y))
+    return [
+        FamilyResult(network, "accuracy on logic:5", found, 0.99, True),
+        FamilyResult("bag of words", "accuracy on logic:5, a network on the counts of tokens", counted, 0.65, False),
+    ]
+
+
 LEARNED: dict[str, tuple[Callable[[Bench, str], list[FamilyResult]], ...]] = {
     "autoencoder": (reconstruction,),
     "vae": (reconstruction,),
     "cvae": (reconstruction, specification),
     "deconvolutional": (reconstruction,),
     "gan": (recognition,),
+    "rbm": (free_energy,),
+    "dbn": (pretraining,),
+    "rnn": (memory,),
+    "gru": (memory,),
+    "lstm": (memory,),
+    "recursive": (trees,),
 }
 """A family's bars."""
 
@@ -127,6 +204,12 @@ DISTRIBUTED: dict[str, dict[str, Any]] = {
     "cvae": COMPRESSION,
     "deconvolutional": COMPRESSION,
     "gan": {"epochs": 60, "lr": 2e-3, "options": {"channels": [16, 32]}},
+    "rbm": {"epochs": 40, "batch": 32, "options": {"hidden": 64, "k": 5}},
+    "dbn": {"epochs": 34, "batch": 32, "options": {"hidden": [64, 32], "pretrain": 2}},
+    "rnn": {"epochs": 30, "batch": 32, "options": {"hidden": 32}},
+    "gru": {"epochs": 20, "batch": 32, "options": {"hidden": 32}},
+    "lstm": {"epochs": 20, "batch": 32, "options": {"hidden": 32}},
+    "recursive": {"data": "logic:3:1000", "epochs": 6, "batch": 32, "options": {"hidden": 16}},
 }
 """Settings for small data that five seeds and three ways of training are compared with."""
 STRATEGIES = ("sync", "downpour")

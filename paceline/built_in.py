@@ -37,6 +37,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
         "data": "logic:5", "batch": 100, "optimizer": "adam", "lr": 4e-3, "schedule": "cosine", "epochs": 5,
     },
     "rbm": {"loss": "model", "batch": 100, "optimizer": "sgd", "lr": 0.05, "schedule": "cosine", "epochs": 10},
+    "dbn": {"loss": "model", "batch": 100, "optimizer": "adam", "lr": 2e-3, "schedule": "cosine", "epochs": 12},
     "autoencoder": RECONSTRUCTION,
     "vae": RECONSTRUCTION,
     "cvae": RECONSTRUCTION,

@@ -92,7 +92,9 @@ class Workload:
     activation: str | None = setting(
         None, "Activation function; none: the network's default.", group=MODEL, choices=ACTIVATIONS
     )
-    init: str = setting("default", "Initial weights: default, small[:STD], xavier or kaiming.", group=MODEL)
+    init: str = setting(
+        "default", "Initial weights: default, small[:STD], xavier, kaiming, or the directory of a run.", group=MODEL
+    )
     options: dict[str, Any] = setting(
         {}, "Other arguments of a built-in network, e.g. options.hidden=128 or options.auxiliary=false.", group=MODEL
     )

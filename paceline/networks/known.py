@@ -44,6 +44,9 @@ KNOWN: dict[str, NetworkEntry] = {
     "rbm": NetworkEntry(
         "rbm", "restricted Boltzmann machine, 256 hidden units", ("image", "table"), (1, 28, 28), 10, labels=False
     ),
+    "dbn": NetworkEntry(
+        "dbn", "deep belief network: two Boltzmann machines, then fine-tuned", ("image", "table"), (1, 28, 28), 10
+    ),
     "autoencoder": NetworkEntry(
         "autoencoder", "auto-encoder with a code of 20 numbers", ("image", "table"), (1, 28, 28), 10, labels=False
     ),

@@ -143,11 +143,8 @@ class BoltzmannMachine(nn.Module):
         ]
         if len(self.shape) != 3:
             return panels
-        strongest = self.hidden.weight.norm(dim=1).argsort(descending=True)[: ROWS * COLUMNS]
-        filters = self.hidden.weight[strongest].view(-1, *self.shape)
-        filters = filters / filters.abs().flatten(1).amax(1).view(-1, 1, 1, 1) / 2 + 0.5
         return [
-            ImageGrid("Weights of hidden units: bright pixels turn them on, dark ones off", image_rows(filters)),
+            filter_grid(self, self.shape),
             ImageGrid(
                 f"New samples: noise after {self.sampling_steps:,} Gibbs steps",
                 image_rows(self.generate(ROWS * COLUMNS)),
@@ -160,6 +157,15 @@ def drawn(probabilities: Tensor, generator: torch.Generator | None = None) -> Te
     """Units that are on with these probabilities; off where a diverged network has none."""
     p = probabilities
     return torch.rand(p.shape, generator=generator, dtype=p.dtype, device=p.device).lt(p).to(p.dtype)
+
+
+def filter_grid(machine: BoltzmannMachine, shape: tuple[int, ...]) -> ImageGrid:
+    """The largest weights of hidden units, as images."""
+    weight = machine.hidden.weight
+    strongest = weight.norm(dim=1).argsort(descending=True)[: ROWS * COLUMNS]
+    filters = weight[strongest].view(-1, *shape)
+    filters = filters / filters.abs().flatten(1).amax(1).view(-1, 1, 1, 1) / 2 + 0.5
+    return ImageGrid("Weights of hidden units: bright pixels turn them on, dark ones off", image_rows(filters))
 
 
 def image_rows(images: Tensor) -> Tensor:

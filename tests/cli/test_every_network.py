@@ -29,6 +29,7 @@ SMALL = {
     "transformer": ["--data", "text:16", "--batch", "8"],
     "recursive": ["--data", "logic:3:64", "--batch", "16"],
     "rbm": ["--data", "digits:64", "--batch", "16"],
+    "dbn": ["--data", "digits:64", "--batch", "16", "--set", "options.pretrain=0"],
     "autoencoder": ["--data", "digits:64", "--batch", "16"],
     "vae": ["--data", "digits:64", "--batch", "16"],
     "cvae": ["--data", "digits:64", "--batch", "16"],

@@ -31,6 +31,7 @@ COUNTS = {
     "transformer": 65 * 128 + 64 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128 + (128 * 65 + 65),
     "recursive": 7 * 32 + (32 * 96 + 32) + (32 * 2 + 2),
     "rbm": 784 * 256 + 256 + 784,
+    "dbn": (784 * 256 + 256 + 784) + (256 * 256 + 256 + 256) + (256 * 10 + 10),
     "autoencoder": 2 * (784 * 256 + 256 * 128 + 128 * 20) + (256 + 128 + 20) + (128 + 256 + 784),
     # A code's mean and variance; a class is ten more inputs of the first layers.
     "vae": 2 * (784 * 256 + 256 * 128) + 3 * 128 * 20 + (256 + 128 + 40) + (128 + 256 + 784),
@@ -57,6 +58,7 @@ NAMES = {
     "textlstm": "embedding lstm output",
     "recursive": "embedding compose output",
     "rbm": "hidden visible",
+    "dbn": "rbm1.hidden rbm1.visible rbm2.hidden rbm2.visible output",
 }
 
 
