@@ -13,7 +13,7 @@ from paceline.errors import InputError
 if TYPE_CHECKING:
     from paceline.advice.advice import Advice, TriedCandidate
 
-FILE, WORKLOAD, TRIALS = "advice.json", "workload.toml", "trials"
+FILE, WORKLOAD, PAGE, TRIALS = "advice.json", "workload.toml", "summary.html", "trials"
 
 
 def advise(
@@ -35,8 +35,8 @@ def advise(
     `error` or the `time` (10 minutes by default) is over; `met` says whether one reached it. `on_trial` is called after
     each with the trial and the name of its error.
 
-    `out` is a new directory for workload.toml, which `paceline.train` takes, advice.json, and the runs of candidates in
-    trials/. `toml` of the result is the text of that file.
+    `out` is a new directory for workload.toml, which `paceline.train` takes, advice.json, a page, and the runs of
+    candidates in trials/. `toml` of the result is the text of that file.
 
     >>> advice = paceline.advise("classify", kind="table", shape="30", samples=5000, classes=2, device="H200")
     >>> advice.family, advice.workload.network, advice.choice("parallelism").value
@@ -76,7 +76,10 @@ def advise(
 def _write(made: Advice, place: Path) -> None:
     from paceline.output_directory import writable
     from paceline.record import save, write_atomically
+    from paceline.reporting.page import write_records
+    from paceline.results.records import find_records
 
     with writable(f"`out={str(place)!r}`"):
         save(made, place / FILE)
         write_atomically(place / WORKLOAD, made.toml)
+        write_records(find_records([place]), place / PAGE)

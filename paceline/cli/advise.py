@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from paceline.advice.task import TASKS, TaskDescription
-from paceline.api.advise import FILE, TRIALS, WORKLOAD
+from paceline.api.advise import FILE, PAGE, TRIALS, WORKLOAD
 from paceline.api.advise import advise as run
 from paceline.cli.console import JsonOption, console_for, output_json, rows_table
 from paceline.cli.options import OutOption, flag, takes_settings
@@ -65,7 +65,9 @@ def advise(
     console.print(f"\nsaved to {place / WORKLOAD}; train with: {made.train_command(place / WORKLOAD)}")
     if made.stand_in:
         console.print(f"its data: {STAND_IN_NOTE}")
-    console.print(f"advice: {place / FILE}" + (f"   runs: {place / TRIALS}" if made.trials else ""))
+    console.print(
+        f"advice: {place / FILE}   page: {place / PAGE}" + (f"   runs: {place / TRIALS}" if made.trials else "")
+    )
     output_json(dump(made), json)
     if not made.met:
         raise PacelineError(f"no candidate is good enough: {made.choice('network').reason}")

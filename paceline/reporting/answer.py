@@ -11,6 +11,7 @@ from paceline.formatting import count, duration, largest, listed, median_of, num
 from paceline.held_objects import shown_name
 from paceline.planning.plan import Plan
 from paceline.planning.reasons import amount_words, time_words
+from paceline.reporting.sections.advised import advice_sentence
 from paceline.reporting.sections.clusters import cluster_sentence
 from paceline.reporting.sections.comparisons import coverage_sentence, prediction_sentence, published_sentence
 from paceline.reporting.sections.layers import iteration_sentence, uneven_sentence
@@ -55,6 +56,7 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
         yield from ((given.sentence, (given.figure,)) for given in records.findings)
         yield unranked_sentence(runs), ()
         return
+    yield from ((advice_sentence(advice), ("accuracy-time", "accuracy", "loss")) for _, advice in records.advice)
     yield from ((plan_sentence(plan), ("plan-front",)) for _, plan in records.plans)
     yield from ((cluster_sentence(scaling), ("cluster",)) for _, scaling in records.clusters)
     predicted = records.all_predictions
@@ -257,6 +259,7 @@ def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     if records.title:
         return records.title
     planned = [plan.workload for _, plan in records.plans] + [scaling.workload for _, scaling in records.clusters]
+    planned += [advice.workload for _, advice in records.advice]
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
     networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
     data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))

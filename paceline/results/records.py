@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from paceline import record
+from paceline.advice.advice import Advice
 from paceline.cost.prediction import Prediction
 from paceline.cost.verification import Verification, described
 from paceline.errors import InputError, PacelineError, RecordError
@@ -77,6 +78,7 @@ class Records:
     links: list[tuple[str, LinkMeasurement]] = field(default_factory=list)
     evaluations: list[tuple[str, Evaluation]] = field(default_factory=list)
     feedings: list[tuple[str, Feeding]] = field(default_factory=list)
+    advice: list[tuple[str, Advice]] = field(default_factory=list)
     plans: list[tuple[str, Plan]] = field(default_factory=list)
     clusters: list[tuple[str, Scaling]] = field(default_factory=list)
     predictions: list[PredictionRow] = field(default_factory=list)
@@ -104,7 +106,8 @@ class Records:
     def counts(self) -> dict[str, int]:
         """How many there are of each kind, and of rows beside them; without what there is none of."""
         lists: dict[str, tuple[Sequence[Any], ...]] = {
-            "runs": (self.runs, self.rows), "failed runs": (self.failed,), "plans": (self.plans,),
+            "runs": (self.runs, self.rows), "failed runs": (self.failed,), "advice": (self.advice,),
+            "plans": (self.plans,),
             "simulations": (self.simulations, self.clusters), "measurements": (self.measurements,),
             "link measurements": (self.links,), "feedings": (self.feedings,), "evaluations": (self.evaluations,),
             "predictions": (self.all_predictions,), "published figures": (self.published,), "costs": (self.costs,),
@@ -143,8 +146,8 @@ class Records:
         """Whether it is something that a report shows."""
         homes: dict[type, list[Any]] = {
             Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations, Feeding: self.feedings, Plan: self.plans, Scaling: self.clusters,
-            RunOutcome: self.outcomes,
+            Evaluation: self.evaluations, Feeding: self.feedings, Advice: self.advice, Plan: self.plans,
+            Scaling: self.clusters, RunOutcome: self.outcomes,
         }  # fmt: skip
         rows: dict[type, list[Any]] = {
             PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,

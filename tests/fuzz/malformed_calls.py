@@ -12,6 +12,7 @@ from tests.fuzz.case import Case
 
 BASES: dict[str, tuple[str, ...]] = {
     "train": ("mlp", "--epochs", "1"),
+    "advise": ("classify", "--kind", "table", "--shape", "30", "--samples", "500", "--classes", "2"),
     "plan": ("mlp", "--cluster", "g2-standard-8"),
     "measure": ("mlp", "--iterations", "20"),
     "predict": ("mlp", "--device", "calibration.json"),

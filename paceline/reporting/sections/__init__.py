@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from paceline.formatting import count
 from paceline.reporting.figure import Section, listing, section
+from paceline.reporting.sections.advised import advised
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
 from paceline.reporting.sections.clusters import clusters
@@ -29,6 +30,7 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
         section("about", "About this experiment", points=records.notes),
+        *advised(records.advice),
         *plans(records.plans),
         *clusters(records.clusters),
         predictions(records.all_predictions),
