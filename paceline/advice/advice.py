@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.advice.task import TaskDescription
 from paceline.advice.workload_file import workload_text
-from paceline.formatting import duration
+from paceline.formatting import duration, number, percent
 from paceline.notebook import NotebookRecord
 from paceline.workload import Workload
 
@@ -54,6 +54,8 @@ class Advice(NotebookRecord):
     """That the workers are on."""
     pipeline: int = 1
     """Stages that the network is divided into, where one device cannot hold it."""
+    tensor: int = 1
+    """Devices that each linear layer is divided among, where the layers are too few for stages."""
     strategy: str = ""
     """Of several workers, with its groups; empty for one."""
     stand_in: bool = False
@@ -93,6 +95,7 @@ class Advice(NotebookRecord):
         """What trains as advised."""
         several = f" --strategy {self.strategy} --workers {self.workers}" if self.workers > 1 else ""
         stages = f" --pipeline {self.pipeline}" if self.pipeline > 1 else ""
+        stages += f" --tensor {self.tensor}" if self.tensor > 1 else ""
         return f"paceline train {file}{stages}{several}{' --driver ray' if self.machines > 1 else ''}"
 
     def facts(self) -> dict[str, Any]:
@@ -129,3 +132,8 @@ def options_text(workload: Workload) -> str:
     """The options of a network in a few words."""
     words = [f"{key} {'-'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in workload.options.items()]
     return ", ".join(words)
+
+
+def error_words(error: float, name: str) -> str:
+    """The share of wrong answers as a percentage, any other metric as a number."""
+    return percent(error) if name == "error" else number(error)

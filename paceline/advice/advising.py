@@ -62,7 +62,8 @@ class Consultation:
                 distributed.synchronisation, prefetching,
             ),
             workers=distributed.workers, machines=-(-distributed.workers // option.per_machine),
-            pipeline=distributed.pipeline, strategy=distributed.strategy, stand_in=self.facts.stand_in,
+            pipeline=distributed.pipeline, tensor=distributed.tensor, strategy=distributed.strategy,
+            stand_in=self.facts.stand_in,
             predicted_s=total_s, conditions=_conditions(option, prediction, distributed),
             low_s=low_s, high_s=high_s,
         )  # fmt: skip

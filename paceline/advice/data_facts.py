@@ -14,6 +14,8 @@ STAND_IN_BYTES = 8 << 20
 MOST_STAND_INS, FEWEST_STAND_INS = 1024, 64
 """Samples that stand in for data: enough for some steps, few enough for images of any size."""
 LOGIC_DEPTH = 5
+FEW_LABELS = 0.1
+"""Share of labelled samples below which learning without them first is worth its time."""
 READ_AS = {IMAGE: (IMAGE, AUDIO, TABLE), TABLE: (TABLE, AUDIO), TEXT: (TEXT,), "tree": (TREES,)}
 """What data of a kind may be described as."""
 
@@ -83,4 +85,6 @@ def _stand_in(task: TaskDescription) -> str:
         sizes = (1, *sizes)
     fitting = max(FEWEST_STAND_INS, min(MOST_STAND_INS, STAND_IN_BYTES // math.prod(sizes)))
     count = min(fitting, task.samples or fitting)
-    return f"synthetic:{'x'.join(map(str, sizes))}/{task.classes or 10}:{count}"
+    few = task.labels is not None and task.labels < FEW_LABELS * (task.samples or 0)
+    scale = "?scale=unit" if few else ""  # Boltzmann machines take numbers in [0, 1]
+    return f"synthetic:{'x'.join(map(str, sizes))}/{task.classes or 10}{scale}:{count}"

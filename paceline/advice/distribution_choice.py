@@ -38,6 +38,8 @@ class DistributionChoice:
     synchronisation: Choice
     pipeline: int = 1
     """Stages that one network is divided into."""
+    tensor: int = 1
+    """Devices that each linear layer is divided among."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,25 @@ def holds(option: HardwareOption, prediction: Prediction) -> bool:
 
 
 def _divided(option: HardwareOption, devices: int, prediction: Prediction) -> DistributionChoice:
-    """The network over several devices, as stages of a pipeline."""
+    """The network over several devices: as stages of a pipeline, or each layer by feature where the layers are few."""
     assert option.memory_bytes is not None
     stages = math.ceil(prediction.memory_bytes / (MEMORY_SHARE * option.memory_bytes))
     needed, memory = memory_size(prediction.memory_bytes), memory_size(option.memory_bytes)
-    why = f"training needs {needed} and a {option.name} has {memory}, so its layers are divided into {stages} stages"
+    why = f"training needs {needed} and a {option.name} has {memory}"
     layers = sum(layer.update_s > 0 for layer in prediction.layers)
-    if stages > min(devices, layers):
+    halves = 2 ** math.ceil(math.log2(stages))  # features divide by powers of two
+    by_feature = layers < stages and halves <= devices
+    if by_feature:
+        why += f", more than {count(layers, 'layer')} can share as stages, so each is divided by feature among {halves}"
+    else:
+        why += f", so its layers are divided into {stages} stages"
+    if not by_feature and stages > min(devices, layers):
         there = f"{count(devices, 'device')} and {count(layers, 'layer')}"
         why += f"; with {there}, take a device with more memory or a smaller network"
+    told = "all parts of the network work on the same batch and update together"
     return DistributionChoice(
-        1, "", math.nan, Choice("parallelism", "model", why),
-        Choice("synchronisation", "none", "the stages of a pipeline hand each micro-batch on and update together"),
-        stages,
+        1, "", math.nan, Choice("parallelism", "model", why), Choice("synchronisation", "none", told),
+        *((1, halves) if by_feature else (stages, 1)),
     )  # fmt: skip
 
 

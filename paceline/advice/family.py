@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.advice.data_facts import DataFacts
+from paceline.advice.data_facts import FEW_LABELS, DataFacts
 from paceline.advice.task import AUDIO, CLASSIFY, COMPRESS, GENERATE, IMAGE, SEQUENCE, SPECIFIED, TABLE, TEXT, TREES
 from paceline.errors import InputError
 
@@ -20,8 +20,6 @@ DECONVOLUTIONAL = "deconvolutional"
 
 SMALL_IMAGE = 64
 """Pixels of a side up to which networks for small images are used."""
-FEW_LABELS = 0.1
-"""Share of labelled samples below which learning from the others first is worth its time."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,8 @@ def _for_classes(facts: DataFacts) -> FamilyChoice:
     if facts.labels < FEW_LABELS * facts.samples:
         return FamilyChoice(
             BELIEF,
-            f"only {facts.labels:,} of {facts.samples:,} samples have labels: it first learns from all samples without "
-            "them, then is fine-tuned",
+            f"only {facts.labels:,} of {facts.samples:,} samples have labels: learning without them first gives it a "
+            "better start than random weights",
         )
     return FamilyChoice(CONVOLUTIONAL, "images need a deep network, and convolutions find a pattern anywhere in them")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from paceline.advice.advice import Advice, Choice, TriedCandidate, options_text
+from paceline.advice.advice import Advice, Choice, TriedCandidate, error_words, options_text
 from paceline.advice.advising import Consultation
 from paceline.advice.network_choice import NetworkChoice
 from paceline.errors import Diverged, InputError, Interrupted
-from paceline.formatting import duration, number, percent
+from paceline.formatting import duration
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Watcher
 from paceline.workload import Workload
@@ -134,18 +134,12 @@ def _advice(
         )
     else:
         why = f"the lowest of {len(tried)} tried: {reached}, above the acceptable {acceptable}"
-    choices = [
-        each if each.topic != "network" else Choice("network", each.value, why, trial.wall_s) for each in made.choices
-    ]
+    choices = [each if each.topic != "network" else Choice("network", each.value, why) for each in made.choices]
     ordered = {"tried": f"{len(tried)} of {len(asked.networks)} candidates within {duration(limit_s)}"}
     return replace(
         made, workload=trial.workload, choices=tuple(choices), trials=tried, error_name=name,
         conditions={**made.conditions, **ordered},
     )  # fmt: skip
-
-
-def error_words(error: float, name: str) -> str:
-    return percent(error) if name == "error" else number(error)
 
 
 def trial_words(trial: TriedCandidate, name: str) -> str:

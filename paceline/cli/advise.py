@@ -104,7 +104,7 @@ def _show(made: Advice, console: Console) -> None:
 
 def _trial_rows(made: Advice) -> list[dict[str, str]]:
     """What was tried, as text."""
-    from paceline.advice.trying import error_words
+    from paceline.advice.advice import error_words
 
     return [
         {

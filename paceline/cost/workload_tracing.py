@@ -63,7 +63,7 @@ def data_shape_of(workload: Workload) -> DataShape:
         if (source.count or 1) <= known.samples[0]:
             return DataShape("image", known.shape, len(known.classes), source.count or known.samples[0])
     if source.name == "synthetic":
-        source.allow()
+        synthetic.allow_options(source)
         shape, classes = synthetic.shape_and_classes(source)
         samples = source.count or synthetic.DEFAULT_TRAINING
         return DataShape("image" if len(shape) == 3 else "table", shape, classes, samples)

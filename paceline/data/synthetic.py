@@ -1,4 +1,7 @@
-"""Noise of any shape with a faint pattern per class, so that it can be learned: `synthetic:3x224x224/1000`."""
+"""Noise of any shape with a faint pattern per class, so that it can be learned: `synthetic:3x224x224/1000`.
+
+Numbers have mean 0 and deviation 1, or with `?scale=unit` are in [0, 1].
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from paceline.data.cache import Progress
-from paceline.data.dataset import Arrays, Dataset
+from paceline.data.dataset import Arrays, Dataset, unit_interval
 from paceline.data.normalise import Normalise
 from paceline.data.source import Source, without_count
 from paceline.errors import DataError
@@ -28,7 +31,7 @@ _DEVIATION = ((128**2 - 1 + 64**2 - 1) / 12) ** 0.5 / 255
 
 
 def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
-    source.allow()
+    allow_options(source)
     shape, classes = shape_and_classes(source)
     training = source.count or DEFAULT_TRAINING
     testing = max(1, training // _TEST_SHARE)
@@ -48,8 +51,14 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
         classes=tuple(str(i) for i in range(classes)),
         train=train,
         test=test,
-        prepare=Normalise((_MEAN,), (_DEVIATION,)),
+        prepare=unit_interval if "scale" in source.options else Normalise((_MEAN,), (_DEVIATION,)),
     )
+
+
+def allow_options(source: Source) -> None:
+    source.allow("scale")
+    if source.options.get("scale", "unit") != "unit":
+        raise DataError(f"data {source.text!r}: scale={source.options['scale']:.60} should be unit, or left out")
 
 
 def _check_size(source: Source, shape: tuple[int, ...], classes: int, samples: int) -> None:

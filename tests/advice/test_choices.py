@@ -89,6 +89,10 @@ def test_a_network_that_does_not_fit_is_divided():
     advice = package.advise("classify", **wide, device="L4", devices=4)
     assert advice.choice("parallelism").value == "model" and advice.pipeline == 2
     assert advice.train_command("w.toml") == "paceline train w.toml --pipeline 2"
+    larger = package.advise("classify", **{**wide, "classes": 10**6}, device="L4", devices=4)  # three parts, two layers
+    assert larger.train_command("w.toml") == "paceline train w.toml --tensor 4"
+    alone = package.advise("classify", **wide, device="L4")
+    assert "take a device with more memory" in alone.choice("parallelism").reason
 
 
 def outcome(step_s: float, epoch_s: float) -> ClusterOutcome:

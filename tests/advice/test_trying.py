@@ -103,6 +103,8 @@ def test_real_candidates_are_trained_and_kept(paceline, tmp_path):
     run = package.load(tmp_path / "tried" / "trials" / trial.directory / "record.json")
     assert trial.error == pytest.approx(1 - run.test_accuracy) and trial.error <= 0.1 and trial.wall_s > 0
     assert "tried mlp (hidden 64): error " in result.out and "finished" in result.out
+    page = (tmp_path / "tried" / "summary.html").read_text(encoding="utf-8").replace("\u00a0", " ")
+    assert ">Advice</h2>" in page and "To classify, train mlp (feed-forward)" in page and "1 candidate tried" in page
     assert advice.chosen == trial and (tmp_path / "tried" / "workload.toml").exists()
 
 

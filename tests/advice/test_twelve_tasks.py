@@ -52,7 +52,8 @@ def test_the_family_is_the_one_that_the_guide_gives(each: Described, tmp_path):
 
 def trains(each: Described, paceline) -> None:
     assert paceline("advise", each.task, *_flags(each.settings), "--out", "advice").code == 0
-    result = paceline("train", "advice/workload.toml", "--epochs", "1", "--out", "run")
+    epochs = [] if each.epochs is None else ["--epochs", str(each.epochs)]
+    result = paceline("train", "advice/workload.toml", *epochs, "--out", "run")
     assert result.code == 0, result.err
     run = package.load("run/record.json")
     assert run.status == "finished" and run.updates > 0 and run.workload.network == each.network

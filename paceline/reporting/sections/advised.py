@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.advice.advice import Advice
-from paceline.formatting import count, duration, number
+from paceline.advice.advice import Advice, error_words
+from paceline.formatting import count, duration
 from paceline.held_objects import shown_name
 from paceline.reporting.figure import Column, Section, listing, section
 
@@ -19,7 +19,8 @@ def advice_sentence(advice: Advice) -> str:
     network = shown_name(advice.workload.network)
     said = f"To {_task_words(advice)}, train {network} ({advice.family})"
     if (tried := advice.chosen) is not None:
-        reached = f"its test {advice.error_name} was {number(tried.error)} after {duration(tried.wall_s)}"
+        error = error_words(tried.error, advice.error_name)
+        reached = f"its test {advice.error_name} was {error} after {duration(tried.wall_s)}"
         return f"{said}: {reached}{'' if advice.met else ', above the acceptable one'}."
     if advice.predicted_s == advice.predicted_s:
         return f"{said}, which takes {duration(advice.predicted_s)} as predicted."
@@ -32,10 +33,10 @@ def _task_words(advice: Advice) -> str:
 
 
 def _section(advice: Advice, suffix: str) -> Section | None:
-    choices = listing(
-        f"advice{suffix}-choices", "Choices and their reasons", ("topic", "choice", "predicted", "reason"),
-        [(row["topic"], row["choice"], row["predicted"], row["reason"]) for row in advice.table()],
-    )  # fmt: skip
+    points = [
+        f"{each.topic.capitalize()}: {each.value}. {each.reason[0].upper()}{each.reason[1:]}."
+        for each in advice.choices
+    ]
     rows = [
         (
             "chosen" if row["chosen"] else "", row["network"], row["options"], row[advice.error_name], row["wall_s"],
@@ -47,4 +48,4 @@ def _section(advice: Advice, suffix: str) -> Section | None:
         "", "network", "options", f"test {advice.error_name}", Column("time", "s"), Column("predicted", "s"), "status",
     )  # fmt: skip
     tried = listing(f"advice{suffix}-tried", f"{count(len(rows), 'candidate')} tried, cheapest first", columns, rows)
-    return section(f"advice{suffix}", "Advice", (advice_sentence(advice),), blocks=(choices, tried))
+    return section(f"advice{suffix}", "Advice", (advice_sentence(advice),), points, (tried,))
