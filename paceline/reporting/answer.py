@@ -113,6 +113,8 @@ def run_sentence(run: Run) -> str:
     else:
         reached = f"{percent(run.test_accuracy)} test accuracy"
     workers = "" if d is None else f" with {count(d.workers, 'worker')} ({d.strategy.name})"
+    if run.division is not None and len(run.division.processes) > 1:
+        workers = f", divided among {len(run.division.processes)} processes"
     seconds = duration(run.wall_s)
     if d is not None and d.driver == "virtual":
         workers = f" with {count(d.workers, 'simulated worker')} ({d.strategy.name})"

@@ -25,6 +25,7 @@ from paceline.results.records import Records, Skipped
 from paceline.results.run_result import run_results
 from paceline.strategy.ledger import LedgerSummary
 from paceline.trace import Span, Trace
+from paceline.training.division import Division, ProcessRecord
 from paceline.training.run import Conditions, Run
 from tests.a_run import a_run
 from tests.reporting.examples import a_distribution, a_measurement, a_simulation, a_trace, a_virtual_run, an_outcome
@@ -252,6 +253,9 @@ def test_what_was_run_is_said_in_words():
     assert "Of 2 runs, 1 diverged; it is left out of rankings." in made(broken)["what"].sentences
 
 
+HALVES = Division(1, 2, 8, "1f1b", ("conv1", "fc1"), "measured", tuple(ProcessRecord(0, n, ("a",), 9) for n in (0, 1)))
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -263,6 +267,7 @@ def test_what_was_run_is_said_in_words():
         ({"status": "running", "updates": 0}, "was still running after 0 updates and"),
         ({"distribution": a_distribution()}, "of simulated time with 2 simulated workers (downpour)."),
         ({"distribution": a_distribution(driver="local")}, "4.5 s with 2 workers (downpour)."),
+        ({"division": HALVES}, "in 2 epochs and 4.5 s, divided among 2 processes."),
     ],
 )  # fmt: skip
 def test_the_answer_of_one_run_is_one_sentence(changes, expected):

@@ -146,8 +146,7 @@ class StageProcess:
             self._step(tally)
         with self.times.waiting():  # the others may still have backward passes of the last step to do
             distributed.barrier()
-        spans, self.times.spans = self.times.spans, []
-        return Advanced(tally.read() if self.settings.part == 0 else Score(), self._record(), spans)
+        return Advanced(tally.read() if self.settings.part == 0 else Score(), self._record(), self.times.take_spans())
 
     def _record(self) -> ProcessRecord:
         times, seconds = self.times, self.times.seconds

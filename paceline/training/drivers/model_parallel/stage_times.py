@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 SPANS_KEPT = 400
+"""The first ones of a process, so that the trace of a long run stays small."""
 
 
 class StageTimes:
@@ -16,6 +17,7 @@ class StageTimes:
         """From the beginning of a step's first forward pass to the end of its last backward pass, all steps."""
         self.passes = 0
         self.spans: list[tuple[str, float, float]] = []
+        self._room = SPANS_KEPT
 
     @contextmanager
     def span(self, part: str) -> Iterator[None]:
@@ -25,8 +27,14 @@ class StageTimes:
         finally:
             end_s = perf_counter()
             self.seconds[part] += end_s - start_s
-            if len(self.spans) < SPANS_KEPT:
+            if self._room:
+                self._room -= 1
                 self.spans.append((part, start_s, end_s))
+
+    def take_spans(self) -> list[tuple[str, float, float]]:
+        """Those since the last call."""
+        taken, self.spans = self.spans, []
+        return taken
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from paceline.errors import InputError, PacelineError
 from paceline.simulation.pipeline_schedule import passes_of
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.model_parallel import stage_processes
+from paceline.training.drivers.model_parallel.stage_times import SPANS_KEPT
 from paceline.training.run import Run
 from paceline.training.watcher import Silent
 
@@ -40,6 +41,7 @@ def test_two_stages_give_the_losses_of_the_whole_network_with_the_same_microbatc
     assert halves.updates == whole.updates == 20
     first = [span.part for span in halves.trace.spans if span.who == "stage 1" and span.part in ("forward", "backward")]
     assert first[:16] == [direction for direction, _ in passes_of("1f1b", 0, 2, 8)]
+    assert sum(span.who == "stage 2" for span in halves.trace.spans) == SPANS_KEPT  # the first, of more than 500
     assert [process.passes for process in halves.division.processes] == [2 * (9 * 8 + 6)] * 2
 
 
