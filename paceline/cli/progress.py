@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Table
 
 from paceline.cli.console import BarAfterDownloads, facts_table
+from paceline.cli.workers_table import WorkersTable
 from paceline.formatting import count, percent
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
@@ -24,30 +25,36 @@ if TYPE_CHECKING:
     from paceline.training.measured_training import TrainingClock
 
 
-class _MeasuredProgress(Progress):
-    """A progress bar with what a clock has measured so far below it."""
+class _LiveProgress(Progress):
+    """A progress bar with what a clock has measured so far below it, and what each worker does."""
 
-    def __init__(self, clock: TrainingClock | None, *columns: ProgressColumn, **options: Any) -> None:
-        self.clock = clock
+    def __init__(
+        self, clock: TrainingClock | None, workers: WorkersTable | None, *columns: ProgressColumn, **options: Any
+    ) -> None:
+        self.clock, self.workers = clock, workers
         super().__init__(*columns, **options)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
         if self.clock is not None and self.clock.live is not None:
             yield self.clock.live
+        if self.workers is not None:
+            yield self.workers
 
 
 class TerminalWatcher(BarAfterDownloads):
     """A watcher of runs. Without a terminal it prints one line per epoch and draws no bar."""
 
-    def __init__(self, console: Console, clock: TrainingClock | None = None) -> None:
+    def __init__(self, console: Console, clock: TrainingClock | None = None, *, live: bool = False) -> None:
+        """With `live` a table of the workers, if there are several, is below the bar."""
+        self.workers = WorkersTable() if live else None
         columns = (
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]}  {task.fields[accuracy]}"),
             TextColumn("{task.fields[rate]} samples/s  {task.fields[left]}"),
         )
-        super().__init__(console, *columns, progress=partial(_MeasuredProgress, clock))
+        super().__init__(console, *columns, progress=partial(_LiveProgress, clock, self.workers))
         self.run: Run | None = None
         self.task = self.bar.add_task("", total=None, visible=False, epoch="", loss="", accuracy="", rate="", left="")
 
@@ -70,6 +77,8 @@ class TerminalWatcher(BarAfterDownloads):
 
     def advanced(self, progress: Advance) -> None:
         score = progress.score
+        if self.workers is not None and progress.workers is not None:
+            self.workers.update(progress.workers)
         left_steps = (progress.epochs - progress.epoch) * progress.steps - progress.step
         assert self.run is not None
         left_s = left_steps * self.run.workload.batch / max(progress.samples_per_s, 1e-9)
@@ -79,7 +88,7 @@ class TerminalWatcher(BarAfterDownloads):
             total=progress.steps,
             completed=progress.step,
             epoch=f"{progress.epoch + 1}/{progress.epochs}",
-            loss=f"{score.loss:.4f}",
+            loss="–" if math.isnan(score.loss) else f"{score.loss:.4f}",
             accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
             rate=f"{progress.samples_per_s:,.0f}",
             left=_workers(progress.workers) if progress.workers else f"{elapsed(left_s)} left",

@@ -52,7 +52,9 @@ def train(
     tensorboard: Annotated[
         Path | None, path_option("Write TensorBoard events to a subdirectory of DIR.", "DIR", OUTPUT)
     ] = None,
-    live: Annotated[bool, flag("live", "With --measure: show the times of parts and layers during training.")] = False,
+    live: Annotated[
+        bool, flag("live", "While training, show what each worker does; with --measure, parts and layers.")
+    ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
     *,
@@ -63,8 +65,8 @@ def train(
     step, measure = distribution.pop("step", "auto"), distribution.pop("measure", False)
     options: dict[str, Any] = {"data_dir": data_dir, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
     options |= {"trust": trust, **distribution}
-    if live and not measure:
-        raise WorkloadError("--live shows what --measure finds: give both")
+    if live and not (measure or resume or plan or (distribution.get("workers") or 1) > 1):
+        raise WorkloadError("--live shows workers, or what --measure finds: give --workers or --measure, too")
     if resume is not None:
         from paceline.api.train import resume as continue_run
 
@@ -135,8 +137,8 @@ def _follow(
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.training.measured_training import TrainingClock
 
-    console, clock = console or console_for(json), TrainingClock(live=True) if live else None
-    with TerminalWatcher(console, clock) as watcher:
+    console, clock = console or console_for(json), TrainingClock(live=True) if live and measure else None
+    with TerminalWatcher(console, clock, live=live) as watcher:
         run = train(watcher=watcher, downloads=watcher.downloads, measure=clock or measure)
     console.print(closing_table(run))
     warn_if_busy(run.conditions.busy)

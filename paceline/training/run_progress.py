@@ -145,12 +145,14 @@ class RunProgress(ABC):
         standing, epochs = self.standing(), self.workload.epochs
         ledger, shown = standing.ledger, min(standing.epochs_done, epochs - 1)
         closed = standing.closed if shown == standing.epochs_done else self.batches
-        workers = WorkersProgress(standing.alive, self.before.workers, self._rate, ledger.mean_staleness)
+        workers = WorkersProgress(
+            standing.alive, self.before.workers, self._rate, ledger.mean_staleness, self._by_worker
+        )
         return Progress(shown, epochs, closed, self.batches, self.score(shown), self._samples_per_s(ledger), workers)
 
     def distribution(self) -> Distribution:
         standing, (faults, fault_count) = self.standing(), self.faults()
-        by_worker = tuple(map(self._worker, range(self.before.workers)))
+        by_worker = self._by_worker()
         return replace(
             self.before,
             seconds=self.train_s,
@@ -162,6 +164,9 @@ class RunProgress(ABC):
             faults=(*self.before.faults, *faults),
             fault_count=self.before.fault_count + fault_count,
         )
+
+    def _by_worker(self) -> tuple[WorkerRecord, ...]:
+        return tuple(map(self._worker, range(self.before.workers)))
 
     def _worker(self, number: int) -> WorkerRecord:
         now = self.counted(number)

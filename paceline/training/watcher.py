@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.step.tally import Score
+from paceline.strategy.distribution import WorkerRecord
 from paceline.training.run import Epoch, Run
 
 
@@ -18,6 +20,8 @@ class WorkersProgress:
     updates_per_s: float
     staleness: float
     """On average."""
+    records: Callable[[], Sequence[WorkerRecord]] | None = None
+    """What every worker has done so far, for whoever wants to look at it."""
 
 
 @dataclass(frozen=True)

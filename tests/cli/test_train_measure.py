@@ -55,8 +55,8 @@ def test_a_measured_run_is_the_same_run_with_a_measurement(paceline, tmp_path):
     assert experiment_of(tmp_path / "run" / "measure") == row
 
 
-def test_live_needs_measure(paceline):
-    assert paceline("train", "mlp", *WORDS, "--live").refused().startswith("--live shows what --measure finds")
+def test_live_needs_workers_or_measure(paceline):
+    assert paceline("train", "mlp", *WORDS, "--live").refused().startswith("--live shows workers, or what --measure")
 
 
 def test_the_bar_of_a_live_run_has_parts_and_layers_below_it(tmp_path, monkeypatch):

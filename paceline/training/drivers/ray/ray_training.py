@@ -33,6 +33,7 @@ from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState
 from paceline.training.drivers.ray.preparation import share_cluster
 from paceline.training.drivers.ray.progress import RayProgress
+from paceline.training.drivers.ray.run_metrics import RunMetrics
 from paceline.training.drivers.ray.sent_objects import send_objects
 from paceline.training.drivers.ray.serving import ServedTraining
 from paceline.training.drivers.ray.supervisor import Supervisor
@@ -98,6 +99,7 @@ class RayTraining(Driver):
         passes = workers if strategy.full_pass_per_worker else 1
         batches = layout.batches * passes
         self.progress = RayProgress(workload, described, passes * len(dataset.train), batches)
+        self.metrics = RunMetrics(workload.network, strategy.name)
         self.supervisor: Supervisor | None = None
         self.validation: ValidationThread | None = None
         self.epochs_taken = 0
@@ -162,7 +164,9 @@ class RayTraining(Driver):
     def _show(self, run: TrainingRun) -> None:
         if self.recorder.now() - self.shown_s >= SHOW_EVERY_S:
             self.shown_s = self.recorder.now()
-            run.watcher.advanced(self.progress.progress())
+            progress = self.progress.progress()
+            run.watcher.advanced(progress)
+            self.metrics.show(progress)
 
     def _validate(self, parameters: Tensor) -> Score:
         self.learner.show(parameters)
