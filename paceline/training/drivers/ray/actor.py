@@ -21,6 +21,9 @@ class Actor:
         """The CPU time used and the number of steps finished so far."""
         return time.process_time(), self.steps
 
+    def clock(self) -> float:
+        return time.monotonic()
+
     def node(self) -> str:
         """The id of the actor's node."""
         return str(import_module("ray").get_runtime_context().get_node_id())

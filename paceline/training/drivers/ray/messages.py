@@ -11,6 +11,7 @@ from paceline.step.tally import Score
 from paceline.strategy.distribution import FaultRecord
 from paceline.strategy.instructions import Compute
 from paceline.strategy.ledger import LedgerSummary
+from paceline.training.drivers.ray.timeline import TimedSpan
 
 
 class ServerLost(Exception):
@@ -28,6 +29,8 @@ class WorkerReport(NamedTuple):
     """How long ago it joined."""
     scores: dict[int, Score] | None = None
     """Of the epochs whose losses were counted since the last report."""
+    spans: tuple[TimedSpan, ...] = ()
+    """Since the last report, on the server's clock."""
 
 
 class Push(NamedTuple):

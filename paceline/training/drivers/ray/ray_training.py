@@ -23,7 +23,7 @@ from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord
 from paceline.strategy.learner import Learner
 from paceline.strategy.position import Position
-from paceline.trace import Recorder
+from paceline.trace import Recorder, Span
 from paceline.training.checkpoint import Checkpoint
 from paceline.training.collective import UNTESTED, choose_on_cluster
 from paceline.training.conditions import current_conditions
@@ -208,6 +208,11 @@ class RayTraining(Driver):
 
     def distribution(self) -> Distribution:
         return self.progress.distribution()
+
+    def trace(self) -> list[Span]:
+        began_s = (self.progress.began_s or 0.0) - (self.recorder.origin_s or 0.0)
+        found = (self.supervisor.ask("trace") if self.supervisor is not None else None) or []
+        return [replace(span, start_s=span.start_s + began_s, end_s=span.end_s + began_s) for span in found]
 
     def timing(self) -> tuple[float, float]:
         return self.progress.train_s, self.progress.samples_per_s

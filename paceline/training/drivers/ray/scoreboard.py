@@ -33,7 +33,7 @@ class Scoreboard:
         self._scores[worker].clear()
 
     def add(self, worker: int, report: WorkerReport) -> None:
-        self.reports[worker] = report._replace(scores=None)
+        self.reports[worker] = report._replace(scores=None, spans=())
         self._scores[worker].update(report.scores or {})
 
     def report(self, worker: int) -> WorkerReport:

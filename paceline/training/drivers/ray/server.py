@@ -20,6 +20,7 @@ from torch import Tensor
 
 from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.strategy.event_record import EventRecord
+from paceline.trace import Span
 from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
@@ -242,11 +243,11 @@ class Server(Actor):
 
     def events(self) -> EventRecord | None:
         with self.lock:
-            serving, job = self.serving, self.job
-            if serving is None or serving.store.updates is None:
-                return None
-            tasks, updates = tuple(serving.tasks), tuple(serving.store.updates)
-            return EventRecord(job.workload, job.strategy, job.workers, tasks, updates)
+            return self.serving.events() if self.serving is not None else None
+
+    def trace(self) -> list[Span]:
+        with self.lock:
+            return self.serving.trace() if self.serving is not None else []
 
     # What happens, here and at the replica
 

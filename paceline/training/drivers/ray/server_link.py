@@ -14,6 +14,7 @@ from paceline.training.drivers.ray.messages import Call, Push, Reply, ServerLost
 from paceline.training.drivers.ray.node_channel import Channel
 from paceline.training.drivers.ray.node_memory import OfferedMemory
 from paceline.training.drivers.ray.pieces import Pieces
+from paceline.training.drivers.ray.timeline import clock_offset
 
 ray: Any = import_module("ray")
 exceptions = ray.exceptions
@@ -85,6 +86,13 @@ class ServerLink:
         if version < 0:
             raise ServerLost
         return version, pieces
+
+    def clock_offset(self) -> float:
+        """What to add to this process's clock to get the server's."""
+        try:
+            return clock_offset(lambda: ray.get(self.server.clock.remote(), timeout=self.within_s))
+        except exceptions.RayError as error:
+            raise ServerLost from error
 
     def exchange_note(self, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
         """Leaves a note for the other members or reads one; returns whether the formation still exists."""

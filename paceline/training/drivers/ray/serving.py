@@ -16,18 +16,20 @@ from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import FaultRecord
 from paceline.strategy.engine import Engine
-from paceline.strategy.event_record import TaskRecord
+from paceline.strategy.event_record import EventRecord, TaskRecord
 from paceline.strategy.gradient_mean import Payload
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.memory_store import MemoryStore
 from paceline.strategy.position import Position
 from paceline.strategy.updater import Updater
+from paceline.trace import Span
 from paceline.training.drivers.ray.formations import Formations
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import Mailbox
 from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, WorkerReport
 from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.scoreboard import Scoreboard
+from paceline.training.drivers.ray.timeline import TimedSpan, Timeline
 
 REFUSALS_KEPT = 64
 
@@ -47,7 +49,7 @@ class ServedTraining:
         for worker in range(job.workers):  # rounds have a part for each of them, whoever joins first
             self.coordinator.rounds.expect(worker)
         self.engine = Engine(self.coordinator, self, self, job.on_bad_gradient)
-        self.scoreboard = Scoreboard(job.workers)
+        self.scoreboard, self.timeline = Scoreboard(job.workers), Timeline()
         self.payloads = Pieces(job.payload_size, layout.torch_dtype)
         self.formations = Formations(job, mailboxes)
         self.joining: list[int] = []
@@ -87,6 +89,16 @@ class ServedTraining:
         }
         done = self.coordinator.epochs_done
         return ServerState(self.store.current, saved, self.scoreboard.epoch(done), done, self.store.version)
+
+    def events(self) -> EventRecord | None:
+        if self.store.updates is None:
+            return None
+        job = self.job
+        return EventRecord(job.workload, job.strategy, job.workers, tuple(self.tasks), tuple(self.store.updates))
+
+    def trace(self) -> list[Span]:
+        """The first spans of all workers and of the server, in seconds after the run began."""
+        return [] if self.began_s is None else self.timeline.since(self.began_s)
 
     # What workers do
 
@@ -128,6 +140,7 @@ class ServedTraining:
 
     def report(self, worker: int, report: WorkerReport) -> None:
         self.scoreboard.add(worker, report)
+        self.timeline.add(f"worker {worker}", *report.spans)
 
     def take(self, worker: int) -> tuple[Compute, Formation | None, int, Tensor | None]:
         """A worker's next task, with whom it averages, and the version and parameters if its first step fetches.
@@ -198,7 +211,9 @@ class ServedTraining:
     def commit(self, order: Apply) -> bool:
         start_s = time.monotonic()
         self.store.apply(order)
-        self.updating_s += time.monotonic() - start_s
+        end_s = time.monotonic()
+        self.updating_s += end_s - start_s
+        self.timeline.add("server", TimedSpan("update", start_s, end_s))
         return True
 
     def discard(self, task: Compute, refused: bool) -> None:

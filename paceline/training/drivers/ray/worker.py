@@ -27,6 +27,7 @@ from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.member_link import Dissolved, MemberLink
 from paceline.training.drivers.ray.messages import Formation, Push, Reply, ServerLost, WorkerReport
 from paceline.training.drivers.ray.sent_objects import SentObjects, receive_objects
+from paceline.training.drivers.ray.timeline import WorkerSpans
 from paceline.training.worker_parts import worker_parts
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Worker(Actor):
         self.began_s: float | None = None
         self.group: MemberLink | None = None
         reply, pieces = self._join()
+        self.spans = WorkerSpans(self.link.clock_offset())
         push = Push()
         sent = None
         """A call whose reply has not been received yet."""
@@ -131,16 +133,17 @@ class Worker(Actor):
         if not (reply.generation or reply.over):
             raise ServerLost
         if self.began_s is not None:  # at first it waits for the others to start
+            now_s = time.monotonic()
             self.waiting_s += reply.waited_s
-            self.communicating_s += max(0.0, time.monotonic() - start_s - reply.waited_s)
+            self.communicating_s += max(0.0, now_s - start_s - reply.waited_s)
+            self.spans.add("wait", start_s, now_s)
         return reply, pieces
 
     def _report(self, idle: bool = False) -> WorkerReport:
         joined_s = 0.0 if self.began_s is None else time.monotonic() - self.began_s
         scores = self.tallies.scores(now=idle)
-        return WorkerReport(
-            self.tasks, self.steps - self.counted_before, self.communicating_s, self.waiting_s, joined_s, scores
-        )
+        steps, spans = self.steps - self.counted_before, self.spans.take() if scores is not None else ()
+        return WorkerReport(self.tasks, steps, self.communicating_s, self.waiting_s, joined_s, scores, spans)
 
     # A task
 
@@ -154,18 +157,26 @@ class Worker(Actor):
         members = self._members(reply.formation)
         versions: list[int] = []
 
+        computing_s = time.monotonic()
+
         def fetch(position: int) -> tuple[int, Tensor]:
+            nonlocal computing_s
             start_s = time.monotonic()
+            if position:
+                self.spans.add("compute", computing_s, start_s)
             into = self.learner.local if self.staging is None or members is not None else self.staging
             version = reply.version
             if position or not self._receive_parameters(pieces, reply.formation, into):
                 version, found = self.link.fetch(task.sequence, position)
                 self.link.parameters.put_into(into, found)
             versions.append(version)
-            self.communicating_s += time.monotonic() - start_s
+            computing_s = time.monotonic()
+            self.communicating_s += computing_s - start_s
+            self.spans.add("fetch", start_s, computing_s)
             return version, into
 
         result = self.learner.run(task, fetch, self.payload, self.tallies.tally(task.epoch))
+        self.spans.add("compute", computing_s, time.monotonic())
         if self.faults is None:
             self.faults = WorkerFaults(self.job.faults, self.number, result.pulled)
         self.faults.meet(result.pulled, len(task.batches), self.payload)

@@ -54,6 +54,9 @@ class Link:
             raise ServerLost
         return reply, pieces
 
+    def clock_offset(self) -> float:
+        return 0.0
+
     def exchange_note(self, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
         return self.place.server.exchange_note(self._call(WorkerReport()), formation, key, note)
 

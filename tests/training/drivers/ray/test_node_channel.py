@@ -28,7 +28,7 @@ server_link = pytest.importorskip("paceline.training.drivers.ray.server_link", e
 
 
 class Handle:
-    """A server as Ray's handle of it; `called` counts the calls."""
+    """A server as Ray's handle of it; `called` counts the calls, but for those that read its clock."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.called = server, 0
@@ -43,6 +43,7 @@ class Handle:
 
     exchange = property(lambda self: self._method("exchange"))
     fetch = property(lambda self: self._method("fetch"))
+    clock = property(lambda self: SimpleNamespace(remote=lambda: self.threads.submit(self.server.clock)))
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def nodes(monkeypatch):
     """The nodes of the server and of its workers."""
     found = {"server": "one", "worker": "one"}
     fake = SimpleNamespace(
-        get=lambda sent, timeout: list(sent.result(timeout)),
+        get=lambda sent, timeout: answer if isinstance(answer := sent.result(timeout), float) else list(answer),
         get_runtime_context=lambda: SimpleNamespace(get_node_id=lambda: found["worker"]),
     )
     monkeypatch.setattr(server_link, "ray", fake)
