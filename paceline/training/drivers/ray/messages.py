@@ -114,6 +114,8 @@ class Status:
     """A replica follows."""
     computing: tuple[int, ...] = ()
     """Workers that have a task."""
+    joined: tuple[int, ...] = ()
+    """The last incarnation of each worker that has joined; 0: none has."""
     updating_s: float = 0.0
     began_ago_s: float | None = None
     ended_ago_s: float | None = None

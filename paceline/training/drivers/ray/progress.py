@@ -63,6 +63,6 @@ class RayProgress(RunProgress):
             computing_s=max(0.0, report.joined_s - report.waiting_s - report.communicating_s),
             communicating_s=report.communicating_s,
             waiting_s=report.waiting_s,
-            starts=self.supervisor.workers[number].incarnation if self.supervisor else 0,
+            starts=self.supervisor.workers[number].starts if self.supervisor else 0,
             accuracies=status.accuracies[number] if status.accuracies else (),
         )

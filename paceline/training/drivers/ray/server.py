@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,8 +32,6 @@ from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.replica import ReplicaLink
 from paceline.training.drivers.ray.serving import ServedTraining
 
-LATE_EPOCHS = 8
-"""Epochs that are over whose losses workers may still report."""
 REJOIN_WITHIN_S = 10.0
 """A new server waits this long for all workers; one whose node is gone may have no room."""
 
@@ -199,42 +198,25 @@ class Server(Actor):
             serving, now_s = self.serving, time.monotonic()
             if serving is None:
                 return Status(self.generation, begun=False, failure=self.failure)
-            coordinator, board = serving.coordinator, serving.scoreboard
-            epoch, batches = coordinator.epochs_done, coordinator.batches
-            late = range(max(serving.first_epoch, epoch - LATE_EPOCHS), epoch + 1)
-            return Status(
-                self.generation,
-                begun=True,
+            return replace(
+                serving.status(now_s),
+                generation=self.generation,
                 finished=self.ended_s is not None,
                 failure=self.failure,
-                version=coordinator.version,
-                epochs_done=epoch,
-                closed=batches.closed(epoch) if epoch in batches.done else 0,
-                alive=coordinator.alive,
                 replicated=self.replica is not None,
-                computing=tuple(number for number, mailbox in enumerate(self.mailboxes) if mailbox.is_computing),
-                updating_s=serving.updating_s,
-                began_ago_s=None if serving.began_s is None else now_s - serving.began_s,
                 ended_ago_s=None if self.ended_s is None else now_s - self.ended_s,
-                epoch_ended_ago_s={number: now_s - kept[2] for number, kept in serving.epochs.items()},
-                ledger=coordinator.ledger.summary(),
-                refusals=tuple(serving.refusals),
-                scores={number: board.epoch(number) for number in late},
-                by_worker=tuple(board.report(worker) for worker in range(self.job.workers)),
-                totals=board.totals(),
-                accuracies=board.accuracies(serving.first_epoch, epoch),
             )
 
     def epoch_parameters(self, epoch: int) -> tuple[int, Array] | None:
         """The version and the parameters at the end of an epoch; those of earlier epochs are no longer kept."""
         with self._replicated():
-            found = self._do("take_epoch", epoch) if self.serving is not None else None
+            found = None if self.serving is None else self._do("take_epoch", epoch)
             return None if found is None else (found[0], found[1].numpy())
 
     def current_parameters(self) -> tuple[int, Array] | None:
         with self.lock:
-            store = self.serving.store if self.serving is not None else None
-            return None if store is None else (store.version, store.current.numpy())
+            serving = self.serving
+            return None if serving is None else (serving.store.version, serving.store.current.numpy())
 
     def snapshot(self) -> ServerState | None:
         """One consistent version of everything; None before the start."""

@@ -26,12 +26,14 @@ from paceline.trace import Span
 from paceline.training.drivers.ray.formations import Formations
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import Mailbox
-from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, WorkerReport
+from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, Status, WorkerReport
 from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.scoreboard import Scoreboard
 from paceline.training.drivers.ray.timeline import TimedSpan, Timeline
 
 REFUSALS_KEPT = 64
+LATE_EPOCHS = 8
+"""Epochs that are over whose losses workers may still report."""
 
 
 class ServedTraining:
@@ -53,6 +55,7 @@ class ServedTraining:
         self.payloads = Pieces(job.payload_size, layout.torch_dtype)
         self.formations = Formations(job, mailboxes)
         self.joining: list[int] = []
+        self.joined = [0] * job.workers
         self.tasks: list[TaskRecord] = []
         self.epochs: dict[int, tuple[int, Tensor, float]] = {}
         """Version, parameters and end of the epochs from the one on that the launcher took last."""
@@ -90,6 +93,31 @@ class ServedTraining:
         done = self.coordinator.epochs_done
         return ServerState(self.store.current, saved, self.scoreboard.epoch(done), done, self.store.version)
 
+    def status(self, now_s: float) -> Status:
+        """How the training is doing; what the actor knows beside it is left out."""
+        coordinator, board = self.coordinator, self.scoreboard
+        epoch, batches = coordinator.epochs_done, coordinator.batches
+        late = range(max(self.first_epoch, epoch - LATE_EPOCHS), epoch + 1)
+        return Status(
+            "",
+            begun=True,
+            version=coordinator.version,
+            epochs_done=epoch,
+            closed=batches.closed(epoch) if epoch in batches.done else 0,
+            alive=coordinator.alive,
+            computing=tuple(number for number, mailbox in enumerate(self.mailboxes) if mailbox.is_computing),
+            joined=tuple(self.joined),
+            updating_s=self.updating_s,
+            began_ago_s=None if self.began_s is None else now_s - self.began_s,
+            epoch_ended_ago_s={number: now_s - kept[2] for number, kept in self.epochs.items()},
+            ledger=coordinator.ledger.summary(),
+            refusals=tuple(self.refusals),
+            scores={number: board.epoch(number) for number in late},
+            by_worker=tuple(board.report(worker) for worker in range(self.job.workers)),
+            totals=board.totals(),
+            accuracies=board.accuracies(self.first_epoch, epoch),
+        )
+
     def events(self) -> EventRecord | None:
         if self.store.updates is None:
             return None
@@ -107,6 +135,7 @@ class ServedTraining:
         if mailbox.incarnation:
             self.leave(call.worker)
         mailbox.incarnation, mailbox.is_near = call.incarnation, is_near
+        self.joined[call.worker] = call.incarnation
         self.scoreboard.joined(call.worker)
         self.coordinator.starts_anew(call.worker)
         self.awaited.discard(call.worker)

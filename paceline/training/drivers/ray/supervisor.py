@@ -25,6 +25,7 @@ from paceline.training.drivers.ray.worker_handle import WorkerHandle
 from paceline.training.settings import DriverSettings
 
 STATUS_EVERY_S = 0.2
+RETRY_S = 1.0
 FAULTS_KEPT = 1000
 PLACEMENT_OF_SERVER: Any = "SPREAD"
 MOST_FAILURES = 5
@@ -124,6 +125,10 @@ class Supervisor:
         elif time.monotonic() - self._asked_s > self.limits.stopped_timeout + STATUS_EVERY_S:
             self.ray.kill(self.server, no_restart=False)  # it hangs; the answer that is waited for will be an error
             self._asked_s = time.monotonic()
+        for worker in self.workers:
+            if worker.working is None and 0.0 < worker.try_again_s <= time.monotonic():
+                worker.try_again_s = 0.0
+                worker.start(again=True)
         working = {w.working: number for number, w in enumerate(self.workers) if w.working is not None}
         ready, _ = self.ray.wait([*working, self._asked], num_returns=1, timeout=within_s)
         for reference in ready:
@@ -191,8 +196,11 @@ class Supervisor:
         worker.consecutive_failures = 0 if tasks else worker.consecutive_failures + 1
         if worker.consecutive_failures >= MOST_FAILURES:
             raise PacelineError(f"worker {number} {how}, {MOST_FAILURES} times in a row without finishing a task")
-        self.note("died", number, how)
         self._dead[number] = worker.incarnation
+        if worker.incarnation > max(1, self.last.joined[number] if self.last.joined else 0):
+            worker.working, worker.try_again_s = None, time.monotonic() + RETRY_S  # there is no room for it yet
+            return
+        self.note("died", number, how)
         worker.start()
 
     def _is_over(self) -> bool:

@@ -14,7 +14,10 @@ from paceline.training.settings import DriverSettings
 class WorkerHandle:
     def __init__(self, ray: Any, actor: Any, server: Any, objects: SentObjects | None) -> None:
         self.ray, self.actor, self.server, self.objects = ray, actor, server, objects
-        self.incarnation = 0
+        self.incarnation = self.starts = 0
+        """How often it was told to work, and how often of these Ray had a process for it."""
+        self.try_again_s = 0.0
+        """When it is told again, if Ray had none."""
         self.consecutive_failures = 0
         self.started_s = 0.0
         self.working: Any = None
@@ -22,9 +25,10 @@ class WorkerHandle:
         self._heartbeat = Heartbeat(0.0)
         self._asked: Any = None
 
-    def start(self) -> None:
-        """Lets the actor work as soon as Ray has started it."""
+    def start(self, *, again: bool = False) -> None:
+        """Lets the actor work as soon as Ray has started it. `again`: the last call found no process."""
         self.incarnation += 1
+        self.starts += not again
         self.started_s = time.monotonic()
         self._heartbeat, self._asked = Heartbeat(self.started_s), None
         self.working = self.actor.work.remote(self.server, self.incarnation, self.objects)

@@ -99,6 +99,13 @@ class Losing(threading.Thread):
         return next((node for node in self.cluster.list_all_nodes()[1:] if node.node_id in used), None)
 
 
+def place_server(node, monkeypatch) -> None:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    placement = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+    monkeypatch.setattr(supervisor, "PLACEMENT_OF_SERVER", placement)
+
+
 class Alive(Silent):
     """How many workers were alive, and when."""
 
@@ -130,11 +137,8 @@ def test_a_run_that_loses_a_node_ends_by_itself(name, ray_cluster, tmp_path):
     [(name, False) for name in ("downpour", "delay-compensated", "mixed", "sync", "diloco")] + [("sync", True)],
 )
 def test_a_run_that_loses_the_node_of_its_server_ends_by_itself(name, replica, ray_cluster, tmp_path, monkeypatch):
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    node = ray_cluster.list_all_nodes()[1].node_id  # the first one is where this process is
-    monkeypatch.setattr(supervisor, "PLACEMENT_OF_SERVER", NodeAffinitySchedulingStrategy(node, soft=True))
-    slow = tuple(Fault("slow", worker=worker, seconds=0.05) for worker in range(4))
+    place_server(ray_cluster.list_all_nodes()[1], monkeypatch)  # the first one is where this process is
+    slow = tuple(Fault("slow", worker=worker, seconds=0.15) for worker in range(4))
     options = {"faults": slow, "server_replica": replica, "checkpoint_every_s": 2.0}
     with Losing(ray_cluster, tmp_path / "run", kind="Server"):
         found = train("ray", made(epochs=3), strategy(name), 4, tmp_path / "run", **options)
@@ -143,8 +147,9 @@ def test_a_run_that_loses_the_node_of_its_server_ends_by_itself(name, replica, r
 
 
 @pytest.mark.soak
-def test_a_node_that_is_added_is_used_within_30_s(ray_cluster, tmp_path):
-    """Every worker fills a node, so that one of them waits for the new node."""
+def test_a_node_that_is_added_is_used_within_30_s(ray_cluster, tmp_path, monkeypatch):
+    """Every worker fills a node, so that one of them waits for the new node. The server's node stays."""
+    place_server(ray_cluster.list_all_nodes()[0], monkeypatch)
     alive = Alive()
     slow = tuple(Fault("slow", worker=worker, seconds=0.5) for worker in range(3))
     options = {"faults": slow, "worker_cpus": 2.0, "watcher": alive}

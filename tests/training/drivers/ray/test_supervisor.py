@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from paceline.errors import PacelineError
 from paceline.training.drivers.ray.connection import Shares
 from paceline.training.drivers.ray.messages import ServerState, Status, WorkerReport
 from paceline.training.drivers.ray.start_limits import ROOM_EVERY_S
-from paceline.training.drivers.ray.supervisor import Supervisor
+from paceline.training.drivers.ray.supervisor import RETRY_S, Supervisor
 from paceline.training.settings import DriverSettings
 from tests.training.drivers.ray.fake_ray import ActorUnavailableError, FakeRay, Reference
 
@@ -50,6 +51,31 @@ def test_the_server_is_told_of_a_death_until_it_has_answered():
     told = [dead for _, _, dead in run.server.called("status")]
     assert told[-3:] == [((1, 1),), ((1, 1),), ()]
     assert [(fault.what, fault.worker) for fault in run.supervisor.faults] == [("died", 1)]
+
+
+def test_a_worker_that_has_no_room_is_told_again_but_dies_once(monkeypatch):
+    run = Started()
+    run.server.answers["status"] = replace(WORKING, joined=(1, 1))
+    run.poll()
+    worker, now_s = run.supervisor.workers[1], run.supervisor.began_s + 10.0
+    monkeypatch.setattr("paceline.training.drivers.ray.supervisor.time.monotonic", lambda: now_s)
+    worker.working = Reference(ActorUnavailableError())
+    run.poll()
+    for _ in range(3):  # its node is gone, and there is no other
+        worker.working = Reference(ActorUnavailableError())
+        run.poll()
+        run.poll()
+        assert worker.working is None
+        now_s += RETRY_S
+        run.poll()
+        assert worker.working is not None
+    assert worker.starts == 2 and worker.incarnation == 5 and run.supervisor.fault_count == 1
+    run.server.answers["status"] = replace(WORKING, joined=(1, 5))
+    run.poll()
+    run.poll()
+    worker.working = Reference(ActorUnavailableError())
+    run.poll()
+    assert worker.starts == 3 and run.supervisor.fault_count == 2, "it was there, and died again"
 
 
 def test_a_server_that_could_not_be_reached_for_a_while_goes_on_as_it_is():
