@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.errors import StrategyError, WorkloadError
 from paceline.settings import pick
+from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.training.distributing import build_cluster, build_strategy
 from paceline.training.limits import check_workers
@@ -176,8 +177,10 @@ def _replicas(given: Mapping[str, Any], measuring: bool) -> int:
     """Copies of a divided network: synchronous workers of this machine, and nothing else."""
     if measuring:
         raise WorkloadError("`measure` is for a network in one process or with workers, not for a divided one")
-    if given.get("strategy", "sync") != "sync" or given.get("driver", "local") != "local":
-        key = "driver" if given.get("driver", "local") != "local" else "strategy"
+    strategy = find_strategy(given["strategy"]) if "strategy" in given else Strategy()
+    is_plain = strategy == Strategy(strategy.name)
+    if not is_plain or given.get("driver", "local") != "local":
+        key = "driver" if is_plain else "strategy"
         raise StrategyError(
             f"a divided network is trained by processes of this machine, and copies of it synchronously: leave out "
             f"`{key}={given[key]!r}`"
