@@ -75,10 +75,11 @@ class Bench:
         arrays = getattr(dataset, part)
         return dataset.prepare(arrays.x, arrays.y)
 
-    @torch.no_grad()
     def judged(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """How sure the judge is of each image, and of which class."""
-        found = self.trained(JUDGE, epochs=JUDGE_EPOCHS)(images).softmax(1).max(1)
+        judge = self.trained(JUDGE, epochs=JUDGE_EPOCHS)
+        with torch.no_grad():
+            found = judge(images).softmax(1).max(1)
         return found.values, found.indices
 
 
@@ -205,11 +206,11 @@ DISTRIBUTED: dict[str, dict[str, Any]] = {
     "deconvolutional": COMPRESSION,
     "gan": {"epochs": 60, "lr": 2e-3, "options": {"channels": [16, 32]}},
     "rbm": {"epochs": 40, "batch": 32, "options": {"hidden": 64, "k": 5}},
-    "dbn": {"epochs": 34, "batch": 32, "options": {"hidden": [64, 32], "pretrain": 2}},
+    "dbn": {"epochs": 60, "batch": 32, "lr": 0.01, "options": {"hidden": [64, 32], "pretrain": 2}},
     "rnn": {"epochs": 30, "batch": 32, "options": {"hidden": 32}},
     "gru": {"epochs": 20, "batch": 32, "options": {"hidden": 32}},
     "lstm": {"epochs": 20, "batch": 32, "options": {"hidden": 32}},
-    "recursive": {"data": "logic:3:1000", "epochs": 6, "batch": 32, "options": {"hidden": 16}},
+    "recursive": {"data": "logic:4:1000", "epochs": 10, "batch": 32, "lr": 0.01},
 }
 """Settings for small data that five seeds and three ways of training are compared with."""
 STRATEGIES = ("sync", "downpour")
