@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from paceline import record, user_code
 from paceline.busy_machine import MachineWatch
 from paceline.data.dataset import Dataset
@@ -91,7 +93,7 @@ def _prepared(
     workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None
 ) -> Iterator[TrainingRun]:
     recorder = Recorder()
-    with explained(workload), threads_restored():
+    with explained(workload), threads_restored(), torch.inference_mode(False), torch.enable_grad():
         with recorder.span("load"):
             dataset = load_data(workload, options.cache, options.progress)
         with recorder.span("prepare"):

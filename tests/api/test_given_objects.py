@@ -48,6 +48,15 @@ def test_a_module_is_trained_in_place_and_from_its_own_weights():
     assert network.output.weight.abs().max() > 0.01 and run.test_accuracy > 0.5
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("how", [{}, {"strategy": "downpour", "driver": "virtual"}])
+def test_training_differentiates_whatever_mode_its_caller_is_in(mode, how):
+    alone = paceline.train(build, **how, **SMALL)
+    with mode():
+        found = paceline.train(build, **how, **SMALL)
+    assert found.test_loss == alone.test_loss
+
+
 @pytest.mark.parametrize("how", [{"workers": 2}, {"strategy": "downpour", "driver": "virtual"}])
 def test_a_module_of_this_program_is_trained_by_workers(how):
     class Local(Net):  # not importable: it travels by value
