@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ class Advice(NotebookRecord):
     tensor: int = 1
     """Devices that each linear layer is divided among, where the layers are too few for stages."""
     strategy: str = ""
-    """Of several workers, with its groups; empty for one."""
+    """Of several workers; empty for one."""
+    groups: int = 1
+    """Synchronous groups of workers, where the strategy has several."""
     stand_in: bool = False
     """Whether the workload's data are synthetic samples in place of the described ones."""
     predicted_s: float = math.nan
@@ -93,10 +96,13 @@ class Advice(NotebookRecord):
 
     def train_command(self, file: str | Path) -> str:
         """What trains as advised."""
-        several = f" --strategy {self.strategy} --workers {self.workers}" if self.workers > 1 else ""
-        stages = f" --pipeline {self.pipeline}" if self.pipeline > 1 else ""
-        stages += f" --tensor {self.tensor}" if self.tensor > 1 else ""
-        return f"paceline train {file}{stages}{several}{' --driver ray' if self.machines > 1 else ''}"
+        words = ["paceline", "train", str(file)]
+        for option, count in (("--pipeline", self.pipeline), ("--tensor", self.tensor), ("--workers", self.workers)):
+            words += [option, str(count)] if count > 1 else []
+        words += ["--strategy", self.strategy] if self.workers > 1 else []
+        words += ["--groups", f"{self.groups}x{self.workers // self.groups}"] if self.groups > 1 else []
+        words += ["--driver", "ray"] if self.machines > 1 else []
+        return shlex.join(words)
 
     def facts(self) -> dict[str, Any]:
         return {

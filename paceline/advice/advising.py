@@ -63,6 +63,7 @@ class Consultation:
             ),
             workers=distributed.workers, machines=-(-distributed.workers // option.per_machine),
             pipeline=distributed.pipeline, tensor=distributed.tensor, strategy=distributed.strategy,
+            groups=distributed.groups,
             stand_in=self.facts.stand_in,
             predicted_s=total_s, conditions=_conditions(option, prediction, distributed),
             low_s=low_s, high_s=high_s,

@@ -40,6 +40,8 @@ class DistributionChoice:
     """Stages that one network is divided into."""
     tensor: int = 1
     """Devices that each linear layer is divided among."""
+    groups: int = 1
+    """Synchronous groups of workers."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,6 @@ class _Simulated:
     strategy: str
     groups: int
     outcome: ClusterOutcome
-
-    @property
-    def name(self) -> str:
-        return (
-            self.strategy
-            if self.groups == 1
-            else f"{self.strategy} --groups {self.groups}x{self.workers // self.groups}"
-        )
 
 
 ONE = Choice("synchronisation", "none", "one device has nobody to wait for")
@@ -141,7 +135,12 @@ def _as_simulated(option: HardwareOption, prediction: Prediction, most: int, dev
     )
     parallel = Choice("parallelism", "data", reason, epoch_s)
     return DistributionChoice(
-        workers, pick.name, epoch_s, parallel, Choice("synchronisation", pick.strategy, why, pick.outcome.step_s)
+        workers,
+        pick.strategy,
+        epoch_s,
+        parallel,
+        Choice("synchronisation", pick.strategy, why, pick.outcome.step_s),
+        groups=pick.groups,
     )
 
 

@@ -43,7 +43,7 @@ def predict_pipeline(
     from paceline.cost.piece_tracing import trace_pieces
     from paceline.cost.predicting import predict
     from paceline.cost.workload_tracing import data_shape_of
-    from paceline.simulation.pipeline_prediction import predict_stages
+    from paceline.simulation.pipeline_stages import predict_stages
 
     own, _ = split(settings, predict_pipeline)
     check_whole(workers, "workers", 1)

@@ -21,7 +21,8 @@ from paceline.errors import PacelineError
 from paceline.planning.candidate import Candidate
 from paceline.planning.estimate import Computing, placement_of
 from paceline.planning.machine_options import MachineOption
-from paceline.simulation.pipeline_prediction import PipelinePrediction, predict_stages
+from paceline.simulation.pipeline_prediction import PipelinePrediction
+from paceline.simulation.pipeline_stages import predict_stages
 from paceline.workload import Workload
 
 Predict = Callable[[Workload, Device], Prediction]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -72,7 +73,7 @@ def test_the_prediction_is_that_of_predict_for_all_the_samples():
 def test_several_devices_share_the_data_where_that_is_faster():
     shared = package.advise("classify", **PHOTOGRAPHS, device="a2-highgpu-8g", devices=8)
     assert shared.choice("parallelism").value == "data" and shared.workers == 8 and shared.strategy == "sync"
-    assert shared.train_command("w.toml") == "paceline train w.toml --strategy sync --workers 8"
+    assert shared.train_command("w.toml") == "paceline train w.toml --workers 8 --strategy sync"
     alone = package.advise("classify", **TABLE, device="a2-highgpu-8g", devices=8)
     assert alone.choice("parallelism").value == "neither" and alone.workers == 1
 
@@ -117,8 +118,11 @@ def test_synchronous_up_to_forty_devices_and_mixed_beyond_unless_the_simulation_
 
 
 def test_groups_of_machines_are_part_of_the_command():
-    found = _Simulated(64, "mixed", 8, outcome(1.0, 1.0))
-    assert found.name == "mixed --groups 8x8"
+    advice = package.advise("classify", **TABLE, device="L4")
+    grouped = dataclasses.replace(advice, workers=64, machines=8, strategy="mixed", groups=8)
+    assert grouped.train_command("w.toml") == (
+        "paceline train w.toml --workers 64 --strategy mixed --groups 8x8 --driver ray"
+    )
 
 
 def test_data_are_fetched_ahead_where_they_do_not_stay_on_the_device():

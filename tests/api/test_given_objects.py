@@ -159,7 +159,7 @@ def test_simulating_and_planning_take_a_module():
         ("mlp", {"workers": -1}, "workers=-1 should be"),
         ("mlp", {"strategy": "downpuor"}, "no strategy 'downpuor': did you mean downpour"),
         ("mlp", {"push_every": 3}, "needs `workers` or a `strategy`"),
-        ("mlp", {"measure": True}, "measure=True writes what it finds into the run's directory"),
+        ("mlp", {"measure": True}, "measure=True saves the measurement in the run's directory"),
         ("mlp", {"tensorboard": "events"}, "tensorboard= needs out="),
         ("mlp", {"step": "fast"}, "step 'fast'"),
     ],

@@ -191,7 +191,7 @@ LAB = ["--cluster", "g2-standard-4", "--strategy", "sync"]
             ["--cluster", "here", "--strategy", "sync"],
             "run paceline calibrate --local-workers first",
         ),
-        ([*LAB, "--overlap-backward"], "what the backward pass of dnn takes is not known"),
+        ([*LAB, "--overlap-backward"], "the time of the backward pass of dnn is not known"),
         ([*LAB, "--set", "bathc=3"], "no setting 'bathc' for simulate: did you mean batch"),
     ],
 )

@@ -131,6 +131,6 @@ def test_what_an_experiment_cannot_write_is_said_before_its_first_run(paceline, 
     said = paceline("compare", "study.toml", "--out", "study", "--tensorboard", "study.toml").refused()
     assert said == "--tensorboard study.toml is a file: choose a directory"
     said = paceline("compare", "measured.toml", "--out", "study", "--tensorboard", "board").refused()
-    assert said.startswith("--tensorboard is for runs that train")
-    assert "--collect only reads" in paceline("compare", "--collect", ".", "--tensorboard", "board").refused()
+    assert said.startswith("--tensorboard needs runs of kind")
+    assert "--collect runs nothing" in paceline("compare", "--collect", ".", "--tensorboard", "board").refused()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["measured.toml", "study.toml"]

@@ -85,9 +85,9 @@ def test_a_composed_exchange_pushes_what_local_steps_changed_in_the_size_of_its_
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("int8+delta", "before the + should be gradient or delta"),
-        ("delta+gradient", "after the + should compress"),
-        ("elastic+int8", "before the +"),
+        ("int8+delta", "before + should be gradient or delta"),
+        ("delta+gradient", "after + should be a compression"),
+        ("elastic+int8", "before +"),
         ("delta+", "unknown"),
         ("delta+int9", "int8"),
     ],

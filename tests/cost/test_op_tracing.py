@@ -25,8 +25,13 @@ SHAPES = {
     "digits": DataShape("image", (1, 8, 8), 10, 1437),
     "cifar10": DataShape("image", (3, 32, 32), 10, 50_000),
     "text": DataShape("text", (64,), 96, 6_000, (64,)),
+    "logic:5": DataShape(
+        "tree", (63,), 2, 10_000, example=(torch.zeros(1, 63, dtype=torch.long), torch.zeros(1).long())
+    ),
     "synthetic:3x224x224/1000": DataShape("image", (3, 224, 224), 1000, 1024),
 }
+SAMPLING = ("rbm",)
+"""Networks whose forward pass runs Gibbs chains, which are not differentiated."""
 PRODUCTS = ("matmul", "convolution", "convolution_backward", "convolution_backward_weight")
 
 
@@ -44,7 +49,8 @@ def test_every_built_in_network_is_traced_with_no_unknown_operation(name, precis
     shape = trace_workload(workload, SHAPES[workload.data])
     assert not shape.unknown
     assert {o.direction for o in shape.operations} == {"forward", "backward"}
-    assert 1.9 < shape.flops / sum(o.flops for o in shape.operations if o.direction == "forward") < 4.1
+    least = 1.05 if name in SAMPLING else 1.9
+    assert least < shape.flops / sum(o.flops for o in shape.operations if o.direction == "forward") < 4.1
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet5", "transformer"])

@@ -71,7 +71,7 @@ def test_spot_machines_have_the_label_of_their_cloud(machine, type_, label, tain
 
 def test_spot_machines_of_an_unknown_cloud_are_refused():
     plan = planned("gpu_1x_a10", workers_per_machine=1, spot=True)
-    with pytest.raises(InputError, match="known for aws, gcp, azure: give one as `cloud`"):
+    with pytest.raises(InputError, match="known for aws, gcp, azure only: give one of them as `cloud`"):
         deploy("kubernetes", plan)
     assert parts(deploy("kubernetes", plan, cloud="aws"))[2]["nodeSelector"]["eks.amazonaws.com/capacityType"] == "SPOT"
 

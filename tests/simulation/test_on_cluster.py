@@ -159,7 +159,7 @@ def test_an_all_reduce_can_begin_during_the_backward_pass():
 
 
 def test_nothing_can_hide_behind_a_backward_pass_that_is_not_known():
-    with pytest.raises(InputError, match="what the backward pass of net takes is not known"):
+    with pytest.raises(InputError, match="the time of the backward pass of net is not known"):
         outcome("sync", 2, overlap_backward=True)
 
 

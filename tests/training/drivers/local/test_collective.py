@@ -172,7 +172,7 @@ def test_members_that_share_a_gpu_cannot_have_nccl(monkeypatch):
         ("backup", {"collective": "gloo"}, "backup continues without some"),
         ("deep-compression", {"collective": "gloo"}, "payloads of momentum-topk:0.01 cannot be added up"),
         ("mixed", {"collective": "gloo"}, "those of mixed with 2 workers have one each"),
-        ("sync", {"collective": "gloo", "record_events": True}, "no replay can repeat: leave out `record_events`"),
+        ("sync", {"collective": "gloo", "record_events": True}, "a replay cannot repeat: leave out `record_events`"),
     ],
 )
 def test_what_cannot_be_added_up_is_refused_before_anything_starts(monkeypatch, strategy, options, message):
