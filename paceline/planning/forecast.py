@@ -17,7 +17,7 @@ from paceline.cluster import Device
 from paceline.cost.piece_tracing import PieceShape, trace_pieces
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import data_shape_of
-from paceline.errors import PacelineError
+from paceline.errors import NetworkError, PacelineError
 from paceline.planning.candidate import Candidate
 from paceline.planning.estimate import Computing, placement_of
 from paceline.planning.machine_options import MachineOption
@@ -53,6 +53,8 @@ class Forecast:
         """By key, stages and micro-batches."""
         self._pieces: dict[int, tuple[PieceShape, ...]] = {}
         """By batch size."""
+        self._uncut: NetworkError | None = None
+        """Why the network cannot be cut, at any batch size."""
         self._models: dict[str, Device] = {}
         """By kind, the reference device: the one that gains most from other precisions."""
 
@@ -97,9 +99,15 @@ class Forecast:
         return self.pipelines[known]
 
     def _pieces_of(self, batch: int) -> tuple[PieceShape, ...]:
+        if self._uncut is not None:
+            raise self._uncut
         if batch not in self._pieces:
             workload = replace(self.workload, batch=batch, accumulate=1)
-            self._pieces[batch] = trace_pieces(workload, data_shape_of(workload))
+            try:
+                self._pieces[batch] = trace_pieces(workload, data_shape_of(workload))
+            except NetworkError as error:
+                self._uncut = error
+                raise
         return self._pieces[batch]
 
     def estimate(self, device: Device, batch: int, precision: str) -> ComputeEstimate | None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline.errors import InputError, PacelineError
+from paceline.errors import InputError, NetworkError, PacelineError
+from paceline.planning.forecast import Forecast
+from paceline.workload import Workload, resolve
 
 CARDS = """
 name = "small cards"
@@ -64,3 +66,18 @@ def test_a_network_that_fits_is_not_cut(tmp_path: Path) -> None:
 def test_a_network_too_large_for_any_number_of_stages_is_not_planned(tmp_path: Path) -> None:
     with pytest.raises(PacelineError, match=r"\d+ do not fit in memory"):
         paceline.plan("mlp", cluster(tmp_path, "0.75 GB"), **LARGE)
+
+
+def test_a_network_that_cannot_be_cut_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = []
+
+    def trace(workload: Workload, shape: object) -> None:
+        traced.append(workload.batch)
+        raise NetworkError("mlp cannot be cut")
+
+    monkeypatch.setattr("paceline.planning.forecast.trace_pieces", trace)
+    forecast = Forecast(resolve("mlp", {"data": "digits"}), lambda *_: pytest.fail("nothing is predicted"))
+    for batch in (8, 8, 16):
+        with pytest.raises(NetworkError, match="cannot be cut"):
+            forecast._pieces_of(batch)
+    assert traced == [8]
