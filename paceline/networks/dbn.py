@@ -68,7 +68,7 @@ class DeepBeliefNetwork(nn.Module):
         return self.output(self.dropout(self.up(x, len(self.machines))))  # type: ignore[no-any-return]
 
     def up(self, x: Tensor, layers: int) -> Tensor:
-        """The probabilities of the hidden units of the first so many machines."""
+        """Probabilities of the hidden units of the first `layers` machines."""
         units = x.flatten(1)
         for machine in self.machines[:layers]:
             units = machine.up(units)

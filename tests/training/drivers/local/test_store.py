@@ -399,7 +399,7 @@ with lock:
 
 
 def large(places: int = 0) -> SharedMemory:
-    """With so many places for the gradients of each worker; 0: the server commits."""
+    """`places` is the number of gradient buffers per worker; 0: the server commits."""
     return SharedMemory(
         Sizes(
             workers=2, groups=2, numbers=BLOCK, payload=BLOCK, dtype="float32", state=(), corrections=(), batches=4,
