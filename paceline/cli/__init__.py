@@ -134,6 +134,8 @@ def entry() -> None:
     try:
         code = main()
     except KeyboardInterrupt:  # once more, while the first was being answered
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        complain("interrupted")
         code = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is over at once
     sys.exit(code)
