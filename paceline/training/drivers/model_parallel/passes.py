@@ -102,7 +102,7 @@ class Passes:
         outputs.append(output.detach())
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The part of a micro-batch in the mean of all samples."""
+        """The loss of a micro-batch, weighted by its share of the samples of the step."""
         with self.times.span("forward"):
             return self.phase.loss_of(output, target)[0] * (self.averaged_over * len(target) / self.total)
 
