@@ -27,6 +27,7 @@ NAMES = (
     "epoch",
     "auto",
     "folder",
+    "large",
     "measure",
     "virtual",
     "server",

@@ -115,8 +115,8 @@ class Workload:
         "float32", "Numerical precision.", group=DEVICE, choices=PRECISIONS, verbs=("train", "predict")
     )
     memory_format: str = setting(
-        "contiguous", "Memory format of images and convolution weights. channels-last is supported by predict only.",
-        group=DEVICE, choices=tuple(MEMORY_FORMATS), verbs=("predict",),
+        "auto", "Memory format of images and convolution weights; auto: channels-last where convolutions gain from it.",
+        group=DEVICE, choices=("auto", *MEMORY_FORMATS), verbs=("train", "predict"),
     )  # fmt: skip
     top: int = setting(5, "The n of top-n accuracy.", group=DATA, least=1)
     phases: str = setting(

@@ -184,13 +184,16 @@ def trace_network(
     *,
     name: str = "the network",
     on_gpu: bool = False,
-    memory_format: torch.memory_format = torch.contiguous_format,
+    layout: Callable[[nn.Module], torch.memory_format] = lambda _: torch.contiguous_format,
 ) -> NetworkShape:
-    """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run."""
+    """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run. `layout`
+    chooses the memory format of a network and its images."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    network = without_values(build_unallocated(build, name, mode), mode, memory_format).train()
+    built = build_unallocated(build, name, mode)
+    memory_format = layout(built)
+    network = without_values(built, mode, memory_format).train()
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
-        watch, samples, traced = _OpRecorder(network), batch(), list(phases(network))
+        watch, samples, traced = _OpRecorder(network), _in_format(batch(), memory_format), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
         watch.log.see((*tensors, *_tensors_of(samples)), is_new=False)
         trained = list({id(p): p for phase in traced for p in phase.parameters}.values())
@@ -224,6 +227,14 @@ def _traced_phase(
         tuple(t.untyped_storage().nbytes() for t in _tensors_of(samples)),
     )
     return PhaseShape(phase.rule, tuple(tuple(p.shape) for p in phase.parameters), memory)
+
+
+def _in_format(samples: Batch, memory_format: torch.memory_format) -> Batch:
+    def image(tensor: Tensor) -> Tensor:
+        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
+
+    x, y = samples
+    return x.each(image) if isinstance(x, Fields) else image(x), y
 
 
 def _tensors_of(samples: Batch) -> list[Tensor]:

@@ -21,8 +21,9 @@ from paceline.data.samples import Samples
 from paceline.data.source import parse
 from paceline.data.well_known import WELL_KNOWN
 from paceline.errors import NetworkError, PacelineError, WorkloadError, a_type
+from paceline.step.layout import memory_format_of
 from paceline.step.phase import Batch, Phase, phases_of
-from paceline.workload import MEMORY_FORMATS, Workload
+from paceline.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,14 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
         return [phase for phase in phases_of(workload, network) if phase.rule.trains_in(workload.epochs - 1)]
 
     who = workload.phases or workload.network
-    memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
+
+    def layout(network: nn.Module) -> torch.memory_format:
+        return memory_format_of(workload.memory_format, network, workload.precision, on_gpu=on_gpu)
+
     try:
         return trace_network(
             lambda: build_traced(workload, shape), lambda: traced_batch(workload, shape), phases,
-            name=workload.network, on_gpu=on_gpu, memory_format=memory_format,
+            name=workload.network, on_gpu=on_gpu, layout=layout,
         )  # fmt: skip
     except PacelineError:
         raise
@@ -125,21 +129,17 @@ def build_traced(workload: Workload, shape: DataShape) -> nn.Module:
 
 def traced_batch(workload: Workload, shape: DataShape) -> Batch:
     """A batch of the workload without values."""
-    memory_format = getattr(torch, MEMORY_FORMATS[workload.memory_format])
-
-    def placed(tensor: Tensor) -> Tensor:
-        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
 
     def room(tensor: Tensor) -> Tensor:
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-        return placed(torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype))
+        return torch.empty((workload.batch, *tensor.shape[1:]), dtype=dtype)
 
     if shape.example is not None:
         x, y = shape.example
         return x.each(room) if isinstance(x, Fields) else room(x), room(y)
     kind = torch.int64 if shape.kind == "text" else torch.float32
     target = torch.int64 if shape.classes else torch.float32
-    x = placed(torch.empty((workload.batch, *shape.shape), dtype=kind))
+    x = torch.empty((workload.batch, *shape.shape), dtype=kind)
     return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, mark_around
+from paceline.step.compiled import CompiledPhase
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.step import Step
@@ -16,10 +17,10 @@ def mark_step(step: Step, log: MarkLog) -> ExitStack:
     """Marks for one iteration of `step`; closing the stack removes them."""
     stack = ExitStack()
     stack.callback(mark_around(step, "take", log, ("update", ""), LOOP))
-    if step.kind == "compiled":
-        stack.callback(mark_around(step, "whole", log, ("forward", WHOLE), LOOP))
     phases = step.phases if isinstance(step, FlatStep) else []
     for phase in phases:
+        if isinstance(phase, CompiledPhase) and phase.whole is not None:
+            stack.callback(mark_around(phase, "whole", log, ("forward", WHOLE), LOOP))
         if phase.chain is not None:
             stack.callback(mark_around(phase.chain, "gradient", log, ("forward", OUTSIDE), ("update", "")))
             phase.chain.watch = lambda part, name: log.mark("edge", (part, name))

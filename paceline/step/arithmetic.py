@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,14 +28,29 @@ def flops_of_call(module: nn.Module, read: list[Tensor], written: list[Tensor]) 
     return float(written[0].numel())
 
 
+@dataclass(frozen=True)
+class Work:
+    """Of a forward pass."""
+
+    flops: float
+    written: float
+    """Numbers that its layers write."""
+
+
 def flops_of(network: nn.Module, sample: Inputs) -> float:
     """Those of a whole forward pass on `sample`; infinite when the network does not take it."""
-    total = 0.0
+    return work_of(network, sample).flops
+
+
+def work_of(network: nn.Module, sample: Inputs) -> Work:
+    """That of a whole forward pass on `sample`; infinite when the network does not take it."""
+    flops = numbers = 0.0
 
     def count(layer: nn.Module, inputs: Any, output: Any) -> None:
-        nonlocal total
+        nonlocal flops, numbers
         read, written = ([t for t in tree_leaves(x) if isinstance(t, Tensor)] for x in (inputs, output))
-        total += flops_of_call(layer, read, written)
+        flops += flops_of_call(layer, read, written)
+        numbers += sum(tensor.numel() for tensor in written)
 
     hooks = [layer.register_forward_hook(count) for layer in network.modules() if not list(layer.children())]
     mode = network.training
@@ -43,9 +59,9 @@ def flops_of(network: nn.Module, sample: Inputs) -> float:
         with torch.no_grad():
             call_network(network, sample)
     except Exception:
-        return math.inf  # whoever trains it will say why
+        return Work(math.inf, math.inf)  # whoever trains it will say why
     finally:
         network.train(mode)
         for hook in hooks:
             hook.remove()
-    return total
+    return Work(flops, numbers)

@@ -6,27 +6,23 @@ take the same step to end with the same parameters.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 
 from paceline.errors import PacelineError, WorkloadError, nearest, reason
-from paceline.step.compiled import CompiledStep, check_compiler
-from paceline.step.feeder import first_batch
+from paceline.step.compile_choice import compiling_pays
+from paceline.step.compiled import CapturedCompiledStep, CompiledStep, check_compiler
+from paceline.step.equality import compare_first_update
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
 from paceline.step.phase import share_a_parameter
 from paceline.step.plain import PlainStep
-from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step
 from paceline.step.trial import unused_parameters
 from paceline.workload import STEPS
 
-# Networks for which compiling was measured to pay on a CPU, and from how many updates on: half a minute of
-# compiling against a fifth of each step. The others' time is in library calls that a compiler leaves as they are.
-COMPILE_FROM_UPDATES = {"transformer": 3_000}
 # Capturing takes a fraction of a second.
 CAPTURE_FROM_UPDATES = 20
 
@@ -53,6 +49,22 @@ def _suitable(parts: Parts) -> tuple[Step, str]:
     if obstacle:
         return PlainStep(parts), obstacle
     updates = parts.updates_per_epoch * parts.workload.epochs
+    pays = compiling_pays(parts, updates)
+    if pays:
+        uncompiled = check_compiler()
+        if uncompiled is None:
+            try:
+                return _checked_compiled(parts), pays
+            except Exception as error:
+                if parts.device.type == "cuda":
+                    torch.cuda.synchronize(parts.device)
+                uncompiled = f"the step cannot be compiled: {reason(error)}"
+        step, why = _uncompiled(parts, updates)
+        return step, f"{why}; {uncompiled}"
+    return _uncompiled(parts, updates)
+
+
+def _uncompiled(parts: Parts, updates: int) -> tuple[Step, str]:
     if parts.device.type == "cuda":
         uncaptured = GraphStep.possible(parts)
         if uncaptured:
@@ -60,8 +72,6 @@ def _suitable(parts: Parts) -> tuple[Step, str]:
         if updates < CAPTURE_FROM_UPDATES:
             return FlatStep(parts), f"{updates} updates are too few for capturing a graph to pay"
         return _captured_if_possible(parts)
-    if updates >= COMPILE_FROM_UPDATES.get(parts.workload.network, math.inf) and not CompiledStep.possible(parts):
-        return _compiled_if_possible(parts, updates)
     step = FlatStep(parts)
     if all(phase.chain is not None for phase in step.phases):
         return step, "a chain of layers, its gradient written out, all parameters updated at once"
@@ -72,7 +82,7 @@ def _asked_for(parts: Parts, kind: str) -> Step:
     unused = unused_parameters(parts)
     obstacle = None if kind == "plain" else unused or _not_flat(parts)
     if kind == "compiled":
-        obstacle = obstacle or CompiledStep.possible(parts) or check_compiler()
+        obstacle = obstacle or check_compiler()
     elif kind == "graph":
         obstacle = obstacle or GraphStep.possible(parts)
     if obstacle:
@@ -97,31 +107,12 @@ def _captured_if_possible(parts: Parts) -> tuple[Step, str]:
         return FlatStep(parts), f"the step cannot be captured: {reason(error)}"
 
 
-def _compiled_if_possible(parts: Parts, updates: int) -> tuple[Step, str]:
-    obstacle = check_compiler()
-    if obstacle:
-        return FlatStep(parts), obstacle
-    try:
-        return _checked_compiled(parts), f"{updates:,} updates pay for compiling"
-    except Exception as error:
-        return FlatStep(parts), f"the step cannot be compiled: {reason(error)}"
-
-
-def _checked_compiled(parts: Parts) -> CompiledStep:
-    """A compiled step whose first update was compared with the uncompiled one."""
-    step = CompiledStep(parts)
-    batch = first_batch(parts.feeder)
-    changes = []
-    start = step.phases[0].flat.buffer.clone()
-    before = StepSnapshot(parts.network, step, parts.generator)
-    for take in (step.take, super(CompiledStep, step).take):
-        parts.seed(0, 0)
-        take(batch)
-        changes.append(step.phases[0].flat.buffer - start)
-        before.restore()
-    difference = (changes[0] - changes[1]).norm() / changes[1].norm()
-    if not difference < 5e-2:  # batch norm in float32 is no more precise than that
-        raise RuntimeError(f"compiled, the first update differs by {difference:.1e}")
+def _checked_compiled(parts: Parts) -> FlatStep:
+    """A compiled step whose first update was compared with the uncompiled one; captured where that is possible."""
+    step = CompiledStep(parts) if GraphStep.possible(parts) else CapturedCompiledStep(parts)
+    difference = compare_first_update(parts, step)
+    if not difference.excess <= 1.0:
+        raise RuntimeError(f"compiled, {difference}")
     return step
 
 

@@ -1,98 +1,101 @@
-"""The compiled step: forward, backward and update written as one function and compiled as one graph.
+"""The compiled step: forward, backward and update recorded as one graph and compiled as one.
 
-Compiling only the forward leaves autograd's bookkeeping and many small updates in Python, which is what a
-small network spends its time on. Here one call does all of it. The compiler is asked to draw random numbers
-as eager PyTorch does, so dropout masks are the same.
+Compiling only the forward pass leaves autograd's bookkeeping and the update apart, and the compiler cannot fuse what
+it does not see. Here one call does all of it. The compiler is asked to draw random numbers as eager PyTorch does, so
+dropout masks are the same. On a GPU the compiled step is captured as a CUDA graph. PyTorch keeps what was compiled on
+disk, for later runs and other processes.
 """
 
 from __future__ import annotations
 
-from types import FunctionType
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad_and_value
 
+from paceline.data.dataset import Dataset
+from paceline.data.fields import Fields
 from paceline.errors import reason
 from paceline.step.clipping import clip_norm_
-from paceline.step.flat import FlatStep
-from paceline.step.losses import total_loss
-from paceline.step.optimizers import State, update
-from paceline.step.phase import Batch, LossPhase, Outcome
-from paceline.step.step import Parts, Step
-from paceline.step.tally import Tally
+from paceline.step.flat import FlatPhase, FlatStep
+from paceline.step.graph import GraphStep
+from paceline.step.optimizers import update
+from paceline.step.phase import Batch, Outcome, Phase
+from paceline.step.traced_step import trace_step
 
-Buffers = dict[str, Tensor]
+OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True}
+"""Of the compiler: random numbers are those of eager PyTorch."""
+
+
+class CompiledPhase(FlatPhase):
+    """A phase whose gradient and update are one compiled function, made by its first full batch."""
+
+    def __init__(self, phase: Phase, batch: int, dataset: Dataset) -> None:
+        super().__init__(phase, batch, dataset)
+        self.chain = None
+        self.batch = batch
+        self.inputs: tuple[Tensor, ...] = ()
+        self.has_loss = True
+        self.whole: Callable[..., Sequence[Tensor]] | None = None
+
+    def step(self, batch: Batch, generator: torch.Generator, lr: Tensor | None = None) -> Outcome:
+        if len(batch[1]) != self.batch:
+            return self.uncompiled(batch, generator, lr)  # a smaller last batch is not worth compiling again
+        if self.whole is None:
+            self._compile(batch, generator)
+            assert self.whole is not None
+        with torch.no_grad():
+            found = list(self.whole(*self.inputs, (self.lr if lr is None else lr).view(1), *_tensors(batch)))
+        loss = found.pop(0) if self.has_loss else None
+        return Outcome(loss, (), found[0] if found else None)
+
+    def uncompiled(self, batch: Batch, generator: torch.Generator, lr: Tensor | None = None) -> Outcome:
+        return super().step(batch, generator, lr)
+
+    def _compile(self, batch: Batch, generator: torch.Generator) -> None:
+        def gradient_and_update(lr: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+            rule, flat = self.phase.rule, self.flat
+            outcome = self.phase.gradient(_batch_like(batch, tensors), generator)
+            with torch.no_grad():
+                gradient = torch.cat(flat.pieces(outcome.gradients))
+                if rule.clip_norm:
+                    clip_norm_([gradient], rule.clip_norm)
+                update(rule, flat.buffer, gradient, self.state, lr.squeeze(0))
+            self.has_loss = outcome.loss is not None
+            return tuple(t for t in (outcome.loss, outcome.output) if t is not None)
+
+        traced = trace_step(gradient_and_update, (self.lr.view(1), *_tensors(batch)), self.flat)
+        self.inputs = traced.inputs
+        self.whole = torch.compile(traced.graph, fullgraph=True, dynamic=False, options=OPTIONS)
+
+
+def _tensors(batch: Batch) -> tuple[Tensor, ...]:
+    x, y = batch
+    return (*(x.tensors.values() if isinstance(x, Fields) else (x,)), y)
+
+
+def _batch_like(batch: Batch, tensors: Sequence[Tensor]) -> Batch:
+    """The batch with other tensors."""
+    x, _ = batch
+    if not isinstance(x, Fields):
+        return tensors[0], tensors[1]
+    left = iter(tensors)
+    return x.each(lambda _: next(left)), tensors[-1]
 
 
 class CompiledStep(FlatStep):
+    """On a CPU."""
+
     kind = "compiled"
-
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
-        whole = _with_own_code(self._whole())
-        self.whole = torch.compile(whole, fullgraph=True, dynamic=False, options={"fallback_random": True})
-
-    @staticmethod
-    def possible(parts: Parts) -> str | None:
-        """Why a workload cannot be compiled as one function, or None when it can."""
-        if parts.workload.phases or any(type(phase) is not LossPhase for phase in parts.phases):
-            return "it has phases of its own"
-        if ":" in parts.workload.loss or parts.workload.loss == "model":
-            return f"its loss is {parts.workload.loss}"
-        if parts.workload.accumulate > 1:
-            return "it accumulates gradients"
-        return "its samples have several fields" if parts.dataset.kind == "fields" else None
-
-    def advance(self, count: int, tally: Tally) -> None:
-        Step.advance(self, count, tally)
-
-    def take(self, batch: Batch) -> Outcome:
-        if len(batch[1]) != self.parts.feeder.order.batch:
-            return super().take(batch)  # a smaller last batch is not worth compiling again
-        phase = self.phases[0]
-        phase.lr.fill_(self.parts.rate(phase.phase, self.epoch, self.next))
-        buffers = dict(self.parts.network.named_buffers())
-        with torch.no_grad():
-            loss, output = self.whole(phase.flat.buffer, phase.state, buffers, phase.lr, *batch)
-        return Outcome(loss, (), output)
-
-    def _whole(self) -> FunctionType:
-        flat, phase, network = self.phases[0].flat, self.phases[0].phase, self.parts.network
-        assert isinstance(phase, LossPhase)
-        trained = {id(p): name for name, p in network.named_parameters()}
-        names = [trained[id(p)] for p in flat.parameters]
-        device = flat.buffer.device.type
-
-        def loss_of(values: tuple[Tensor, ...], buffers: Buffers, x: Tensor, y: Tensor):  # type: ignore[no-untyped-def]
-            buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-            with torch.autocast(device, torch.bfloat16, enabled=phase.autocast is not None):
-                output = functional_call(network, ({**dict(zip(names, values, strict=True)), **buffers}), (x,))
-                loss = total_loss(phase.loss, output, y, phase.auxiliary_weight)
-            return loss, (output if isinstance(output, Tensor) else output[0], buffers)
-
-        def whole(
-            parameters: Tensor, state: State, buffers: Buffers, lr: Tensor, x: Tensor, y: Tensor
-        ) -> tuple[Tensor, Tensor]:
-            gradients, (loss, (output, changed)) = grad_and_value(loss_of, has_aux=True)(
-                tuple(flat.split(parameters)), buffers, x, y
-            )
-            gradient = torch.cat([g.reshape(-1) for g in gradients])
-            if phase.rule.clip_norm:
-                clip_norm_([gradient], phase.rule.clip_norm)
-            update(phase.rule, parameters, gradient, state, lr)
-            for name, buffer in buffers.items():
-                buffer.copy_(changed[name])
-            return loss, output
-
-        assert isinstance(whole, FunctionType)
-        return whole
+    phase_type = CompiledPhase
 
 
-def _with_own_code(function: FunctionType) -> FunctionType:
-    """The same function under a code object of its own: the compiler counts its attempts by code object."""
-    code = function.__code__.replace()
-    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+class CapturedCompiledStep(GraphStep):
+    """On a GPU: captured, so that launching costs nothing."""
+
+    kind = "compiled"
+    phase_type = CompiledPhase
 
 
 def check_compiler() -> str | None:

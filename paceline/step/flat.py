@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -80,6 +80,7 @@ def _laid_out_like(views: list[Tensor], gradients: list[Tensor]) -> list[Tensor]
 
 class FlatStep(Step):
     kind = "flat"
+    phase_type: ClassVar[type[FlatPhase]] = FlatPhase
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
@@ -90,7 +91,7 @@ class FlatStep(Step):
     def _make_flat(self, active: list[Phase]) -> None:
         known = {id(each.phase): each for each in self.phases}
         batch, dataset = self.parts.feeder.order.batch, self.parts.dataset
-        self.phases = [known.get(id(phase)) or FlatPhase(phase, batch, dataset) for phase in active]
+        self.phases = [known.get(id(phase)) or self.phase_type(phase, batch, dataset) for phase in active]
 
     def begin(self, epoch: int, first: int = 0) -> None:
         self._make_flat(self.parts.active(epoch))
@@ -103,6 +104,10 @@ class FlatStep(Step):
             with torch.inference_mode():  # nothing is differentiated here, so autograd's part can be left out
                 super().advance(whole, tally)
         super().advance(count, tally)
+
+    def laid_out(self, batch: Batch) -> Batch:
+        """The batch in the memory layout in which the step takes it."""
+        return batch
 
     def take(self, batch: Batch) -> Outcome:
         outcomes = []

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from paceline.step.layout import flattened_like, view_like
+
 
 class FlatParameters:
     """Moves the values of `parameters` into `buffer`; the parameters stay usable as they were.
@@ -35,9 +37,9 @@ class FlatParameters:
         return None
 
     def split(self, flat: Tensor) -> list[Tensor]:
-        """Views of `flat` in the parameters' shapes."""
+        """Views of `flat` in the parameters' shapes and memory layouts."""
         pieces = flat.split(self.sizes)
-        return [piece.view(p.shape) for piece, p in zip(pieces, self.parameters, strict=True)]
+        return [view_like(piece, p) for piece, p in zip(pieces, self.parameters, strict=True)]
 
     def bound(self) -> bool:
         return all(p.data_ptr() == v.data_ptr() for p, v in zip(self.parameters, self.views, strict=True))
@@ -50,10 +52,13 @@ class FlatParameters:
                 view.copy_(parameter.data)
                 parameter.data = view
 
+    def pieces(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """The gradients as flat tensors, each in the order of its parameter in memory; zeros for a missing one."""
+        return [
+            torch.zeros(p.numel(), dtype=p.dtype, device=p.device) if g is None else flattened_like(g, p)
+            for g, p in zip(gradients, self.parameters, strict=True)
+        ]
+
     def gather(self, gradients: Sequence[Tensor | None]) -> Tensor:
         """The gradients, joined into the flat one."""
-        pieces = [
-            torch.zeros(size, dtype=self.buffer.dtype, device=self.buffer.device) if g is None else g.reshape(-1)
-            for g, size in zip(gradients, self.sizes, strict=True)
-        ]
-        return torch.cat(pieces, out=self.gradient)
+        return torch.cat(self.pieces(gradients), out=self.gradient)

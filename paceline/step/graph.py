@@ -13,6 +13,7 @@ from torch import Tensor
 
 from paceline.step.feeder import ResidentFeeder, first_batch
 from paceline.step.flat import FlatStep
+from paceline.step.layout import has_channels_last
 from paceline.step.phase import Batch, Outcome
 from paceline.step.placement import device_free_bytes
 from paceline.step.snapshot import StepSnapshot
@@ -52,7 +53,7 @@ class Window:
 
         self.length = length
         assert isinstance(example[0], Tensor), "asked of `possible`"
-        self.x, self.y = room(example[0]), room(example[1])
+        self.x, self.y = _input_room(example[0], length), room(example[1])
         self.chain = step.phases[0].chain if len(step.phases) == 1 else None
         self.slopes = self.chain.slopes_of(self.y.flatten()).view(*self.y.shape, -1) if self.chain else None
         self.rates = [room(phase.lr) for phase in step.phases]
@@ -91,13 +92,21 @@ class Window:
         tally.add_many(self.losses, self.y.shape[1], outputs, self.y.flatten(0, 1))
 
 
+def _input_room(like: Tensor, length: int) -> Tensor:
+    """Room for the inputs of several steps, each in the memory layout of `like`."""
+    if not has_channels_last(like):
+        return like.expand(length, *like.shape).clone()
+    joined = like.repeat(length, 1, 1, 1).contiguous(memory_format=torch.channels_last)
+    return joined.view(length, *like.shape)
+
+
 class GraphStep(FlatStep):
     kind = "graph"
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self.resident = parts.feeder if isinstance(parts.feeder, ResidentFeeder) else None
-        example = first_batch(parts.feeder)
+        example = self.laid_out(first_batch(parts.feeder))
         before = StepSnapshot(parts.network, self, parts.generator)
         outcome = self._warm_up(example)
         size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if isinstance(t, Tensor))
@@ -125,6 +134,17 @@ class GraphStep(FlatStep):
                 outcome = reported([phase.step(example, self.parts.generator) for phase in self.phases])
         torch.cuda.current_stream(device).wait_stream(stream)
         return outcome
+
+    def laid_out(self, batch: Batch) -> Batch:
+        """The batch as its copy in a window is laid out: images like the convolution weights."""
+        x, y = batch
+        assert isinstance(x, Tensor), "asked of `possible`"
+        if x.dim() == 4 and any(has_channels_last(each) for each in self.parts.network.parameters()):
+            x = x.contiguous(memory_format=torch.channels_last)
+        return _input_room(x, 1)[0], y
+
+    def take(self, batch: Batch) -> Outcome:
+        return super().take(self.laid_out(batch))
 
     def begin(self, epoch: int, first: int = 0) -> None:
         self.epoch, self.next = epoch, first

@@ -10,6 +10,9 @@ from paceline.errors import NetworkError, WorkloadError
 from paceline.step import choose
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
+from paceline.step.compile_choice import compiling_pays
+from paceline.step.equality import Difference
+from paceline.step.flat import FlatStep
 from paceline.step.phase import Outcome
 from paceline.step.tally import Tally
 from paceline.workload import resolve
@@ -117,10 +120,11 @@ def test_compiling_needs_a_compiler(monkeypatch):
         make_step(built_in("mlp"), "compiled")
 
 
-def test_a_network_that_compiling_would_pay_for_goes_on_without_a_compiler(monkeypatch):
+def test_a_network_that_compiling_would_pay_for_is_trained_without_a_compiler(monkeypatch):
     monkeypatch.setattr(choose, "check_compiler", lambda: "no C++ compiler (g++)")
-    monkeypatch.setattr(choose, "COMPILE_FROM_UPDATES", {"lenet5": 1})
-    assert make_step(built_in("lenet5"), "auto")[1].reason == "no C++ compiler (g++)"
+    monkeypatch.setattr(choose, "compiling_pays", lambda parts, updates: "it pays")
+    step, choice = make_step(built_in("lenet5"), "auto")
+    assert (step.kind, choice.reason) == ("flat", "all parameters updated at once; no C++ compiler (g++)")
 
 
 def test_a_compiler_that_fails_is_no_obstacle_unless_asked_for(monkeypatch):
@@ -129,8 +133,28 @@ def test_a_compiler_that_fails_is_no_obstacle_unless_asked_for(monkeypatch):
 
     monkeypatch.setattr(choose, "check_compiler", lambda: None)
     monkeypatch.setattr(choose, "_checked_compiled", fail)
-    monkeypatch.setattr(choose, "COMPILE_FROM_UPDATES", {"lenet5": 1})
+    monkeypatch.setattr(choose, "compiling_pays", lambda parts, updates: "it pays")
     reason = make_step(built_in("lenet5"), "auto")[1].reason
-    assert reason == "the step cannot be compiled: RuntimeError: cannot be done"
+    assert reason == "all parameters updated at once; the step cannot be compiled: RuntimeError: cannot be done"
     with pytest.raises(WorkloadError, match="step 'compiled' is not possible here: RuntimeError: cannot be done; use"):
         make_step(built_in("lenet5"), "compiled")
+
+
+def test_a_compiled_step_that_computes_something_else_is_refused(monkeypatch):
+    monkeypatch.setattr(choose, "check_compiler", lambda: None)
+    monkeypatch.setattr(choose, "CompiledStep", FlatStep)
+    monkeypatch.setattr(choose, "compare_first_update", lambda parts, step: Difference(1.5, 0.3, 0.1))
+    with pytest.raises(WorkloadError, match=r"the first update differs by 3\.0e-01, where rounding explains 1\.0e-01"):
+        make_step(built_in("lenet5"), "compiled")
+
+
+def test_compiling_pays_for_networks_that_are_trained_long_enough():
+    workload = resolve("transformer", {"data": "text:64", "batch": 8, "device": "cpu"})
+    parts = assemble(workload, load_data(workload), torch.device("cpu"))
+    assert "in 1,000,000 updates" in compiling_pays(parts, 10**6)
+    assert compiling_pays(parts, 5) is None
+
+
+@pytest.mark.parametrize("network", ["lstm", "lenet5"])
+def test_networks_whose_time_is_in_library_kernels_are_not_compiled_on_a_cpu(network):
+    assert compiling_pays(built_in(network), 10**9) is None

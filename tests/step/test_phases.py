@@ -113,11 +113,18 @@ def test_phases_that_share_a_parameter_take_the_plain_step():
     assert (step.kind, choice.reason) == ("plain", "two phases share a parameter")
 
 
-def test_phases_cannot_be_compiled_as_one():
-    network = TwoParts()
-    parts = parts_for(network, rows(), [Classify(network)], phases="own:phases")
-    with pytest.raises(WorkloadError, match="step 'compiled' is not possible here: it has phases of its own"):
-        make_step(parts, "compiled")
+@pytest.mark.slow
+def test_custom_phases_are_compiled_too():
+    losses = []
+    for kind in ("plain", "compiled"):
+        torch.manual_seed(0)
+        network = TwoParts()
+        step, _ = make_step(parts_for(network, rows(), [Classify(network)], phases="own:phases"), kind)
+        tally = Tally(1)
+        step.begin(0)
+        step.advance(4, tally)
+        losses.append(tally.read().loss)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 # Mistakes

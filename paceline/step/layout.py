@@ -1,0 +1,48 @@
+"""The memory layout of images and convolution weights: channels first (contiguous) or channels last.
+
+Matrix units read the channels of a pixel side by side. With the channels last, convolutions in half precision need no
+conversion before and after each of them; a CPU's convolutions gain in the same way.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paceline.workload import MEMORY_FORMATS
+
+HALF_PRECISIONS = ("bfloat16", "float16", "tf32")
+"""Precisions whose convolutions run on a GPU's matrix units."""
+
+
+def memory_format_of(asked: str, network: nn.Module, precision: str, *, on_gpu: bool) -> torch.memory_format:
+    """The layout that was asked for; `auto` depends on the network, its precision and the kind of device alone."""
+    if asked == "auto":
+        asked = "channels-last" if _gains(network, precision, on_gpu=on_gpu) else "contiguous"
+    found = getattr(torch, MEMORY_FORMATS[asked])
+    assert isinstance(found, torch.memory_format)
+    return found
+
+
+def _gains(network: nn.Module, precision: str, *, on_gpu: bool) -> bool:
+    """Whether convolutions are faster with the channels last: on a CPU they are, on a GPU in half precision."""
+    convolutional = any(isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) for layer in network.modules())
+    return convolutional and (not on_gpu or precision in HALF_PRECISIONS)
+
+
+def has_channels_last(tensor: Tensor) -> bool:
+    """Whether the order in memory is that of channels last, and not also that of a contiguous tensor."""
+    return tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def view_like(numbers: Tensor, like: Tensor) -> Tensor:
+    """A view of a flat tensor in the shape and the memory layout of another."""
+    if not has_channels_last(like):
+        return numbers.view(like.shape)
+    count, channels, height, width = like.shape
+    return numbers.view(count, height, width, channels).permute(0, 3, 1, 2)
+
+
+def flattened_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """The numbers of a tensor in the order in which `like` has them in memory."""
+    return (tensor.permute(0, 2, 3, 1) if has_channels_last(like) else tensor).reshape(-1)
