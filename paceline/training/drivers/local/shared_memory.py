@@ -168,9 +168,9 @@ class SharedMemory:
         self.epoch_parameters = self._two_vectors(room, s.numbers)
         self.snapshots = [self._vector(room, s.numbers) for _ in groups if s.snapshots]
         longest = max(s.payload, s.numbers) if s.workers_commit else s.payload
-        places = [[self._vector(room, longest) for _ in range(s.places)] for _ in workers]
-        self.payloads = [[place[: s.payload] for place in mine] for mine in places]
-        self.gradients = [place[: s.numbers] for mine in places for place in mine]
+        self.places = [self._vector(room, longest) for _ in range(s.workers * s.places)]
+        self.payloads = [[p[: s.payload] for p in self.places[w * s.places : (w + 1) * s.places]] for w in workers]
+        self.gradients = [place[: s.numbers] for place in self.places]
         """The same places: where workers commit, an update's gradient replaces a payload that it was made of."""
         self.fetched = [self._two_vectors(room, s.numbers) for _ in workers if s.fetched]
         return room.end

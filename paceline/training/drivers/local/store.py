@@ -161,8 +161,7 @@ class SharedStore:
         for task in contribution.tasks:
             place = memory.place(task.sequence)
             line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
-            values = memory.payload(task.worker, task.sequence)
-            payload = Payload(values, memory.slots[line + PayloadField.SAMPLES], len(task.batches))
+            payload = Payload(self._payload_of(task), memory.slots[line + PayloadField.SAMPLES], len(task.batches))
             averaged = memory.slots[line + PayloadField.AVERAGED]
             if averaged > 0:  # the members have averaged them already
                 payloads = [payload]
@@ -178,6 +177,9 @@ class SharedStore:
             return GroupContribution(payloads, fetched, kept[1 - current], kept[1 - current])
         header[word] = 1 - current
         return GroupContribution(payloads, fetched, kept[current], kept[1 - current], self.prepared)
+
+    def _payload_of(self, task: Compute) -> Tensor:
+        return self.memory.payload(task.worker, task.sequence)
 
     def _fetched(self, contribution: Contribution) -> Tensor | None:
         """The parameters that the payloads were computed on; None if that is the current version."""

@@ -64,7 +64,7 @@ class Worker:
         self.staging = self._staging()
         self.store = WorkerStore(memory, self.number, self.updater, self.beat, self._newest())
         self.spans = self.store.spans
-        for payload in memory.payloads[self.number]:
+        for payload in [self.store.payload] if self.commits else memory.payloads[self.number]:
             self.learner.bind(payload)
         if not self.learner.keeps_parameters and self.learner.local.device.type == "cpu":
             self.store.fetched = self.learner.local
@@ -212,7 +212,7 @@ class Worker:
         if self.memory.fetched and 0 not in task.fetches and not self.commits:  # an earlier task fetched for it
             mine = self.memory.fetched[self.number]
             mine[place].copy_(mine[1 - place])
-        slot = self.store.claim(task.sequence) if self.commits else self.memory.payload(self.number, task.sequence)
+        slot = self.store.payload if self.commits else self.memory.payload(self.number, task.sequence)
         out = slot if self.average is None else self.average.payload(slot)
         result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
         if self.faults.slow or self.faults.corrupt:

@@ -57,6 +57,8 @@ class Stage:
         self.incarnations, self.done = [0] * workers, [0] * workers
         self.locals = [torch.zeros(SIZE) for _ in range(workers + 1)]
         """What each worker has fetched."""
+        self.computed = [torch.zeros(sizes.payload) for _ in range(workers + 1)]
+        """Its last payload."""
         self.stores = [self.new_store(worker) for worker in range(workers)]
         self.start_server()
 
@@ -66,6 +68,7 @@ class Stage:
     def new_store(self, who: int) -> WorkerStore:
         store = WorkerStore(self.memory, who, self._updater())
         store.fetched = self.locals[who]
+        store.payload.copy_(self.computed[who])
         return store
 
     # The server
@@ -139,10 +142,10 @@ class Stage:
             self.memory.fetched[worker][place].copy_(into)
         self.locals[worker].copy_(into)
         self.memory.fetched_versions[worker, place, 0] = pulled
-        payload = store.claim(task.sequence) if self.commits else self.memory.payloads[worker][place]
-        payload.copy_(vector(SIZE, 1000 * task.epoch + task.batches[0]))
+        payload = self.computed[worker].copy_(vector(SIZE, 1000 * task.epoch + task.batches[0]))
         if not finite:
             payload[0] = torch.nan
+        (store.payload if self.commits else self.memory.payloads[worker][place]).copy_(payload)
         slot, line = self.memory.slot(worker), SlotField.PAYLOAD + place * LINE
         slot[line + PayloadField.SAMPLES], slot[line + PayloadField.PULLED] = 8 * len(task.batches), pulled
         slot[line + PayloadField.FETCHES], slot[line + PayloadField.FINITE] = 1, finite
