@@ -34,6 +34,8 @@ class PhaseGradient:
 
     def aim(self, target: GradientTarget) -> None:
         """Gradients go to `target` from now on."""
+        if self.flat.gradient is target.flat:
+            return
         self.flat.gradient = target.flat
         if self.chain is not None:
             self.chain.aim(target.parts)

@@ -6,6 +6,7 @@ memory. Blocks can be shared among threads: PyTorch releases the interpreter's l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,8 +53,6 @@ class Updater:
         self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
         self._blocks = self._divided()
-        self._rooms: tuple[Tensor, Tensor, Tensor] | None = None
-        """For a correction of the whole vector."""
         threads = max(1, min(threads, len(self._blocks)))
         longest = max((block.length for block in self._blocks), default=1)
         self._scratch = [self._make_scratch(longest) for _ in range(threads)]
@@ -126,14 +125,14 @@ class Updater:
         """The part of an update by one payload that needs no parameters: its result is for `GroupContribution`."""
         if self.correction is None or self.correction.prepare is None or not self.exchange.is_dense:
             return None
-        with torch.no_grad():
-            return self.correction.prepare(payload[: self.layout.parameters], before, after, self._whole_rooms()[:2])
+        gradient = payload[: self.layout.parameters] if self.layout.buffers else payload
+        return self.correction.prepare(gradient, before, after, self._rooms[:2])
 
-    def _whole_rooms(self) -> tuple[Tensor, Tensor, Tensor]:
-        if self._rooms is None:
-            a, b, c = (self._zeros(self.layout.parameters) for _ in range(3))
-            self._rooms = a, b, c
-        return self._rooms
+    @functools.cached_property
+    def _rooms(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for a correction of the whole vector."""
+        a, b, c = (self._zeros(self.layout.parameters) for _ in range(3))
+        return a, b, c
 
     def gradient_of(self, order: Apply, given: Sequence[GroupContribution], old: Tensor, out: Tensor) -> None:
         """The first half of an update: the gradient of all payloads, corrected, and the buffers' mean go to `out`.
@@ -284,7 +283,7 @@ class Updater:
         part = torch.empty_like(out) if len(given) > 1 else out
         rooms = None
         if self.correction is not None and self.correction.prepare is not None:
-            rooms = self._whole_rooms()
+            rooms = self._rooms
             if len(given) == len(given[0].payloads) == 1:  # then `out` holds no mean that is still needed
                 rooms = rooms[0], rooms[1], out
         mean = self._gradient.of(order, given, old, everything, Scratch(out, part, part, rooms), before, after, rate)

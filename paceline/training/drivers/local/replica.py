@@ -24,8 +24,11 @@ class ParameterReplica:
         self.version = -1
         """The version that it is; -1: none."""
 
-    def catch_up(self) -> int:
-        """Applies all updates since the last call, from the newest snapshot if need be; returns the version."""
+    def catch_up(self, mine: int = -1, gradient: Tensor | None = None) -> int:
+        """Applies all updates since the last call, from the newest snapshot if need be; returns the version.
+
+        `mine` is an update that this process has just committed, and `gradient` its own copy, still in the core's cache.
+        """
         memory = self.memory
         while True:
             start, newest = self.version, memory.version
@@ -35,18 +38,18 @@ class ParameterReplica:
             if start < 0 or start < memory.snapshot[1]:
                 start = copy_snapshot(memory, self.parameters, self.state)
                 newest = memory.version
-            if self._make(start, newest):
+            if self._make(start, newest, mine, gradient):
                 self.version = newest
                 return newest
 
-    def _make(self, start: int, newest: int) -> bool:
+    def _make(self, start: int, newest: int, mine: int, own: Tensor | None) -> bool:
         """Applies the updates after version `start`; False if one was overwritten before it was read."""
         memory, updates, rows = self.memory, self.memory.updates, self.memory.update_rows
         for version in range(start + 1, newest + 1):
             row = version % rows * UPDATE_WORDS
             place = updates[row]
-            gradient, epoch, closed = memory.gradients[place], updates[row + 1], updates[row + 2]
-            self.updater.update_by(gradient, epoch, closed, self.parameters, self.state)
+            gradient = own if own is not None and version == mine else memory.gradients[place]
+            self.updater.update_by(gradient, updates[row + 1], updates[row + 2], self.parameters, self.state)
             if memory.place_versions[place] != version:
                 return False
         return memory.version < start + rows

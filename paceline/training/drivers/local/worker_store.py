@@ -63,8 +63,10 @@ class WorkerStore(SharedStore):
         if memory.corrections:  # only this worker's updates change its group's state
             current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
             self.prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
+            self.newest()  # brought up to date here, so that others need not wait for that
         with self.lock:
             self._commit((task,), group, pulled, self.begin(), task.sequence)
+        self._apply_own()
 
     def refuse_own(self, task: Compute) -> None:
         """Closes a payload that is not finite, and reports it to the server."""
@@ -75,11 +77,13 @@ class WorkerStore(SharedStore):
     def push_to_round(self, task: Compute, group: int, members: Sequence[int]) -> bool:
         """Adds a payload to the current round of the group; returns whether that committed the round."""
         with self.lock:
-            if self.commit_round(group, members, task):
-                return True
-            self._put(task.sequence, self._payload_bytes)
-            self.memory.slots[task.worker * SLOT_WORDS + SlotField.PUSHED] = task.sequence
-            return False
+            committed = self.commit_round(group, members, task)
+            if not committed:
+                self._put(task.sequence, self._payload_bytes)
+                self.memory.slots[task.worker * SLOT_WORDS + SlotField.PUSHED] = task.sequence
+        if committed:
+            self._apply_own()
+        return committed
 
     def commit_round(self, group: int, members: Sequence[int], mine: Compute | None = None) -> bool:
         """Commits the current round if all its payloads are in; returns whether it did.
@@ -106,6 +110,7 @@ class WorkerStore(SharedStore):
                 self._commit(tuple(good), group, pulled, header, own)
             else:
                 header[HeaderField.ROUNDS + group] += 1
+                self._made = -1
                 self.publish()
             return True
 
@@ -123,8 +128,8 @@ class WorkerStore(SharedStore):
 
     def _commit(self, tasks: tuple[Compute, ...], group: int, pulled: int, header: memoryview, own: int) -> None:
         """Makes and publishes one update of these payloads; `own` is this worker's task."""
-        self._own = own
         version, last = header[HeaderField.VERSION], tasks[-1]
+        self._own, self._made = own, version + 1
         closed = batch_status.closed_count(header, last.epoch)
         if self.log is not None:
             for task in tasks:
@@ -149,6 +154,11 @@ class WorkerStore(SharedStore):
         row = order.update % memory.update_rows * UPDATE_WORDS
         memory.updates[row], memory.updates[row + 1], memory.updates[row + 2] = place, order.epoch, order.closed
         memory.place_versions[place] = order.update
+
+    def _apply_own(self) -> None:
+        """Applies the update just committed to this worker's replica, while the gradient is in the core's cache."""
+        assert self.replica is not None
+        self.replica.catch_up(self._made, self.gradient)
 
     def _payload_of(self, task: Compute) -> Tensor:
         return self.payload if task.worker == self.who else super()._payload_of(task)
