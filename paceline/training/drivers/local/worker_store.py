@@ -31,18 +31,22 @@ class WorkerStore(SharedStore):
         self._payload_bytes, self._gradient_bytes = _bytes_of(self.payload), _bytes_of(self.gradient)
         self._place_bytes = [_bytes_of(place) for place in memory.places]
 
-    def _put(self, sequence: int, source: memoryview) -> int:
-        """Copies a vector to the next place of the ring, once its last update is in a snapshot; returns the place.
-
-        Other cores have the place in their caches. The C library overwrites it in a fifth of the time that PyTorch
-        takes, because it does not read it first.
-        """
+    def _claim(self, sequence: int) -> None:
+        """Makes the next place of the ring free for a task, once its last update is in a snapshot."""
         memory, place = self.memory, self.memory.place_of(self.who, sequence)
         made = memory.place_versions[place]
         if made and made > memory.snapshot[1]:
             with self.lock:
                 self._take_snapshot()
         memory.place_versions[place] = 0  # whoever is still reading it finds that out
+
+    def _put(self, sequence: int, source: memoryview) -> int:
+        """Copies a vector to the place of a task, and returns the place.
+
+        Other cores have it in their caches. The C library overwrites it in a fifth of the time that PyTorch takes,
+        because it does not read it first.
+        """
+        place = self.memory.place_of(self.who, sequence)
         self._place_bytes[place][: len(source)] = source
         return place
 
@@ -60,6 +64,7 @@ class WorkerStore(SharedStore):
     def commit_own(self, task: Compute, group: int, pulled: int) -> None:
         """Commits an update of one payload."""
         memory = self.memory
+        self._claim(task.sequence)
         if memory.corrections:  # only this worker's updates change its group's state
             current, kept = memory.word(memory.sizes.correction_word + group), memory.corrections[group]
             self.prepared = self.updater.prepare(self.payload, kept[current], kept[1 - current])
@@ -76,6 +81,7 @@ class WorkerStore(SharedStore):
 
     def push_to_round(self, task: Compute, group: int, members: Sequence[int]) -> bool:
         """Adds a payload to the current round of the group; returns whether that committed the round."""
+        self._claim(task.sequence)
         with self.lock:
             committed = self.commit_round(group, members, task)
             if not committed:
