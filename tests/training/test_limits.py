@@ -29,12 +29,23 @@ def soon(imported):
     assert time.process_time() - start_s < 2
 
 
-@pytest.mark.parametrize("driver", ["local", "virtual"])
+@pytest.mark.parametrize("driver", ["ray", "virtual"])
 def test_absurd_numbers_of_workers_are_refused(driver):
     with pytest.raises(StrategyError, match=r"1,000,000,000.* workers need at least .* GB .*: use fewer workers"):
         check_workers(10**9, driver)
     with pytest.raises(StrategyError, match="over 1,000,000 GB"):
         check_workers(99999999 * 9999999, driver)
+
+
+def test_one_machine_has_a_limit_of_its_own_whatever_memory_is_free(monkeypatch):
+    for free_gb in (1, 10**6):
+        monkeypatch.setattr("paceline.training.limits.free_memory_bytes", lambda free_gb=free_gb: free_gb * 10**9)
+        with pytest.raises(StrategyError, match="workers=241 are too many for one machine: at most 240"):
+            check_workers(241, "local")
+    check_workers(240, "local")
+    monkeypatch.setattr("paceline.training.limits.free_memory_bytes", lambda: 10**9)
+    with pytest.raises(StrategyError, match=r"240 workers need at least 7\.\d+ GB of memory, 1.* GB are free"):
+        check_workers(240, "local")
 
 
 @pytest.mark.parametrize(

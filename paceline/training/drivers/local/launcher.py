@@ -6,7 +6,6 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import StrategyError
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
@@ -18,9 +17,6 @@ from paceline.training.drivers.local.shared_memory import check_platform
 from paceline.training.run import Run
 from paceline.training.training_run import resume_with_workers, train_new
 from paceline.workload import Workload
-
-MOST_WORKERS = 240
-"""Each worker has an open file by which every other process wakes it."""
 
 
 def run(
@@ -57,8 +53,6 @@ def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **op
 def _check(options: DistributedOptions) -> None:
     check_platform()
     options.check("local")
-    if options.workers > MOST_WORKERS:
-        raise StrategyError(f"workers={options.workers} are too many for one machine: at most {MOST_WORKERS}")
     settings = options.settings
     check_collective(settings.collective, options.strategy, options.workers, record_events=settings.record_events)
     check_faults(options.faults, range(options.workers))

@@ -11,9 +11,8 @@ from paceline.training.drivers.local.shared_memory import Sizes, StateTensor
 MOST_COMMITTED = 1 << 20
 """Numbers up to which a worker's own update takes less time than it takes to wake the server."""
 FEWEST_PLACES, MOST_PLACES, PLACES_BYTES = 4, 32, 32 << 20
-"""Places for payloads of each worker that commits, and for those of all. A core writes a vector several times faster
-if the other cores, which have read it, no longer have it in their caches; with more than these, the machine's last
-cache would not have it either."""
+"""Places for payloads of each worker that commits, and for those of all. A worker writes a snapshot each time it has
+used all of its places; with more than these, the machine's last cache would not have them."""
 MOST_AHEAD, SUPPLIES_PER_EPOCH = 32, 8
 
 

@@ -27,7 +27,7 @@ class ParameterReplica:
     def catch_up(self, mine: int = -1, gradient: Tensor | None = None) -> int:
         """Applies all updates since the last call, from the newest snapshot if need be; returns the version.
 
-        `mine` is an update that this process has just committed, and `gradient` its own copy, still in the core's cache.
+        `mine` is an update that this process has just committed; its `gradient` is still in the core's cache.
         """
         memory = self.memory
         while True:

@@ -88,9 +88,8 @@ class SharedStore:
     def begin(self) -> memoryview:
         """Begins a publication, as the holder of the lock; returns its header."""
         control, headers = self.memory.control, self.memory.headers
-        number = control[ControlField.PUBLISHED] + 1
-        assert control[ControlField.WRITING] < number, "another publication is being written"
-        control[ControlField.WRITING] = number
+        assert control[ControlField.WRITING] == control[ControlField.PUBLISHED], "one publication at a time"
+        number = control[ControlField.WRITING] = control[ControlField.PUBLISHED] + 1
         fence()  # a reader that finds anything of what follows finds this word, too
         header = headers[number % 2]
         header[:] = headers[1 - number % 2]

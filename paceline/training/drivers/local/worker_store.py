@@ -179,4 +179,4 @@ class WorkerStore(SharedStore):
 
 
 def _bytes_of(vector: Tensor) -> memoryview:
-    return memoryview(vector.numpy()).cast("B")
+    return memoryview(vector.numpy()).cast("B")  # type: ignore[arg-type]

@@ -324,7 +324,7 @@ def test_workers_and_server_commit_the_same_bits(stage, monkeypatch):
     [("sync", 1000, 32), ("downpour", 1 << 18, 16), ("sync", 1 << 20, 4), ("softsync", 1000, 2)],
 )
 def test_there_are_as_many_places_as_the_machine_s_cache_has_room_for(name, numbers, places):
-    """A place is written again when no core has it in its own cache any longer: in turn, and as late as possible."""
+    """They are used in turn, and each time around costs a snapshot."""
     strategy, made = find_strategy(name), layout(numbers, rule=Rule("sgd", 1.0), batches=4, epochs=1)
     commits = not why_server_commits(strategy, Updater(strategy, made, 2), 2, "cpu", "shared")
     sizes = sizes_of(strategy, made, 2, record_events=False, workers_commit=commits)
@@ -334,8 +334,21 @@ def test_there_are_as_many_places_as_the_machine_s_cache_has_room_for(name, numb
     memory.close()
 
 
+@pytest.mark.parametrize("name", ["sync", "downpour"])
+def test_a_payload_is_its_worker_s_own_until_it_is_pushed(stage, name):
+    """Writing to memory that another core has in its cache would slow the gradient down."""
+    s = stage(find_strategy(name), 2, 8, 1)
+    s.join(0, 1)
+    s.poll()
+    before = torch.stack(s.memory.places)
+    task = s.compute(0)
+    assert torch.equal(torch.stack(s.memory.places), before)
+    s.push(0, task)
+    assert torch.equal(s.memory.payload(0, task.sequence), s.computed[0])
+
+
 def test_a_place_is_used_again_when_a_snapshot_has_its_update(stage):
-    s = stage(find_strategy("downpour"), 2, 8, 1)
+    s = stage(find_strategy("downpour"), 2, 8, 1, record_events=True)
     s.join(0, 1)
     s.poll()
     snapshots = []
