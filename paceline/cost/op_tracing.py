@@ -185,10 +185,14 @@ def trace_network(
     name: str = "the network",
     on_gpu: bool = False,
     memory_format: torch.memory_format = torch.contiguous_format,
+    change: Callable[[nn.Module], None] = lambda _: None,
 ) -> NetworkShape:
-    """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run."""
+    """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run. `change`
+    is applied to a copy of the network first."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     network = without_values(build_unallocated(build, name, mode), mode, memory_format).train()
+    with mode:
+        change(network)
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
         watch, samples, traced = _OpRecorder(network), batch(), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
