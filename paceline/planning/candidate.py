@@ -46,6 +46,11 @@ class Candidate:
         return self.pipeline > 1 or self.tensor > 1 or self.shard != "none"
 
     @property
+    def needs_no_simulation(self) -> bool:
+        """Whether its prediction is all: one copy exchanges nothing, and a divided network's step was simulated."""
+        return self.copies == 1 or self.is_divided
+
+    @property
     def division(self) -> str:
         """How the network is divided, in a few words."""
         if self.pipeline > 1:

@@ -69,8 +69,7 @@ class Search:
         self.alive: Mask = np.ones(count, dtype=bool)
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
-        self._alone: Mask = np.array([c.copies == 1 or c.is_divided for c in self.candidates], dtype=bool)
-        """Candidates that need no simulation of an exchange."""
+        self._alone: Mask = np.array([c.needs_no_simulation for c in self.candidates], dtype=bool)
         self.sure: Mask = np.zeros(count, dtype=bool)
         self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
         """Steps per epoch and worker."""
@@ -207,7 +206,7 @@ class Search:
         self._exclude(too_large, TOO_LARGE)
 
     def _estimate_divided(self, number: int) -> None:
-        """It is predicted at once: there are few, and only where the network does not fit one device."""
+        """Predicted at once: there are few, and only where the network does not fit one device."""
         made = self.forecast.divided(self.candidates[number], self.places[number])
         if isinstance(made, str):
             self._exclude([number], f"cannot be divided: {made}")
@@ -288,8 +287,8 @@ def steps_of(candidate: Candidate) -> int:
 
 def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
     """Groups candidates whose closed forms have similar errors."""
-    exact = candidate.copies == 1 or candidate.is_divided
-    return ONE_WORKER if exact else (strategy_kind(candidate.strategy), candidate.machines > 1)
+    kind = strategy_kind(candidate.strategy), candidate.machines > 1
+    return ONE_WORKER if candidate.needs_no_simulation else kind
 
 
 def _staleness_rank(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:
