@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paceline.api.measure import measure, measure_links
     from paceline.api.plan import plan
     from paceline.api.predict import predict
+    from paceline.api.predict_divided import predict_divided
     from paceline.api.predict_pipeline import predict_pipeline
     from paceline.api.replay import replay
     from paceline.api.report import report
@@ -106,6 +107,7 @@ _HOMES = {
     "models": "paceline.api.listing",
     "plan": "paceline.api.plan",
     "predict": "paceline.api.predict",
+    "predict_divided": "paceline.api.predict_divided",
     "predict_pipeline": "paceline.api.predict_pipeline",
     "replay": "paceline.api.replay",
     "report": "paceline.api.report",
@@ -172,6 +174,7 @@ __all__ = [
     "models",
     "plan",
     "predict",
+    "predict_divided",
     "predict_pipeline",
     "replay",
     "report",

@@ -44,6 +44,7 @@ KINDS = {
     "scaling": "paceline.simulation.scaling:Scaling",
     "prediction": "paceline.cost.prediction:Prediction",
     "pipeline prediction": "paceline.simulation.pipeline_prediction:PipelinePrediction",
+    "divided prediction": "paceline.simulation.divided_prediction:DividedPrediction",
     "plan": "paceline.planning.plan:Plan",
     "advice": "paceline.advice.advice:Advice",
     "verification": "paceline.cost.verification:Verification",

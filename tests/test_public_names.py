@@ -62,6 +62,7 @@ PUBLIC = [
     "models",
     "plan",
     "predict",
+    "predict_divided",
     "predict_pipeline",
     "replay",
     "report",

@@ -53,7 +53,7 @@ def predict_pipeline(
         parallel.check_batch(whole.batch)
         count, data = parallel.microbatches_of(whole.batch), data_shape_of(whole)
         micro = replace(whole, batch=whole.batch // count, accumulate=1)
-        placement, threads = _placement(where, workers * pipeline, link)
+        placement, threads = placement_of_processes(where, workers * pipeline, link)
         if threads:
             micro = replace(micro, threads=threads)
         made = predict(micro, where, step="plain", data=data)
@@ -63,7 +63,9 @@ def predict_pipeline(
         )  # fmt: skip
 
 
-def _placement(device: str | Device | Calibration | None, processes: int, link: str | None) -> tuple[Placement, int]:
+def placement_of_processes(
+    device: str | Device | Calibration | None, processes: int, link: str | None
+) -> tuple[Placement, int]:
     """Where the processes are, and the threads of each of them if that is decided here."""
     from paceline.cluster import Device, DeviceCount, Machine, find_link
     from paceline.cost.calibration import Calibration

@@ -61,7 +61,7 @@ def plan(
     _show(made, console)
     if out is not None:
         console.print(f"saved to {out / FILE}; train with: paceline train --plan {out / FILE}")
-        if made.pick.candidate.copies > 1:
+        if made.pick.candidate.copies > 1 and not made.pick.candidate.is_divided:
             console.print(f"on a cluster: paceline deploy kubernetes {out} (or slurm, skypilot, compose)")
         console.print(f"page: {out / PAGE}")
     output_json(dump(made), json)
@@ -102,8 +102,8 @@ def _row(one: Alternative, made: Plan) -> dict[str, str]:
 
     candidate = one.candidate
     strategy = "--" if candidate.workers == 1 else candidate.strategy.name
-    if candidate.pipeline > 1:
-        strategy = f"pipeline, {candidate.microbatches} micro-batches"
+    if candidate.is_divided:
+        strategy = candidate.division
     groups = candidate.strategy.groups
     if groups is not None and groups > 1:
         strategy += f" {groups}x{candidate.workers // groups}"

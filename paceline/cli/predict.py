@@ -48,8 +48,14 @@ def predict(
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
-    if "pipeline" in given:
-        _pipeline(workload, device or given.pop("device", None), strategy, workers, link, out, json, given)
+    divided = [name for name in ("pipeline", "tensor", "shard") if name in given]
+    if divided:
+        if len(divided) > 1:
+            raise InputError(f"--{divided[0]} and --{divided[1]} are predicted one at a time: leave one out")
+        if strategy != "sync":
+            raise InputError(f"copies of a divided network train synchronously: leave out --strategy {strategy}")
+        one = _pipeline if "pipeline" in given else _divided
+        one(workload, device or given.pop("device", None), workers, link, out, json, given)
         return
     if "microbatches" in given:
         raise InputError("--microbatches needs a --pipeline, e.g. --pipeline 2")
@@ -72,13 +78,11 @@ def predict(
 
 
 def _pipeline(
-    workload: str, device: str | None, strategy: str, workers: int, link: str | None, out: Path | None,
-    json: str | None, given: dict[str, Any],
+    workload: str, device: str | None, workers: int, link: str | None, out: Path | None, json: str | None,
+    given: dict[str, Any],
 ) -> None:  # fmt: skip
     from paceline.api.predict_pipeline import predict_pipeline
 
-    if strategy != "sync":
-        raise InputError(f"copies of a pipeline train synchronously: leave out --strategy {strategy}")
     made = predict_pipeline(workload, device, workers=workers, link=link, **given)
     console = console_for(json)
     rows = [
@@ -104,6 +108,43 @@ def _pipeline(
         console.print(line, highlight=False)
     if out is not None:
         save(made, out if out.suffix == ".json" else out / "pipeline.json")
+    output_json(dump(made), json)
+
+
+def _divided(
+    workload: str, device: str | None, workers: int, link: str | None, out: Path | None, json: str | None,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    from paceline.api.predict_divided import predict_divided
+
+    made = predict_divided(workload, device, workers=workers, link=link, **given)
+    console = console_for(json)
+    busiest = sorted(made.layers, key=lambda layer: -(layer.forward_s + layer.backward_s + layer.exchange_s))
+    rows = [
+        {
+            "layer": layer.name, "forward": _time(layer.forward_s), "backward": _time(layer.backward_s),
+            "exchange": _time(layer.exchange_s), "sent per step": f"{layer.sent_bytes / 1e6:.2f} MB",
+        }
+        for layer in made.layers
+        if layer in busiest[:SHOWN_LAYERS]
+    ]  # fmt: skip
+    console.print(rows_table(rows, left=("layer",), wrap=True))
+    how = (
+        f"{count(made.replicas, 'worker')} that share parameters (fsdp)" if made.shard == "fsdp"
+        else f"{made.replicas} × " * (made.replicas > 1) + f"{made.tensor} processes per layer"
+    )  # fmt: skip
+    lines = [
+        f"{made.name} at batch {made.batch} on {how}, {made.device} ({made.basis})",
+        f"step: {_time(made.step_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
+        f"{made.samples_per_s:,.0f} samples/s; {percent(made.exchange_s / made.step_s, 1)} exchanges",
+        f"per process: {made.memory_bytes / 1e9:.2f} GB of memory, {made.sent_bytes / 1e6:.2f} MB sent per step",
+    ]
+    if made.samples:
+        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
+    for line in lines:
+        console.print(line, highlight=False)
+    if out is not None:
+        save(made, out if out.suffix == ".json" else out / "divided.json")
     output_json(dump(made), json)
 
 

@@ -185,13 +185,16 @@ def trace_network(
     name: str = "the network",
     on_gpu: bool = False,
     layout: Callable[[nn.Module], torch.memory_format] = lambda _: torch.contiguous_format,
+    change: Callable[[nn.Module], None] = lambda _: None,
 ) -> NetworkShape:
     """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run. `layout`
-    chooses the memory format of a network and its images."""
+    chooses the memory format of a network and its images. `change` is applied to a copy of the network first."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = build_unallocated(build, name, mode)
     memory_format = layout(built)
     network = without_values(built, mode, memory_format).train()
+    with mode:
+        change(network)
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
         watch, samples, traced = _OpRecorder(network), _in_format(batch(), memory_format), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from paceline.cost.op_tracing import without_values
 from paceline.cost.workload_tracing import DataShape, build_traced, traced_batch
 from paceline.errors import NetworkError, PacelineError, reason
-from paceline.step.pieces import pieces_of
+from paceline.step.pieces import Piece, one_piece, pieces_of
 from paceline.unallocated import build_unallocated
 from paceline.workload import Workload
 
@@ -27,8 +27,9 @@ class PieceShape:
     """What the next piece gets, of one batch."""
 
 
-def trace_pieces(workload: Workload, shape: DataShape) -> tuple[PieceShape, ...]:
-    """Those of one batch of the workload; `NetworkError` says why a network cannot be cut."""
+def trace_pieces(workload: Workload, shape: DataShape, *, cut: bool = True) -> tuple[PieceShape, ...]:
+    """Those of one batch of the workload; `NetworkError` says why a network cannot be cut. `cut=False`: a network that
+    cannot be cut is one piece."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     made = build_unallocated(lambda: build_traced(workload, shape), workload.network, mode)
     network = without_values(made, mode, torch.contiguous_format).train()
@@ -38,7 +39,7 @@ def trace_pieces(workload: Workload, shape: DataShape) -> tuple[PieceShape, ...]
             if not isinstance(value, Tensor):
                 raise NetworkError(f"{workload.network} takes several inputs, and cannot be a pipeline")
             found, saved = [], _Saved(network)
-            for piece in pieces_of(workload.network, network, value, random=False):
+            for piece in _pieces(workload.network, network, value, cut):
                 with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda tensor: tensor):
                     value = piece(value)
                 if not isinstance(value, Tensor):
@@ -51,6 +52,15 @@ def trace_pieces(workload: Workload, shape: DataShape) -> tuple[PieceShape, ...]
         raise
     except Exception as error:
         raise NetworkError(f"{workload.network} cannot be traced piece by piece: {reason(error)}") from error
+
+
+def _pieces(name: str, network: nn.Module, example: Tensor, cut: bool) -> list[Piece]:
+    try:
+        return pieces_of(name, network, example, random=False)
+    except NetworkError:
+        if cut:
+            raise
+        return one_piece(network, random=False)
 
 
 class _Saved:

@@ -26,8 +26,8 @@ from paceline.step.phase import AUTOCAST
 from paceline.step.step import has_own_code
 from paceline.workload import STEPS, Workload
 
-Traces = dict[tuple[str, bool], NetworkShape]
-"""By workload and whether it is for a GPU."""
+Traces = dict[tuple[str, bool, int], NetworkShape]
+"""By workload, whether it is for a GPU, and the processes that linear layers are divided among."""
 HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 """Names of devices of this machine."""
 
@@ -40,24 +40,26 @@ def predict(
     data: DataShape | None = None,
     drift: Drift | None = None,
     traces: Traces | None = None,
+    tensor: int = 1,
 ) -> Prediction:
     """`device`: a calibration or its file, a device or its catalogue name; None, `auto`, `cpu`, `cuda` or `cuda:N` for
     a calibrated device of this machine.
 
     `drift` is the slowdown of the machine since it was calibrated, by probe, where known. `traces` keeps traces of the
-    user's own networks for the next prediction with the same dictionary.
+    user's own networks for the next prediction with the same dictionary. `tensor`: the share of one of so many
+    processes that linear layers are divided among, without what they exchange.
     """
     calibration, name, basis, extra_log_sd = _resolved(device, workload)
     data = data or data_shape_of(workload)
     on_gpu = calibration.device == "cuda"
-    shape = _read(workload, data, on_gpu, {} if traces is None else traces)
+    shape = _read(workload, data, on_gpu, {} if traces is None else traces, tensor)
     kind = _step_kind(step, on_gpu)
     if kind == "compiled":
         if workload.accumulate > 1:
             raise InputError(f"accumulate={workload.accumulate}: a step that accumulates gradients cannot be compiled")
         networks = network_kind(shape.operations)
         found = ratio_for(calibration, networks)
-        base = predict(workload, device, step=found.step, data=data, drift=drift, traces=traces)
+        base = predict(workload, device, step=found.step, data=data, drift=drift, traces=traces, tensor=tensor)
         return as_compiled(base, found, networks)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
@@ -86,21 +88,22 @@ def predict(
 
 
 @functools.lru_cache(maxsize=256)
-def _read_cached(key: str, data: DataShape, on_gpu: bool) -> NetworkShape:
-    return trace_workload(Workload(**json.loads(key)), data, on_gpu=on_gpu)
+def _read_cached(key: str, data: DataShape, on_gpu: bool, tensor: int) -> NetworkShape:
+    return trace_workload(Workload(**json.loads(key)), data, on_gpu=on_gpu, tensor=tensor)
 
 
-def _read(workload: Workload, data: DataShape, on_gpu: bool, traces: Traces) -> NetworkShape:
+def _read(workload: Workload, data: DataShape, on_gpu: bool, traces: Traces, tensor: int) -> NetworkShape:
     """Cached, because tracing a network again for every device of a catalogue would dominate the time. The user's own
     code may give another network the next time, so its traces are kept only as long as the caller wants."""
     precision = workload.precision if workload.precision in AUTOCAST else "float32"
     plain = replace(workload, device="auto", precision=precision, threads=0, seed=0)
     key = json.dumps(record.to_json(plain), sort_keys=True)
     if not has_own_code(workload):
-        return _read_cached(key, data, on_gpu)
-    if (key, on_gpu) not in traces:
-        traces[key, on_gpu] = trace_workload(workload, data, on_gpu=on_gpu)
-    return traces[key, on_gpu]
+        return _read_cached(key, data, on_gpu, tensor)
+    known = key, on_gpu, tensor
+    if known not in traces:
+        traces[known] = trace_workload(workload, data, on_gpu=on_gpu, tensor=tensor)
+    return traces[known]
 
 
 def _resolved(device: Device | Calibration | str | None, workload: Workload) -> ResolvedDevice:

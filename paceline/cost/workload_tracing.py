@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 
 from paceline import data, networks, user_code
 from paceline.cost.accumulation import accumulated
+from paceline.cost.feature_share import keep_share
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
 from paceline.data import synthetic, tokens
@@ -21,6 +22,7 @@ from paceline.data.samples import Samples
 from paceline.data.source import parse
 from paceline.data.well_known import WELL_KNOWN
 from paceline.errors import NetworkError, PacelineError, WorkloadError, a_type
+from paceline.step.feature_division import divide_features
 from paceline.step.layout import memory_format_of
 from paceline.step.phase import Batch, Phase, phases_of
 from paceline.workload import Workload
@@ -75,13 +77,13 @@ def data_shape_of(workload: Workload) -> DataShape:
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
-def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False) -> NetworkShape:
+def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False, tensor: int = 1) -> NetworkShape:
     """Traces one gradient of the workload's network at its batch size, without allocating memory.
 
-    `on_gpu`: with the operations and types that a GPU would run.
+    `on_gpu`: with the operations and types that a GPU would run. `tensor`: the share of one of so many processes.
     """
     if workload.accumulate > 1:
-        micro_batches = _micro_batches(workload, shape, on_gpu)
+        micro_batches = _micro_batches(workload, shape, on_gpu, tensor)
         if len(micro_batches[0].phases) == 1:
             return accumulated(micro_batches)
     for place in (workload.network, workload.loss, workload.phases):
@@ -92,6 +94,10 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
         """Those of the last epoch, as they are measured."""
         return [phase for phase in phases_of(workload, network) if phase.rule.trains_in(workload.epochs - 1)]
 
+    def change(network: nn.Module) -> None:
+        if tensor > 1:
+            keep_share(network, divide_features(workload.network, network, tensor), tensor)
+
     who = workload.phases or workload.network
 
     def layout(network: nn.Module) -> torch.memory_format:
@@ -100,7 +106,7 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
     try:
         return trace_network(
             lambda: build_traced(workload, shape), lambda: traced_batch(workload, shape), phases,
-            name=workload.network, on_gpu=on_gpu, layout=layout,
+            name=workload.network, on_gpu=on_gpu, layout=layout, change=change,
         )  # fmt: skip
     except PacelineError:
         raise
@@ -143,12 +149,12 @@ def traced_batch(workload: Workload, shape: DataShape) -> Batch:
     return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
 
-def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool) -> list[NetworkShape]:
+def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool, tensor: int) -> list[NetworkShape]:
     """Each micro-batch as it is traced; the last one may be smaller."""
     size = -(-workload.batch // workload.accumulate)
     sizes = [min(size, workload.batch - start) for start in range(0, workload.batch, size)]
     traced = {
-        batch: trace_workload(replace(workload, batch=batch, accumulate=1), shape, on_gpu=on_gpu)
+        batch: trace_workload(replace(workload, batch=batch, accumulate=1), shape, on_gpu=on_gpu, tensor=tensor)
         for batch in dict.fromkeys(sizes)
     }
     return [traced[batch] for batch in sizes]

@@ -26,8 +26,8 @@ class PlannedCluster:
     def __post_init__(self) -> None:
         if self.plan.pick.candidate.workers == 1:
             raise InputError("the plan's pick has one worker, which needs no cluster: train with the plan itself")
-        if self.plan.pick.candidate.pipeline > 1:
-            raise InputError("the plan's pick is a pipeline of one machine and needs no cluster: train with the plan")
+        if self.plan.pick.candidate.is_divided:
+            raise InputError("the plan's pick is divided within one machine and needs no cluster: train with the plan")
         if self.settings.gpu_resource is not None and not self.gpus:
             raise InputError(f"`gpu_resource` is for GPUs, and the plan is for CPUs ({self.device.name})")
 

@@ -35,16 +35,39 @@ class Candidate:
     """Stages that each copy of the network is divided into; `workers` counts their processes."""
     microbatches: int = 1
     """Parts of a batch that go through a pipeline."""
+    tensor: int = 1
+    """Processes that each linear layer is divided among; `workers` counts them."""
+    shard: str = "none"
+    """fsdp: the workers divide parameters, gradients and optimizer state among themselves."""
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether no device has the whole network."""
+        return self.pipeline > 1 or self.tensor > 1 or self.shard != "none"
+
+    @property
+    def needs_no_simulation(self) -> bool:
+        """Whether its prediction is all: one copy exchanges nothing, and a divided network's step was simulated."""
+        return self.copies == 1 or self.is_divided
+
+    @property
+    def division(self) -> str:
+        """How the network is divided, in a few words."""
+        if self.pipeline > 1:
+            return f"pipeline, {self.microbatches} micro-batches"
+        return "layers by feature" if self.tensor > 1 else "sharded (fsdp)"
 
     @property
     def copies(self) -> int:
         """Copies of the network, each with a batch of its own."""
-        return self.workers // self.pipeline
+        return self.workers // (self.pipeline * self.tensor)
 
     @property
     def undivided(self) -> Candidate:
-        """The candidate that learns alike, without stages."""
-        return self if self.pipeline == 1 else dataclasses.replace(self, workers=self.copies, pipeline=1)
+        """The candidate that learns alike, with the whole network on each device."""
+        if not self.is_divided:
+            return self
+        return dataclasses.replace(self, workers=self.copies, pipeline=1, microbatches=1, tensor=1, shard="none")
 
     @property
     def machines(self) -> int:
@@ -72,6 +95,10 @@ class Candidate:
         number = f"{self.machines} × {self.machine}" if self.machines > 1 else self.machine
         if self.pipeline > 1:
             how = f"a pipeline of {self.pipeline} stages, {self.microbatches} micro-batches"
+        elif self.tensor > 1:
+            how = f"layers divided among {self.tensor} devices"
+        elif self.shard != "none":
+            how = f"parameters sharded among {self.workers} workers ({self.shard})"
         elif self.workers == 1:
             how = "one worker"
         elif self.strategy.groups is not None and self.strategy.groups > 1:

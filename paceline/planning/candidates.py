@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paceline.cluster import Device
 from paceline.errors import InputError
-from paceline.planning.candidate import ONE_PROCESS, Candidate
+from paceline.planning.candidate import ONE_PROCESS, Candidate, joins_batches
 from paceline.planning.estimate import machines_needed
 from paceline.planning.machine_options import MachineOption, MachineOptions
 from paceline.strategy.presets import find_strategy
@@ -57,7 +57,7 @@ def list_candidates(
     candidates, where, excluded = [], [], Counter(places.excluded)
     for place in places.places:
         for batch in batches:
-            divided = _pipelines_on(place, workload, batch) if too_large(place.device) else iter(())
+            divided = _divided_on(place, workload, batch, found) if too_large(place.device) else iter(())
             for made in (*_on(place, workload, batch, -(-samples // batch), found), *divided):
                 if made.copies > -(-samples // batch):
                     excluded[TOO_MANY_WORKERS] += 1
@@ -79,18 +79,25 @@ def _on(
                 yield Candidate(machine, device, workers, per_machine, strategy, batch, precision)
 
 
-def _pipelines_on(place: MachineOption, workload: Workload, batch: int) -> Iterator[Candidate]:
-    """Pipelines over devices of one machine."""
+def _divided_on(
+    place: MachineOption, workload: Workload, batch: int, strategies: Sequence[Strategy]
+) -> Iterator[Candidate]:
+    """One network over the devices of a machine: as a pipeline, by feature, or with sharded parameters."""
     if workload.precision not in ("float32", "float64"):
         return
-    for stages, per_machine in place.worker_layouts():
-        if 1 < stages == per_machine:
-            count = ParallelSettings(pipeline=stages).microbatches_of(batch)
-            if count >= stages:
-                yield Candidate(
-                    place.machine.name, place.device.name, stages, stages, ONE_PROCESS, batch, workload.precision,
-                    stages, count,
-                )  # fmt: skip
+    for devices, per_machine in place.worker_layouts():
+        if not 1 < devices == per_machine:
+            continue
+        whole = Candidate(
+            place.machine.name, place.device.name, devices, devices, ONE_PROCESS, batch, workload.precision
+        )
+        count = ParallelSettings(pipeline=devices).microbatches_of(batch)
+        if count >= devices:
+            yield dataclasses.replace(whole, pipeline=devices, microbatches=count)
+        yield dataclasses.replace(whole, tensor=devices)
+        for strategy in filter(joins_batches, strategies):  # sharded workers are synchronous ones
+            yield dataclasses.replace(whole, strategy=strategy, shard="fsdp")
+            break
 
 
 def batches_of(workload: Workload, samples: int) -> list[int]:

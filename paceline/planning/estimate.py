@@ -61,7 +61,7 @@ def placement_of(candidate: Candidate, place: MachineOption) -> Placement:
 def machines_needed(candidate: Candidate, place: MachineOption) -> int:
     """Machines with workers, plus one for the server if workers are on several machines."""
     placement = placement_of(candidate, place)
-    if candidate.pipeline > 1:
+    if candidate.is_divided:
         return placement.machines
     return placement.machines + (not placement.together and exchanges_by_server(candidate.strategy, placement))
 

@@ -10,22 +10,17 @@ search needs it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paceline.cluster import Device
-from paceline.cost.piece_tracing import PieceShape, trace_pieces
 from paceline.cost.prediction import Prediction
-from paceline.cost.workload_tracing import data_shape_of
-from paceline.errors import NetworkError, PacelineError
+from paceline.errors import PacelineError
 from paceline.planning.candidate import Candidate
-from paceline.planning.estimate import Computing, placement_of
+from paceline.planning.divisions import Divided, Divisions, Predict
+from paceline.planning.estimate import Computing
 from paceline.planning.machine_options import MachineOption
-from paceline.simulation.pipeline_prediction import PipelinePrediction
-from paceline.simulation.pipeline_stages import predict_stages
 from paceline.workload import Workload
-
-Predict = Callable[[Workload, Device], Prediction]
 
 Key = tuple[Device, int, str]
 """Device, batch size and precision. Devices of one name may differ: a processor, and one of its cores."""
@@ -49,12 +44,8 @@ class Forecast:
         self.predictions: dict[Key, Prediction] = {}
         self.failures: dict[Key, str] = {}
         """Why a prediction failed."""
-        self.pipelines: dict[tuple[Key, int, int], PipelinePrediction] = {}
-        """By key, stages and micro-batches."""
-        self._pieces: dict[int, tuple[PieceShape, ...]] = {}
-        """By batch size."""
-        self._uncut: NetworkError | None = None
-        """Why the network cannot be cut, at any batch size."""
+        self._divisions = Divisions(workload, predict)
+        self._divided: dict[tuple[Candidate, Device], Divided | str] = {}
         self._models: dict[str, Device] = {}
         """By kind, the reference device: the one that gains most from other precisions."""
 
@@ -80,35 +71,15 @@ class Forecast:
                 self.failures[key] = str(error)
         return self.predictions.get(key)
 
-    def pipeline(self, candidate: Candidate, place: MachineOption) -> PipelinePrediction | str:
-        """The prediction of a network that is divided into stages, or why there is none."""
-        key, size = (place.device, candidate.batch, candidate.precision), candidate.batch // candidate.microbatches
-        known = key, candidate.pipeline, candidate.microbatches
-        if known not in self.pipelines:
-            micro = self.predict(place.device, size, candidate.precision)
-            if micro is None:
-                return self.failures[place.device, size, candidate.precision]
+    def divided(self, candidate: Candidate, place: MachineOption) -> Divided | str:
+        """The prediction of a network that is divided among devices, or why there is none."""
+        known = candidate, place.device
+        if known not in self._divided:
             try:
-                workload = replace(self.workload, batch=candidate.batch, precision=candidate.precision)
-                self.pipelines[known] = predict_stages(
-                    workload, micro, self._pieces_of(size), placement_of(candidate, place),
-                    stages=candidate.pipeline, microbatches=candidate.microbatches, schedule="1f1b",
-                )  # fmt: skip
+                self._divided[known] = self._divisions.predict(candidate, place)
             except PacelineError as error:
-                return str(error)
-        return self.pipelines[known]
-
-    def _pieces_of(self, batch: int) -> tuple[PieceShape, ...]:
-        if self._uncut is not None:
-            raise self._uncut
-        if batch not in self._pieces:
-            workload = replace(self.workload, batch=batch, accumulate=1)
-            try:
-                self._pieces[batch] = trace_pieces(workload, data_shape_of(workload))
-            except NetworkError as error:
-                self._uncut = error
-                raise
-        return self._pieces[batch]
+                self._divided[known] = str(error)
+        return self._divided[known]
 
     def estimate(self, device: Device, batch: int, precision: str) -> ComputeEstimate | None:
         """The prediction, or an estimate that a prediction is unlikely to fall below."""

@@ -37,12 +37,12 @@ def fits(candidate: Candidate, place: MachineOption, worker_bytes: int, paramete
     return host_bytes is None or in_host <= MEMORY_SHARE * host_bytes
 
 
-def stages_fit(place: MachineOption, stages_bytes: Sequence[int]) -> bool:
-    """Whether each stage of a pipeline fits on its device, and all of them on their machine."""
+def shares_fit(place: MachineOption, shares_bytes: Sequence[int]) -> bool:
+    """Whether each share of a divided network fits on its device, and all of them on their machine."""
     device_bytes, host_bytes = place.device.memory_bytes, place.machine.memory_bytes
     if device_bytes is not None:
-        return max(stages_bytes) + CONTEXT_BYTES <= MEMORY_SHARE * device_bytes
-    return host_bytes is None or place.device.kind == "gpu" or sum(stages_bytes) <= MEMORY_SHARE * host_bytes
+        return max(shares_bytes) + CONTEXT_BYTES <= MEMORY_SHARE * device_bytes
+    return host_bytes is None or place.device.kind == "gpu" or sum(shares_bytes) <= MEMORY_SHARE * host_bytes
 
 
 def is_known(place: MachineOption) -> bool:

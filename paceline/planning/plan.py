@@ -11,6 +11,7 @@ from paceline.cost.prediction import Prediction
 from paceline.notebook import NotebookRecord
 from paceline.planning.candidate import Candidate
 from paceline.planning.objective import Objective
+from paceline.simulation.divided_prediction import DividedPrediction
 from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.workload import Workload
 
@@ -95,6 +96,8 @@ class Plan(NotebookRecord):
     learned: tuple[Learned, ...] = ()
     pipeline: PipelinePrediction | None = None
     """The stages of the pick, if it is a pipeline."""
+    divided: DividedPrediction | None = None
+    """The shares of the pick, if its layers are divided by feature or its parameters are sharded."""
     conditions: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:

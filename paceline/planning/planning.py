@@ -14,8 +14,9 @@ from paceline.cost.prediction import Prediction
 from paceline.errors import InputError, PacelineError
 from paceline.planning.candidates import STRATEGIES, list_candidates
 from paceline.planning.comparisons import BestOther, compare_pick
+from paceline.planning.divisions import Divided, Predict
 from paceline.planning.estimate import machines_needed
-from paceline.planning.forecast import Forecast, Predict
+from paceline.planning.forecast import Forecast
 from paceline.planning.front import fill_front, front_of
 from paceline.planning.learning import Learning
 from paceline.planning.machine_options import MACHINE_HOURS, MachineOptions, find_machine_options
@@ -25,6 +26,7 @@ from paceline.planning.plan import Alternative, Plan
 from paceline.planning.protocols import FixedEpochs, Simulate
 from paceline.planning.reasons import reasons_for
 from paceline.planning.search import Mask, Search
+from paceline.simulation.divided_prediction import DividedPrediction
 from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload
@@ -69,13 +71,15 @@ def make_plan(
     pick, met, compared = _chosen(search, objective, near, simulations_for(candidates))
     sure = map(int, np.flatnonzero(search.sure & search.alive))
     made = {number: _alternative(search, number, workload, learning) for number in sure}
+    division = _division(search, pick)
     plan = Plan(
         workload=workload, cluster=places.name, objective=objective, met=met, pick=made[pick],
         machine=search.places[pick].machine, reasons=(),
         front=front_of(list(made.values())), simulated=tuple(made.values()), candidates=candidates,
         excluded=dict(search.excluded), predictions=len(forecast.predictions), currency=places.currency,
         prediction=_prediction(search, pick), learned=learning.results if learning is not None else (),
-        pipeline=_stages(search, pick),
+        pipeline=division if isinstance(division, PipelinePrediction) else None,
+        divided=division if isinstance(division, DividedPrediction) else None,
         conditions=_conditions(places, learning, search.simulations, perf_counter() - began_s),
     )  # fmt: skip
     others = [(one, None if one.number is None else made[one.number]) for one in compared]
@@ -99,10 +103,11 @@ def default_predict(workload: Workload) -> Predict:
 
     shape, traces = data_shape_of(workload), Traces()
 
-    def predicted(asked: Workload, device: Device) -> Prediction:
+    def predicted(asked: Workload, device: Device, *, tensor: int | None = None) -> Prediction:
+        step = "auto" if tensor is None else "plain"
         # Hundreds of small matrices: several threads would mostly wait for each other.
         with threadpool_limits(limits=1, user_api="blas"):
-            return predict(asked, device, data=shape, traces=traces)
+            return predict(asked, device, step=step, data=shape, traces=traces, tensor=tensor or 1)
 
     return predicted
 
@@ -175,10 +180,10 @@ def _prediction(search: Search, number: int) -> Prediction:
     return search.forecast.predictions[search.key_of(number)]
 
 
-def _stages(search: Search, number: int) -> PipelinePrediction | None:
-    if search.candidates[number].pipeline == 1:
+def _division(search: Search, number: int) -> Divided | None:
+    if not search.candidates[number].is_divided:
         return None
-    made = search.forecast.pipeline(search.candidates[number], search.places[number])
+    made = search.forecast.divided(search.candidates[number], search.places[number])
     assert not isinstance(made, str), "it was predicted before"
     return made
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from paceline.cluster import Link, Machine
 from paceline.cost.prediction import Prediction
 from paceline.planning.candidate import Candidate
+from paceline.simulation.divided_prediction import DividedPrediction
 from paceline.simulation.pipeline_prediction import PipelinePrediction
 from paceline.strategy.strategy import Strategy
 
@@ -68,10 +69,10 @@ class SingleWorker:
 
 
 @dataclass(frozen=True)
-class PipelineResult:
-    """A pipeline, whose schedule was simulated with its prediction."""
+class DividedResult:
+    """A divided network, whose step was simulated with its prediction."""
 
-    prediction: PipelinePrediction
+    prediction: PipelinePrediction | DividedPrediction
     iteration_s: float
     """Of one device with all layers, if it had the memory."""
     machines: int = 1
@@ -92,12 +93,12 @@ class PipelineResult:
 
     @property
     def efficiency(self) -> float:
-        return self.iteration_s / (self.step_s * len(self.prediction.stages))
+        return self.prediction.replicas * self.iteration_s / (self.step_s * self.prediction.processes)
 
     @property
     def waiting_share(self) -> float:
-        """The bubble, with the time of hand-overs."""
-        return self.prediction.idle_share * self.prediction.passes_s / self.step_s
+        """The bubble of a pipeline, with the time of hand-overs."""
+        return self.prediction.idle_s / self.step_s
 
     @property
     def communication_share(self) -> float:
@@ -105,6 +106,8 @@ class PipelineResult:
 
     @property
     def bound(self) -> str:
+        if self.communication_share >= 0.5:
+            return "network"
         return "compute" if self.waiting_share < 0.5 else "straggling"
 
 

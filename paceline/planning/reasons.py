@@ -53,7 +53,7 @@ def reasons_for(
         headline(plan),
         *_convergence_risk(plan, far_from_workload),
         _bound(plan.pick),
-        *_stages(plan),
+        *_shares(plan),
         *_comparisons(plan, comparisons),
         *_uncertainties(plan),
         *([] if memory_known else [f"it may not fit: the memory of {plan.pick.candidate.device} is not known"]),
@@ -119,17 +119,29 @@ def _bound(pick: Alternative) -> str:
             f"a pipeline, because the network does not fit on one {pick.candidate.device}: {pick.step_s * 1e3:,.3g} ms "
             f"per step, of which a stage waits for others {percent(pick.waiting_share, 0)} on average"
         )
+    if pick.candidate.is_divided:
+        how = "layers are divided by feature" if pick.candidate.tensor > 1 else "parameters are sharded"
+        return (
+            f"{how}, because the network does not fit on one {pick.candidate.device}: {pick.step_s * 1e3:,.3g} ms per "
+            f"step, of which a device only exchanges {percent(pick.communication_share, 0)}"
+        )
     if pick.candidate.workers == 1:
         return f"compute bound: one worker, {pick.iteration_s * 1e3:,.3g} ms per iteration"
     return f"{pick.bound} bound: {_lost(pick)}" if pick.bound != "straggling" else _lost(pick)
 
 
-def _stages(plan: Plan) -> list[str]:
+def _shares(plan: Plan) -> list[str]:
+    """What one device would need, and what each of several needs."""
+    alone = f"one device would need {plan.prediction.memory_bytes / 1e9:.2f} GB"
+    if plan.divided is not None:
+        own = plan.divided
+        needs = f"each of {own.processes} needs {own.memory_bytes / 1e9:.2f} GB"
+        return [f"{alone}, {needs} and sends {own.sent_bytes / 1e6:,.0f} MB per step"]
     if plan.pipeline is None:
         return []
-    needs = ", ".join(f"{stage.memory_bytes / 1e9:.2f}" for stage in plan.pipeline.stages)
+    needs = ", ".join(f"{size / 1e9:.2f}" for size in plan.pipeline.shares_bytes)
     begin = ", ".join(stage.layers[0] for stage in plan.pipeline.stages[1:])
-    return [f"one device would need {plan.prediction.memory_bytes / 1e9:.2f} GB, the stages {needs} GB; cut at {begin}"]
+    return [f"{alone}, the stages {needs} GB; cut at {begin}"]
 
 
 def _lost(one: Alternative) -> str:

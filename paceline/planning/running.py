@@ -37,7 +37,10 @@ def local_hardware() -> Hardware:
 
 
 def planned_division(plan: Plan) -> dict[str, Any]:
-    """The settings that divide the network into the stages of the plan, if it has any."""
+    """The settings that divide the network as the plan does, if it does."""
+    pick = plan.pick.candidate
+    if pick.tensor > 1 or pick.shard != "none":
+        return {"tensor": pick.tensor, "shard": pick.shard}
     if plan.pipeline is None:
         return {}
     cut = ",".join(stage.layers[0] for stage in plan.pipeline.stages[1:])

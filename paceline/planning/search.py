@@ -20,9 +20,9 @@ from paceline.planning.candidate import ONE_PROCESS, PRECISIONS, Candidate, stra
 from paceline.planning.candidates import Listed
 from paceline.planning.estimate import alone_s, core_slowdown, estimated_step_s, machines_needed
 from paceline.planning.forecast import LOWER_BOUND, Forecast, Key
-from paceline.planning.memory_fit import fits, stages_fit
+from paceline.planning.memory_fit import fits, shares_fit
 from paceline.planning.objective import Numbers
-from paceline.planning.protocols import Epochs, PipelineResult, Simulate, SimulationResult, SingleWorker
+from paceline.planning.protocols import DividedResult, Epochs, Simulate, SimulationResult, SingleWorker
 from paceline.strategy.strategy import Strategy
 
 Mask = npt.NDArray[np.bool_]
@@ -69,8 +69,7 @@ class Search:
         self.alive: Mask = np.ones(count, dtype=bool)
         self.predicted: Mask = np.zeros(count, dtype=bool)
         self.simulated: Mask = np.zeros(count, dtype=bool)
-        self._alone: Mask = np.array([c.copies == 1 for c in self.candidates], dtype=bool)
-        """Candidates that need no simulation of an exchange."""
+        self._alone: Mask = np.array([c.needs_no_simulation for c in self.candidates], dtype=bool)
         self.sure: Mask = np.zeros(count, dtype=bool)
         self._rounds = np.array([self._rounds_of(c) for c in self.candidates])
         """Steps per epoch and worker."""
@@ -196,8 +195,8 @@ class Search:
         too_large = []
         for i in numbers:
             candidate, place = self.candidates[i], self.places[i]
-            if candidate.pipeline > 1:
-                self._estimate_pipeline(i)
+            if candidate.is_divided:
+                self._estimate_divided(i)
                 continue
             if not fits(candidate, place, estimate.memory_bytes, estimate.computing.parameter_bytes):
                 too_large.append(i)
@@ -206,12 +205,12 @@ class Search:
             self._estimated_s[i] = estimated_step_s(candidate, place, estimate.computing) * self._rounds[i]
         self._exclude(too_large, TOO_LARGE)
 
-    def _estimate_pipeline(self, number: int) -> None:
-        """It is predicted at once: there are few, and only where the network does not fit one device."""
-        made = self.forecast.pipeline(self.candidates[number], self.places[number])
+    def _estimate_divided(self, number: int) -> None:
+        """Predicted at once: there are few, and only where the network does not fit one device."""
+        made = self.forecast.divided(self.candidates[number], self.places[number])
         if isinstance(made, str):
-            self._exclude([number], f"cannot be a pipeline: {made}")
-        elif not stages_fit(self.places[number], [stage.memory_bytes for stage in made.stages]):
+            self._exclude([number], f"cannot be divided: {made}")
+        elif not shares_fit(self.places[number], made.shares_bytes):
             self._exclude([number], TOO_LARGE)
         else:
             self._alone_s[number] = self._estimated_s[number] = made.step_s * self._rounds[number]
@@ -226,10 +225,10 @@ class Search:
     def _simulate(self, number: int) -> None:
         candidate, place = self.candidates[number], self.places[number]
         prediction = self.forecast.predictions[self.key_of(number)]
-        if candidate.pipeline > 1:
-            made = self.forecast.pipeline(candidate, place)
+        if candidate.is_divided:
+            made = self.forecast.divided(candidate, place)
             assert not isinstance(made, str), "it was predicted before"
-            outcome: SimulationResult = PipelineResult(made, prediction.iteration_s)
+            outcome: SimulationResult = DividedResult(made, prediction.iteration_s)
         elif self._alone[number]:
             outcome = SingleWorker(prediction, core_slowdown(candidate, place, prediction.threads))
         else:
@@ -288,7 +287,8 @@ def steps_of(candidate: Candidate) -> int:
 
 def _kind(candidate: Candidate) -> tuple[Strategy, bool]:
     """Groups candidates whose closed forms have similar errors."""
-    return ONE_WORKER if candidate.copies == 1 else (strategy_kind(candidate.strategy), candidate.machines > 1)
+    kind = strategy_kind(candidate.strategy), candidate.machines > 1
+    return ONE_WORKER if candidate.needs_no_simulation else kind
 
 
 def _staleness_rank(candidates: tuple[Candidate, ...]) -> npt.NDArray[np.int64]:

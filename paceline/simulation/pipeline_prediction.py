@@ -57,6 +57,20 @@ class PipelinePrediction(NotebookRecord):
         return max(stage.memory_bytes for stage in self.stages)
 
     @property
+    def shares_bytes(self) -> list[int]:
+        """Memory of each process of a copy."""
+        return [stage.memory_bytes for stage in self.stages]
+
+    @property
+    def processes(self) -> int:
+        return self.replicas * len(self.stages)
+
+    @property
+    def idle_s(self) -> float:
+        """Per step, on average over stages."""
+        return self.idle_share * self.passes_s
+
+    @property
     def samples_per_s(self) -> float:
         return self.replicas * self.batch / self.step_s
 

@@ -195,6 +195,16 @@ def stages_of(phases: Sequence[Phase], epochs: int) -> tuple[int, ...]:
     return tuple(epoch + 1 for epoch in sorted(ends) if epoch < epochs)
 
 
+def never_trained(phases: Sequence[Phase], workload: Workload) -> tuple[str, ...]:
+    """One line for each phase that the run ends before."""
+    return tuple(
+        f"{workload.network} ends before its phase {phase.name!r}, which begins in epoch {phase.rule.epochs[0] + 1}: "
+        f"train for more than `epochs={workload.epochs}`"
+        for phase in phases
+        if phase.rule.epochs[0] >= workload.epochs
+    )
+
+
 def share_a_parameter(phases: Sequence[Phase]) -> bool:
     """Whether one parameter belongs to two phases that are trained at the same time."""
     for place, phase in enumerate(phases):

@@ -56,7 +56,7 @@ class Division:
     shard: str = "none"
     """fsdp: the copies divide parameters, gradients and optimizer state among themselves."""
     predicted_idle_share: float = math.nan
-    """From the expected times of the stages, without hand-overs; NaN if the network is not cut."""
+    """From the expected times of the stages and of hand-overs; NaN if the network is not cut."""
 
     @property
     def idle_share(self) -> float:

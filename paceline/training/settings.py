@@ -186,11 +186,13 @@ class ParallelSettings:
         verbs=(), choices=PIPELINE_SCHEDULES,
     )  # fmt: skip
     tensor: int = setting(
-        1, "Processes that each linear layer is divided among, by feature.", least=1, most=MOST_STAGES
-    )
+        1, "Processes that each linear layer is divided among, by feature.", least=1, most=MOST_STAGES,
+        verbs=("train", "predict"),
+    )  # fmt: skip
     shard: str = setting(
-        "none", "fsdp: workers divide parameters, gradients and optimizer state among themselves.", choices=SHARDINGS
-    )
+        "none", "fsdp: workers divide parameters, gradients and optimizer state among themselves.", choices=SHARDINGS,
+        verbs=("train", "predict"),
+    )  # fmt: skip
     cut: str = setting(
         "", "Layers that stages 2, 3, … of a pipeline begin with; by default stages take equally long.",
         verbs=(), metavar="LAYER,LAYER",

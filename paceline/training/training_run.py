@@ -24,7 +24,7 @@ from paceline.output_directory import claimed
 from paceline.step.build import load_data
 from paceline.step.failures import explained
 from paceline.step.metrics import metric_name
-from paceline.step.phase import stages_of
+from paceline.step.phase import never_trained, stages_of
 from paceline.step.placement import threads_restored
 from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
@@ -116,6 +116,8 @@ class TrainingRun:
         self.saved_at_s, self.saving_s = 0.0, 0.0
         self._next_validation = self.every.amount
         self.machine = MachineWatch(driver.conditions.busy)
+        self.never_trained = never_trained(driver.phases, workload)
+        driver.notes.extend(self.never_trained)
         classifies = metric_of_network(driver.network) is None
         self.run = Run(
             workload=workload,
@@ -240,7 +242,8 @@ class TrainingRun:
             division=self.driver.division(),
             trace=Trace((*self.recorder.spans, *driver_spans)),
         )
-        self.run = replace(self.run, warnings=warnings_of(self.run))
+        left_out = self.never_trained if status == "finished" else ()
+        self.run = replace(self.run, warnings=(*warnings_of(self.run), *left_out))
         if self.directory is not None:
             record.save(self.run, self.directory / "record.json")
 

@@ -32,6 +32,7 @@ from paceline.training.resuming import VIRTUAL
 from paceline.training.run import Epoch, Run
 from paceline.training.training_run import TrainingRun, train_new
 from paceline.training.watcher import Progress, WorkersProgress
+from paceline.training.worker_parts import phases_at_once
 from paceline.workload import Workload
 
 SHOW_EVERY_S = 0.2
@@ -79,6 +80,7 @@ class VirtualTraining(Driver):
             raise
         self.learner, self.network, self.phases = self.store.learner, parts.network, parts.phases
         self.notes, self.data = [note] if note else [], parts.feeder.where
+        self.notes += phases_at_once(workload, strategy, parts.phases)
         self.conditions = current_conditions(device, workload.precision)
         how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
         self.step = StepChoice(VIRTUAL, how)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from paceline.held_objects import is_held, save_held
 from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
 from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
 from paceline.step.order import Order
-from paceline.step.phase import phases_of
+from paceline.step.phase import Phase, phases_of
 from paceline.step.placement import available_cores, choose_device, choose_threads
 from paceline.step.randomness import default_generator
 from paceline.step.step import Parts
+from paceline.strategy.strategy import Strategy
 from paceline.workload import Workload, with_settings
 
 
@@ -50,6 +51,19 @@ def share_machine(workload: Workload, dataset: Dataset, workers: int, server_thr
         each = f"{threads} thread{'s' * (threads != 1)} each" + (f" and {serving} server threads" if serving else "")
         notes.append(f"{workers} workers with {each} share {cores} cores: they will wait for each other")
     return MachineShare(devices, threads, notes)
+
+
+def phases_at_once(workload: Workload, strategy: Strategy, phases: Sequence[Phase]) -> list[str]:
+    """A line for a strategy that exchanges gradients, if several phases are trained in the same epochs."""
+    if strategy.make_exchange.local_optimizer:
+        return []
+    first = [phase.name for phase in phases if phase.rule.trains_in(0)]
+    if len(first) < 2:
+        return []
+    return [
+        f"{workload.network}: workers compute the gradients of {', '.join(map(repr, first))} with the same parameters, "
+        "not one after the other as one process does; `strategy='local-sgd'` with `period=1` trains them in turn"
+    ]
 
 
 def launcher_parts(workload: Workload, dataset: Dataset, share: MachineShare) -> Parts:

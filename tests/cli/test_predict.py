@@ -15,6 +15,7 @@ from paceline.cost.calibrations import calibration_path
 from paceline.cost.exchange import ExchangeCost
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
+from paceline.simulation.divided_prediction import DividedPrediction
 from paceline.step.placement import processor_name
 from paceline.workload import resolve
 from tests.cost.invented import calibration, layer, measurement
@@ -206,3 +207,13 @@ def test_mistakes_are_answered_with_one_line(paceline, arguments, expected):
     )
     result = paceline("predict", *arguments)
     assert expected in result.refused() and result.out == ""
+
+
+def test_divided_networks_are_predicted_with_their_traffic(paceline):
+    given = ["predict", "vgg11", "--data", "synthetic:3x64x64/10:1000", "--device", "H200", "--link", "NVLink 4"]
+    by_feature = paceline(*given, "--tensor", "2", "--out", "made.json").out
+    assert "on 2 processes per layer, H200" in by_feature and "MB sent per step" in by_feature
+    assert isinstance(record.load(Path("made.json")), DividedPrediction)
+    assert "4 workers that share parameters (fsdp)" in paceline(*given, "--shard", "fsdp", "--workers", "4").out
+    both = paceline(*given, "--tensor", "2", "--pipeline", "2").refused()
+    assert "--pipeline and --tensor are predicted one at a time" in both

@@ -205,3 +205,9 @@ def test_the_demo_writes_a_run_with_a_page(paceline, tmp_path, monkeypatch, epoc
     assert checked.saved and checked.of_kind("iteration")[0].measured_s > 0
     assert f"{100 * run.test_accuracy:.2f}" in (place / "report.html").read_text()
     assert "report.html in a browser" in result.out.replace("\n", " ")
+
+
+def test_a_run_that_ends_before_a_phase_says_so_at_the_beginning(paceline):
+    output = paceline("train", "dbn", "--data", "digits:200", "--epochs", "2", "--device", "cpu").out
+    said = "dbn ends before its phase 'fine-tune', which begins in epoch 7: train for more than `epochs=2`"
+    assert said in output and output.index(said) < output.index("step: ")

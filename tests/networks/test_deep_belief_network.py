@@ -55,6 +55,8 @@ def test_it_is_pre_trained_without_labels_and_fine_tuned_from_there(tmp_path):
     assert whole.stages == (3, 5) and whole.test_accuracy > 0.85
     before = run(workload(epochs=4, lr=0.01), out=tmp_path / "before")
     assert before.status == "finished" and before.stages == (3,)
+    never = "dbn ends before its phase 'fine-tune', which begins in epoch 5: train for more than `epochs=4`"
+    assert never in before.warnings and not whole.warnings
     settings = {"epochs": 20, "lr": 0.01, "options.pretrain": 0, "init": str(tmp_path / "before")}
     after = run(workload(**settings), out=tmp_path / "after")
     assert after.test_accuracy > 0.85

@@ -10,19 +10,11 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 import paceline
-from benchmarks.families import (
-    DISTRIBUTED,
-    LEARNED,
-    NOT_COMPARED,
-    SEEDS,
-    STANDARD_ERRORS,
-    STRATEGIES,
-    Bench,
-    same_with_workers,
-)
+from benchmarks.families import COMPARED, DISTRIBUTED, LEARNED, SEEDS, STANDARD_ERRORS, Bench, same_with_workers
 from paceline.data import load
 from paceline.networks import build
 from paceline.training.checkpoint import load_checkpoint
+from paceline.training.watcher import Silent
 
 CODE = 2
 SETTINGS = {"data": "digits", "device": "cpu", "threads": 1}
@@ -69,6 +61,20 @@ def test_workers_train_networks_with_several_phases_and_with_buffers(name, strat
     assert all(not torch.equal(parameters[key], start[key]) for key in parameters if key.endswith("weight"))
 
 
+@pytest.mark.parametrize(
+    ("name", "strategy", "said"), [("gan", "sync", True), ("gan", "local-sgd", False), ("dbn", "sync", False)]
+)
+def test_workers_that_train_phases_at_once_say_so(name, strategy, said):
+    class Notes(Silent):
+        def begun(self, run, notes):
+            found.extend(notes)
+
+    found = []
+    settings = {"data": "digits:64", "batch": 16, "epochs": 1, "device": "cpu", "threads": 1}
+    paceline.train(name, strategy, workers=2, driver="virtual", watcher=Notes(), **settings)
+    assert any("'discriminator', 'generator' with the same parameters" in note for note in found) == said
+
+
 def wide_digits() -> tuple[torch.Tensor, torch.Tensor]:
     digits = load("digits").train
     return 4 * digits.x[:160] - 2, digits.y[:160]
@@ -101,10 +107,7 @@ def test_the_bars_on_mnist(name, tmp_path_factory):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", DISTRIBUTED)
+@pytest.mark.parametrize(("name", "strategy"), COMPARED)
 def test_two_workers_learn_what_one_process_learns(name, strategy):
-    if (name, strategy) in NOT_COMPARED:
-        pytest.skip("the bar leaves it out")
     found = same_with_workers(name, strategy, DISTRIBUTED[name], SEEDS, [])
     assert found["standard errors"] <= STANDARD_ERRORS, found

@@ -124,8 +124,8 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
 
 
 def _strategy(one: Alternative) -> str | None:
-    if one.candidate.pipeline > 1:
-        return "pipeline"
+    if one.candidate.is_divided:
+        return one.candidate.division
     return one.candidate.strategy.name if one.candidate.workers > 1 else None
 
 

@@ -45,7 +45,7 @@ from paceline.training.run import Run
 from paceline.training.training_run import TrainingRun
 from paceline.training.validation_thread import ValidationThread
 from paceline.training.worker_measurements import wait_for_clocks
-from paceline.training.worker_parts import launcher_parts, saved_objects, share_machine
+from paceline.training.worker_parts import launcher_parts, phases_at_once, saved_objects, share_machine
 from paceline.workload import Workload
 
 KIND = "local"
@@ -95,7 +95,8 @@ class LocalTraining(Driver):
         self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
         opened.callback(self.evaluator.close)
         self._put_initial(updater)
-        self.notes = [*share.notes, *([UNTESTED] if collective == "nccl" else [])]
+        self.notes = [*share.notes, *phases_at_once(workload, strategy, parts.phases)]
+        self.notes += [UNTESTED] if collective == "nccl" else []
         self.commits = "the workers" if not why else f"the server: {why}"
         how = f"{strategy.name}, {workers} workers with shared memory, updates by {self.commits}"
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"

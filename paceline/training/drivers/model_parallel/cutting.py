@@ -16,6 +16,7 @@ from paceline.cost.predicting import predict
 from paceline.errors import NetworkError, PacelineError, StrategyError
 from paceline.formatting import percent
 from paceline.step.pieces import Piece
+from paceline.step.placement import threads_restored
 from paceline.workload import Workload
 
 ROUNDS = 5
@@ -69,12 +70,14 @@ def _times(workload: Workload, pieces: Sequence[Piece], microbatch: Tensor) -> t
         one = replace(workload, batch=len(microbatch), device="cpu")
         return piece_times(predict(one, step="plain"), [piece.names for piece in pieces]), "predicted"
     except PacelineError:  # this machine is not calibrated, or the network cannot be predicted
-        return measured_times(pieces, microbatch), "measured"
+        return measured_times(pieces, microbatch, workload.threads), "measured"
 
 
-def measured_times(pieces: Sequence[Piece], microbatch: Tensor) -> list[PieceTime]:
+def measured_times(pieces: Sequence[Piece], microbatch: Tensor, threads: int = 0) -> list[PieceTime]:
     """Seconds of a forward and a backward pass of each piece; parameters, buffers and random numbers stay the same."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), threads_restored():
+        if threads:
+            torch.set_num_threads(threads)
         before = [(buffer, buffer.clone()) for piece in pieces for buffer in piece.buffers()]
         rounds = [_one_round(pieces, microbatch) for _ in range(ROUNDS)]
         with torch.no_grad():

@@ -50,7 +50,8 @@ class WholeState:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    pass
+    handover_s: float = 0.0
+    """Seconds to hand a micro-batch over to the next stage, measured before the first step."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,8 +123,9 @@ class StageProcess:
     # What the launcher asks for
 
     def ready(self) -> Ready:
+        seconds = self.passes.time_handover()
         distributed.barrier()
-        return Ready()
+        return Ready(seconds)
 
     def answer(self, asked: Any) -> Any:
         if isinstance(asked, Begin):

@@ -17,7 +17,7 @@ from paceline.errors import InputError, PacelineError
 from paceline.fork_server import Forked
 from paceline.training.drivers.local.hang_detection import Silence
 from paceline.training.drivers.local.process_server import process_server
-from paceline.training.drivers.model_parallel.messages import Channel, Failed
+from paceline.training.drivers.model_parallel.messages import Channel, Failed, Ready
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
 from paceline.training.settings import DriverSettings
 
@@ -41,7 +41,7 @@ class StageProcesses:
         self.silences: list[Silence] = []
         self.started = False
 
-    def start(self) -> None:
+    def start(self) -> list[Ready]:
         """Starts all of them and waits until they have found each other."""
         for settings in self.settings:
             ours, theirs = socket.socketpair()
@@ -50,8 +50,9 @@ class StageProcesses:
                 forked = process_server().fork(f"{CHILD}:run", settings.text(), [theirs.fileno()], [CHILD])
             self.processes.append(forked)
             self.silences.append(Silence(forked.process_id, time.monotonic()))
-        self._answers()
+        answers: list[Ready] = self._answers()
         self.started = True
+        return answers
 
     def ask(self, message: Any) -> list[Any]:
         """Sends a message to all, and returns their answers by rank."""

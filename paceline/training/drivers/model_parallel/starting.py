@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -53,7 +53,7 @@ def make_divided(
     pieces = chain_of(workload, parts.network, example, parallel.pipeline)
     microbatch = example_of(workload, dataset, workload.batch // count)
     assert isinstance(microbatch, Tensor)
-    cut = choose_cut(workload, pieces, parallel.pipeline, parallel.cut, microbatch)
+    cut = choose_cut(replace(workload, threads=threads), pieces, parallel.pipeline, parallel.cut, microbatch)
     settings = DividedSettings(
         workload=workload, parallel=parallel, replicas=replicas, cut=cut.firsts, rank=0, threads=threads,
         cache="" if options.cache is None else str(options.cache.resolve()),
@@ -61,19 +61,21 @@ def make_divided(
         rendezvous=str(folder / "meeting"), timeout_s=options.settings.busy_timeout,
         objects=saved_objects(workload, lambda: folder),
     )  # fmt: skip
-    predicted = simulate_schedule(cut.times, count, parallel.pipeline_schedule) if cut.times else None
     division = Division(
         replicas, parallel.pipeline, count, parallel.pipeline_schedule,
         tuple(pieces[first].name for first in cut.firsts), cut.why, tensor=parallel.tensor, shard=parallel.shard,
-        predicted_idle_share=math.nan if predicted is None else predicted.idle_share,
     )  # fmt: skip
     where = f", cut at {', '.join(division.cut[1:])} ({cut.why})" if parallel.pipeline > 1 else ""
     step = DividedStep(parts, StageProcesses(settings, options.settings), division)
     try:
-        step.processes.start()
+        answers = step.processes.start()
     except BaseException:
         step.close()
         raise
+    if cut.times:
+        handovers_s = [each.handover_s for each in answers[: parallel.processes : parallel.tensor]][:-1]
+        predicted = simulate_schedule(cut.times, count, parallel.pipeline_schedule, handovers_s)
+        step.division = replace(division, predicted_idle_share=predicted.idle_share)
     return step, StepChoice(DIVIDED, f"{division}{where}")
 
 

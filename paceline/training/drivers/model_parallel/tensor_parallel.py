@@ -1,13 +1,10 @@
-"""Divides linear layers by feature with torch.distributed.tensor (Shoeybi et al. 2019, Megatron-LM).
+"""Divides linear layers by feature with torch.distributed.tensor.
 
-Two linear layers with only element-wise ones between them are a pair: in each process the first computes a share of the
-features, the second the share of its sums that belongs to them, and one all-reduce follows. The features of any other
-linear layer are gathered after it. What is not divided is computed by every process alike.
+After the second layer of a pair one all-reduce adds the sums of all processes up. What is not divided is computed by
+every process alike.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +13,7 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
-from paceline.errors import NetworkError
-
-ELEMENT_WISE = (
-    nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Hardtanh, nn.ReLU6,
-    nn.Hardswish, nn.Mish, nn.SELU, nn.CELU, nn.Identity, nn.Dropout,
-)  # fmt: skip
+from paceline.step.feature_division import FIRST, SECOND, divide_features, replace_layer
 
 
 class ShardedDropout(nn.Dropout):
@@ -39,55 +31,17 @@ class ShardedDropout(nn.Dropout):
         return x * mask.chunk(self.parts, dim=-1)[self.part]
 
 
-def divide_by_feature(name: str, network: nn.Module, mesh: DeviceMesh) -> list[str]:
-    """Divides the linear layers of `network` in place, and returns their names."""
-    parts = mesh.size()
-    plan: dict[str, ParallelStyle] = {}
-    for first, between, second in _pairs(network):
-        one, other = network.get_submodule(first), network.get_submodule(second)
-        assert isinstance(one, nn.Linear) and isinstance(other, nn.Linear)
-        if first in plan or second in plan or one.out_features % parts or one.out_features != other.in_features:
-            continue
-        plan |= {first: ColwiseParallel(), second: RowwiseParallel()}
-        for path in between:
-            layer = network.get_submodule(path)
-            if isinstance(layer, nn.Dropout):
-                _replace(network, path, ShardedDropout(layer.p, mesh.get_local_rank(), parts))
-    for path, layer in network.named_modules():
-        if type(layer) is nn.Linear and path not in plan and layer.out_features % parts == 0:
-            plan[path] = ColwiseParallel(output_layouts=Replicate())
-    if not plan:
-        raise NetworkError(f"{name} has no linear layer whose features can be divided by `tensor={parts}`")
-    parallelize_module(network, mesh, plan)
-    return list(plan)
+def divide_by_feature(name: str, network: nn.Module, mesh: DeviceMesh) -> None:
+    """Divides the linear layers of `network` in place."""
+    found = divide_features(name, network, mesh.size())
+    for path in found.dropouts:
+        layer = network.get_submodule(path)
+        assert isinstance(layer, nn.Dropout)
+        replace_layer(network, path, ShardedDropout(layer.p, mesh.get_local_rank(), mesh.size()))
+    parallelize_module(network, mesh, {path: _style(how) for path, how in found.layers.items()})
 
 
-def _pairs(network: nn.Module) -> Iterator[tuple[str, list[str], str]]:
-    """Linear layers of which the second gets what the first computes: in a sequence, or as a module says itself."""
-    for path, module in network.named_modules():
-        prefix = f"{path}." if path else ""
-        if type(module) is nn.Sequential:
-            yield from _pairs_in_order([(f"{prefix}{name}", layer) for name, layer in module.named_children()])
-        for first, *between, second in getattr(module, "linear_pairs", ()):
-            yield f"{prefix}{first}", [f"{prefix}{name}" for name in between], f"{prefix}{second}"
-
-
-def _pairs_in_order(layers: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, list[str], str]]:
-    first: str | None = None
-    between: list[str] = []
-    for path, layer in layers:
-        if type(layer) is nn.Linear:
-            if first is not None:
-                yield first, between, path
-                first, between = None, []
-            else:
-                first, between = path, []
-        elif isinstance(layer, ELEMENT_WISE):
-            between.append(path)
-        else:
-            first, between = None, []
-
-
-def _replace(network: nn.Module, path: str, layer: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(network.get_submodule(parent), name, layer.train(network.training))
+def _style(how: str) -> ParallelStyle:
+    if how == SECOND:
+        return RowwiseParallel()
+    return ColwiseParallel() if how == FIRST else ColwiseParallel(output_layouts=Replicate())

@@ -42,7 +42,7 @@ from paceline.training.flat_state import flat_parameters, named_parameters
 from paceline.training.run import Run
 from paceline.training.training_run import TrainingRun
 from paceline.training.validation_thread import ValidationThread
-from paceline.training.worker_parts import launcher_parts
+from paceline.training.worker_parts import launcher_parts, phases_at_once
 from paceline.workload import Workload
 
 KIND = "ray"
@@ -88,7 +88,8 @@ class RayTraining(Driver):
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.objects = send_objects(self.ray, workload)
         self.shares = share.shares
-        self.notes = [*share.notes, *([UNTESTED] if collective == "nccl" else [])]
+        self.notes = [*share.notes, *phases_at_once(workload, strategy, parts.phases)]
+        self.notes += [UNTESTED] if collective == "nccl" else []
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from torch import nn
 import paceline
 from paceline.cost.piece_times import PieceTime
 from paceline.simulation.pipeline_schedule import simulate_schedule
+from paceline.training.drivers.model_parallel.messages import Ready
+from paceline.training.drivers.model_parallel.stage_processes import StageProcesses
 
 FORWARD_S, BACKWARD_S, STAGES, MICROBATCHES = 0.03, 0.06, 2, 6
 
@@ -59,3 +62,20 @@ def test_the_idle_share_is_the_predicted_one(slower: int) -> None:
     assert found.idle_share == pytest.approx(expected, abs=0.05)
     assert found.predicted_idle_share == pytest.approx(expected, abs=0.05)
     assert not any(math.isnan(process.idle_share) for process in found.processes)
+
+
+def test_hand_overs_are_part_of_the_predicted_idle_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = StageProcesses.start
+
+    def slow(processes: StageProcesses) -> list[Ready]:
+        return [replace(answer, handover_s=FORWARD_S) for answer in answers(processes)]
+
+    monkeypatch.setattr(StageProcesses, "start", slow)
+    run = paceline.train(
+        waiting(), data="digits:48", batch=48, epochs=1, pipeline=STAGES, microbatches=MICROBATCHES, cut="2", threads=1,
+        device="cpu",
+    )  # fmt: skip
+    times = [PieceTime(FORWARD_S, BACKWARD_S)] * STAGES
+    expected = simulate_schedule(times, MICROBATCHES, "1f1b", [FORWARD_S]).idle_share
+    assert expected > simulate_schedule(times, MICROBATCHES, "1f1b").idle_share + 0.05
+    assert run.division.predicted_idle_share == pytest.approx(expected, abs=0.05)

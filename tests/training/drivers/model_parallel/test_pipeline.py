@@ -17,6 +17,7 @@ from paceline.errors import InputError, PacelineError
 from paceline.simulation.pipeline_schedule import passes_of
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.model_parallel import stage_processes
+from paceline.training.drivers.model_parallel.messages import Ready
 from paceline.training.drivers.model_parallel.stage_times import SPANS_KEPT
 from paceline.training.run import Run
 from paceline.training.watcher import Silent
@@ -151,10 +152,11 @@ def test_a_stage_that_dies_or_hangs_ends_the_run_with_one_error_and_leaves_no_pr
     pids: list[int] = []
     start = stage_processes.StageProcesses.start
 
-    def started(self: stage_processes.StageProcesses) -> None:
+    def started(self: stage_processes.StageProcesses) -> list[Ready]:
         made.append(self)
-        start(self)
+        answers = start(self)
         pids.extend(process.process_id for process in self.processes)
+        return answers
 
     monkeypatch.setattr(stage_processes.StageProcesses, "start", started)
     place, options = tmp_path / "run", DNN | {"pipeline": 2, "epochs": 1000, "stopped_timeout": 1.0}
