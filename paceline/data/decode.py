@@ -1,86 +1,65 @@
-"""From an image file to bytes [3, size, size]: cut out, scaled, perhaps mirrored. No PyTorch here.
-
-Training cuts at random as "Going deeper with convolutions" (Szegedy et al. 2014); testing takes the centre.
-"""
+"""From an image file to bytes [3, size, size]: cut out, scaled, perhaps mirrored. No PyTorch here."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-Box = tuple[float, float, float, float]
-"""Left, upper, right, lower, in pixels of the whole image."""
+from paceline.data.jpeg import PlainJpeg, eighths_for, plain_jpeg
+from paceline.data.resample import reach, resample
+from paceline.data.views import Box, Crop, centre_view, random_view
 
-_AREA = (0.08, 1.0)
-_RATIO = (3 / 4, 4 / 3)
-_TRIES = 10
-_TEST_MARGIN = 224 / 256
-
-
-@dataclass(frozen=True)
-class Crop:
-    """Which part of an image a sample shows, and whether mirrored."""
-
-    box: Box
-    mirrored: bool
-
-
-def random_view(width: int, height: int, seed: int, epoch: int, index: int) -> Crop:
-    """A pure function of its arguments, so any process can repeat any sample of any epoch."""
-    sequence = np.random.SeedSequence((seed & (1 << 64) - 1, epoch, index))
-    draw = np.random.Generator(np.random.PCG64(sequence)).random
-    mirrored = bool(draw() < 0.5)
-    for _ in range(_TRIES):
-        area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * draw())
-        low, high = math.log(_RATIO[0]), math.log(_RATIO[1])
-        ratio = math.exp(low + (high - low) * draw())
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, upper = int(draw() * (width - w + 1)), int(draw() * (height - h + 1))
-            return Crop((left, upper, left + w, upper + h), mirrored)
-    # A very long or tall image: the largest centred cut of an allowed ratio.
-    w = min(width, max(1, round(height * _RATIO[1])))
-    h = min(height, max(1, round(width / _RATIO[0])))
-    return Crop(_centred(width, height, w, h), mirrored)
-
-
-def centre_view(width: int, height: int) -> Crop:
-    """The short side scaled to size * 256 / 224 and the centre cut out, in one go."""
-    side = min(width, height) * _TEST_MARGIN
-    return Crop(_centred(width, height, side, side), mirrored=False)
-
-
-def _centred(width: int, height: int, w: float, h: float) -> Box:
-    left, upper = (width - w) / 2, (height - h) / 2
-    return (left, upper, left + w, upper + h)
+JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """How the samples of one pass are made from files."""
+    """How the samples of one pass are made from files. Without `fast`, Pillow does all of it."""
 
     size: int
     seed: int
     training: bool
+    fast: bool = True
 
     def decode(self, path: str, epoch: int, index: int, out: npt.NDArray[Any]) -> None:
         """Writes the sample into `out`, bytes [3, size, size]."""
+        view, pixels = self._fast(path, epoch, index) or self._by_pillow(path, epoch, index)
+        if view.mirrored:
+            pixels = pixels[:, ::-1]
+        np.copyto(out, pixels.transpose(2, 0, 1))
+
+    def _view(self, width: int, height: int, epoch: int, index: int) -> Crop:
+        return random_view(width, height, self.seed, epoch, index) if self.training else centre_view(width, height)
+
+    def _fast(self, path: str, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]] | None:
+        jpeg = plain_jpeg(Path(path).read_bytes()) if self.fast and path.lower().endswith(JPEG_SUFFIXES) else None
+        if jpeg is None:
+            return None
+        view = self._view(jpeg.width, jpeg.height, epoch, index)
+        try:
+            return view, self._cut(jpeg, view.box)
+        except ValueError:  # Pillow reads it after all, or has the better message
+            return None
+
+    def _cut(self, jpeg: PlainJpeg, box: Box) -> npt.NDArray[Any]:
+        eighths = eighths_for(box[2] - box[0], box[3] - box[1], self.size)
+        box = scaled(box, eighths / 8)
+        return resample(jpeg.decode(eighths, rows=math.ceil(box[3]) + reach(box, self.size)), box, self.size)
+
+    def _by_pillow(self, path: str, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]]:
         with Image.open(path) as image:
-            width, height = image.size
-            view = random_view(width, height, self.seed, epoch, index) if self.training else centre_view(width, height)
+            view = self._view(*image.size, epoch, index)
             box = self._shrink_while_decoding(image, view.box)
             whole = image if image.mode in ("RGB", "L") else to_rgb(image)
             size = (self.size, self.size)
             sample = whole.resize(size, Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
-        pixels = np.asarray(sample if sample.mode == "RGB" else sample.convert("RGB"))
-        if view.mirrored:
-            pixels = pixels[:, ::-1]
-        np.copyto(out, pixels.transpose(2, 0, 1))
+        return view, np.asarray(sample if sample.mode == "RGB" else sample.convert("RGB"))
 
     def _shrink_while_decoding(self, image: Image.Image, box: Box) -> Box:
         """A JPEG is decoded at a half, quarter or eighth for less work, if that is enough for the sample."""
@@ -98,6 +77,10 @@ class Decoder:
         _, (_, _, right, lower) = drafted
         across, down = right / width, lower / height
         return (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
+
+
+def scaled(box: Box, by: float) -> Box:
+    return (box[0] * by, box[1] * by, box[2] * by, box[3] * by)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

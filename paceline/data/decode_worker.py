@@ -33,12 +33,13 @@ class Settings:
     size: int
     seed: int
     training: bool
+    fast: bool
 
 
 def main(settings: Settings) -> None:
     views = Ring(settings.slots, settings.batch, settings.size).map(settings.ring_descriptor)
     paths = PathTable.map(settings.paths_descriptor, settings.paths)
-    decoder = Decoder(settings.size, settings.seed, settings.training)
+    decoder = Decoder(settings.size, settings.seed, settings.training, settings.fast)
     with os.fdopen(0, "rb") as tasks:
         while len(task := tasks.read(TASK.size)) == TASK.size:
             slot, start, stop = TASK.unpack(task)

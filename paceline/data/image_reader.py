@@ -24,7 +24,8 @@ _MOST_DEATHS = 3
 class ImageReader:
     """A `Reader`. The tensors of `receive` are views of the ring: they are valid until the next `receive`.
 
-    There is one slot more than batches in flight, so the batch being used is never being written.
+    There is one slot more than batches in flight, so the batch being used is never being written. Without `fast`,
+    Pillow decodes all images.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ImageReader:
         training: bool,
         depth: int,
         readers: int,
+        fast: bool = True,
     ) -> None:
         self._paths, self._labels, self._batch = paths, labels, batch
         self._depth = max(1, depth)
@@ -45,7 +47,7 @@ class ImageReader:
         descriptors = (anonymous_file("paceline-ring", ring.size_bytes), paths.share())
         self._views = ring.map(descriptors[0])
         self._pixels = torch.from_numpy(self._views.pixels)
-        settings = Settings(*descriptors, len(paths), ring.slots, batch, size, seed, training)
+        settings = Settings(*descriptors, len(paths), ring.slots, batch, size, seed, training, fast)
         self._decoders = [DecodeProcess(settings) for _ in range(max(1, readers))]
         self._requested = 0
         self._in_flight: deque[tuple[int, int]] = deque()
