@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +12,34 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from paceline.data.decoded_cache import DecodedCache, DecodedImage
 from paceline.data.jpeg import PlainJpeg, eighths_for, plain_jpeg
 from paceline.data.resample import reach, resample
-from paceline.data.views import Box, Crop, centre_view, random_view
+from paceline.data.views import Box, Crop, centre_view, random_view, shortest_side
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """How the samples of one pass are made from files. Without `fast`, Pillow does all of it."""
+    """How the samples of one pass are made from files. Without `fast`, Pillow does all of it.
+
+    With a cache, what a sample shows does not depend on what the cache holds: an image is always decoded as it would
+    be stored.
+    """
 
     size: int
     seed: int
     training: bool
     fast: bool = True
+    cache: DecodedCache | None = None
 
     def decode(self, path: str, epoch: int, index: int, out: npt.NDArray[Any]) -> None:
         """Writes the sample into `out`, bytes [3, size, size]."""
-        view, pixels = self._fast(path, epoch, index) or self._by_pillow(path, epoch, index)
+        if self.cache is not None:
+            view, pixels = self._from_whole(self.cache.get(path, self._whole), epoch, index)
+        else:
+            view, pixels = self._fast(path, epoch, index) or self._by_pillow(path, epoch, index)
         if view.mirrored:
             pixels = pixels[:, ::-1]
         np.copyto(out, pixels.transpose(2, 0, 1))
@@ -37,8 +47,11 @@ class Decoder:
     def _view(self, width: int, height: int, epoch: int, index: int) -> Crop:
         return random_view(width, height, self.seed, epoch, index) if self.training else centre_view(width, height)
 
+    def _plain_jpeg(self, path: str) -> PlainJpeg | None:
+        return plain_jpeg(Path(path).read_bytes()) if self.fast and path.lower().endswith(JPEG_SUFFIXES) else None
+
     def _fast(self, path: str, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]] | None:
-        jpeg = plain_jpeg(Path(path).read_bytes()) if self.fast and path.lower().endswith(JPEG_SUFFIXES) else None
+        jpeg = self._plain_jpeg(path)
         if jpeg is None:
             return None
         view = self._view(jpeg.width, jpeg.height, epoch, index)
@@ -49,8 +62,25 @@ class Decoder:
 
     def _cut(self, jpeg: PlainJpeg, box: Box) -> npt.NDArray[Any]:
         eighths = eighths_for(box[2] - box[0], box[3] - box[1], self.size)
-        box = scaled(box, eighths / 8)
+        box = shrunk_box(box, eighths / 8)
         return resample(jpeg.decode(eighths, rows=math.ceil(box[3]) + reach(box, self.size)), box, self.size)
+
+    def _from_whole(self, whole: DecodedImage, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]]:
+        view = self._view(whole.width, whole.height, epoch, index)
+        return view, resample(whole.pixels, shrunk_box(view.box, whole.scale), self.size)
+
+    def _whole(self, path: str) -> DecodedImage:
+        """The whole image, smaller where no view of it needs all of its pixels."""
+        jpeg = self._plain_jpeg(path)
+        if jpeg is not None:
+            side = shortest_side(jpeg.width, jpeg.height)
+            eighths = eighths_for(side, side, self.size)
+            with contextlib.suppress(ValueError):
+                return DecodedImage(jpeg.decode(eighths), jpeg.width, jpeg.height, eighths / 8)
+        with Image.open(path) as image:
+            by = max(1, int(shortest_side(*image.size) / self.size))
+            whole = to_rgb(image)
+            return DecodedImage(np.asarray(whole if by == 1 else whole.reduce(by)), *image.size, 1 / by)
 
     def _by_pillow(self, path: str, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]]:
         with Image.open(path) as image:
@@ -79,7 +109,7 @@ class Decoder:
         return (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
 
 
-def scaled(box: Box, by: float) -> Box:
+def shrunk_box(box: Box, by: float) -> Box:
     return (box[0] * by, box[1] * by, box[2] * by, box[3] * by)
 
 
