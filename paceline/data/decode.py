@@ -14,7 +14,7 @@ from PIL import Image
 
 from paceline.data.decoded_cache import DecodedCache, DecodedImage
 from paceline.data.jpeg import PlainJpeg, eighths_for, plain_jpeg
-from paceline.data.resample import reach, resample
+from paceline.data.resample import needed, resample
 from paceline.data.views import Box, Crop, centre_view, random_view, shortest_side
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
@@ -48,7 +48,10 @@ class Decoder:
         return random_view(width, height, self.seed, epoch, index) if self.training else centre_view(width, height)
 
     def _plain_jpeg(self, path: str) -> PlainJpeg | None:
-        return plain_jpeg(Path(path).read_bytes()) if self.fast and path.lower().endswith(JPEG_SUFFIXES) else None
+        if not self.fast or not path.lower().endswith(JPEG_SUFFIXES):
+            return None
+        with Path(path).open("rb", buffering=0) as file:
+            return plain_jpeg(file.read())
 
     def _fast(self, path: str, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]] | None:
         jpeg = self._plain_jpeg(path)
@@ -63,7 +66,8 @@ class Decoder:
     def _cut(self, jpeg: PlainJpeg, box: Box) -> npt.NDArray[Any]:
         eighths = eighths_for(box[2] - box[0], box[3] - box[1], self.size)
         box = shrunk_box(box, eighths / 8)
-        return resample(jpeg.decode(eighths, rows=math.ceil(box[3]) + reach(box, self.size)), box, self.size)
+        _, rows = needed(box[1], box[3], self.size)
+        return resample(jpeg.decode(eighths, rows), box, self.size)
 
     def _from_whole(self, whole: DecodedImage, epoch: int, index: int) -> tuple[Crop, npt.NDArray[Any]]:
         view = self._view(whole.width, whole.height, epoch, index)
@@ -94,13 +98,13 @@ class Decoder:
     def _shrink_while_decoding(self, image: Image.Image, box: Box) -> Box:
         """A JPEG is decoded at a half, quarter or eighth for less work, if that is enough for the sample."""
         width, height = image.size
-        needed = (
+        least = (
             math.ceil(width * self.size / (box[2] - box[0])),
             math.ceil(height * self.size / (box[3] - box[1])),
         )
-        if needed[0] * 2 > width or needed[1] * 2 > height:
+        if least[0] * 2 > width or least[1] * 2 > height:
             return box
-        drafted = image.draft(None, needed)
+        drafted = image.draft(None, least)
         if drafted is None:
             return box
         # Not the ratio of the sizes: a shrunk side is rounded up, and its last pixel is only partly filled.

@@ -49,7 +49,7 @@ class DecodeProcess:
             stdout=subprocess.PIPE,
             bufsize=0,
             pass_fds=(self._settings.ring_descriptor, self._settings.paths_descriptor),
-            env={**child_environment(), **_KEEP_MEMORY},
+            env=child_environment() | (_KEEP_MEMORY if self._settings.fast else {}),
             # A process group of its own: Ctrl-C is for the trainer, which then closes us.
             process_group=0,
         )
