@@ -1,7 +1,7 @@
 """AlexNet fed from a folder of JPEGs: is training as fast as the slower of its step and its decoders?
 
 Three rates in samples a second: the step on samples that are there already, the decoders of all cores with
-nothing else running, and training from the folder, where both run at once.
+nothing else running, and training from the folder, where both run at once. Before these, what one decoder reaches.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from benchmarks.contenders import synchronise
+from benchmarks.decoding import IMAGES, compare_decoders, decoding_rate, image_files
 from benchmarks.options import Options
 from benchmarks.pictures import CLASSES, make_folder
 from benchmarks.rounds import Spread, how_many, interleave, ratios
 from benchmarks.table import show, show_table, verdict
-from paceline.data.dataset import Dataset, Files
+from paceline.data.dataset import Dataset
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.feeder import DEPTH
-from paceline.step.order import Order
 from paceline.step.placement import available_cores
 from paceline.step.step import Step
 from paceline.step.tally import Tally
@@ -60,9 +60,11 @@ def size_for(options: Options) -> Size:
 def run(options: Options) -> list[dict[str, Any]]:
     size = size_for(options)
     with tempfile.TemporaryDirectory(prefix="pictures-") as folder:
-        mean_bytes = make_folder(Path(folder), size.batch * size.batches, different=size.different)
+        count = max(IMAGES, size.batch * size.batches)
+        mean_bytes = make_folder(Path(folder), count, different=size.different)
         show(f"folder: JPEGs of 500 x 375, {mean_bytes / 1024:.0f} KiB on average")
-        return [_compare(f"images:{folder}", size, options)]
+        source = f"images:{folder}"
+        return [compare_decoders(source, Path(folder) / "cache", options), _compare(source, size, options)]
 
 
 def _compare(source: str, size: Size, options: Options) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def _compare(source: str, size: Size, options: Options) -> dict[str, Any]:
     try:
         measures = {
             "step": Training(resident, size.warm_up, size.timed).rate,
-            "decoding": lambda: decoding_rate(images, size),
+            "decoding": lambda: decoding_rate(image_files(images), size.batch, size.warm_up, size.timed_decoding),
             "training": Training(fed, size.warm_up, size.timed).rate,
         }
         start_s = perf_counter()
@@ -120,25 +122,6 @@ class Training:
         samples = tally.read().samples
         synchronise(self.step.parts.device)
         return samples
-
-
-def decoding_rate(images: Dataset, size: Size) -> float:
-    """Batches in flight when the clock starts and when it stops, so that neither end counts too much."""
-    files: Files = images.train  # type: ignore[assignment]
-    batches = Order(len(files), size.batch, seed=0).epoch(0)
-    reader = files.open(batch=size.batch, seed=0, training=True, depth=DEPTH, readers=available_cores())
-    try:
-        for chosen in batches[:DEPTH]:
-            reader.request(chosen, 0)
-        start_s = 0.0
-        for number in range(size.warm_up + size.timed_decoding):
-            if number == size.warm_up:
-                start_s = perf_counter()
-            reader.receive()
-            reader.request(batches[number + DEPTH], 0)
-        return size.batch * size.timed_decoding / (perf_counter() - start_s)
-    finally:
-        reader.close()
 
 
 def _judged(share: float) -> str:

@@ -119,6 +119,10 @@ class Workload:
         group=DEVICE, choices=("auto", *MEMORY_FORMATS), verbs=("train", "predict"),
     )  # fmt: skip
     top: int = setting(5, "The n of top-n accuracy.", group=DATA, least=1)
+    decoded_cache_gb: float = setting(
+        0.0, "Keep decoded images of an image folder on disk, up to this many GB; 0: do not keep them.",
+        group=DATA, least=0,
+    )  # fmt: skip
     phases: str = setting(
         "", "module:function (network, workload) -> list of phases; empty: one loss and its backward pass.",
         group=MODEL,

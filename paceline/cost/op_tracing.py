@@ -28,6 +28,7 @@ from paceline.data.fields import Fields
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import LEAF, in_backward, rows_of, sequence_number
 from paceline.step.optimizers import Rule
+from paceline.step.layout import images_in
 from paceline.step.phase import Batch, Phase
 from paceline.unallocated import build_unallocated
 
@@ -196,7 +197,7 @@ def trace_network(
     with mode:
         change(network)
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
-        watch, samples, traced = _OpRecorder(network), _in_format(batch(), memory_format), list(phases(network))
+        watch, samples, traced = _OpRecorder(network), images_in(batch(), memory_format), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
         watch.log.see((*tensors, *_tensors_of(samples)), is_new=False)
         trained = list({id(p): p for phase in traced for p in phase.parameters}.values())
@@ -230,14 +231,6 @@ def _traced_phase(
         tuple(t.untyped_storage().nbytes() for t in _tensors_of(samples)),
     )
     return PhaseShape(phase.rule, tuple(tuple(p.shape) for p in phase.parameters), memory)
-
-
-def _in_format(samples: Batch, memory_format: torch.memory_format) -> Batch:
-    def image(tensor: Tensor) -> Tensor:
-        return tensor.to(memory_format=memory_format) if tensor.dim() == 4 else tensor
-
-    x, y = samples
-    return x.each(image) if isinstance(x, Fields) else image(x), y
 
 
 def _tensors_of(samples: Batch) -> list[Tensor]:

@@ -15,6 +15,8 @@ from paceline.child_environment import child_environment
 from paceline.data.decode_worker import ANSWER, TASK, Settings
 
 _READ_BYTES = 1 << 16
+_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+"""For glibc: memory of an image is used for the next one. Getting fresh pages for each takes a third of the time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class DecodeProcess:
             stdout=subprocess.PIPE,
             bufsize=0,
             pass_fds=(self._settings.ring_descriptor, self._settings.paths_descriptor),
-            env=child_environment(),
+            env=child_environment() | (_KEEP_MEMORY if self._settings.fast else {}),
             # A process group of its own: Ctrl-C is for the trainer, which then closes us.
             process_group=0,
         )

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from paceline.data.decode import Decoder
+from paceline.data.decoded_cache import DecodedCache
 from paceline.data.ring import PathTable, Ring, RingViews
 
 TASK = struct.Struct("<III")
@@ -33,12 +34,17 @@ class Settings:
     size: int
     seed: int
     training: bool
+    fast: bool
+    cache: str
+    """The file that keeps decoded images; empty: none."""
+    cache_bytes: int
 
 
 def main(settings: Settings) -> None:
     views = Ring(settings.slots, settings.batch, settings.size).map(settings.ring_descriptor)
     paths = PathTable.map(settings.paths_descriptor, settings.paths)
-    decoder = Decoder(settings.size, settings.seed, settings.training)
+    cache = DecodedCache(settings.cache, settings.cache_bytes) if settings.cache else None
+    decoder = Decoder(settings.size, settings.seed, settings.training, settings.fast, cache)
     with os.fdopen(0, "rb") as tasks:
         while len(task := tasks.read(TASK.size)) == TASK.size:
             slot, start, stop = TASK.unpack(task)

@@ -7,6 +7,7 @@ import select
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from paceline.data.decode_process import DecodeProcess, DecodeTask
 from paceline.data.decode_worker import Settings
+from paceline.data.decoded_cache import create
 from paceline.data.ring import PathTable, Ring, anonymous_file
 from paceline.errors import DataError
 
@@ -24,7 +26,8 @@ _MOST_DEATHS = 3
 class ImageReader:
     """A `Reader`. The tensors of `receive` are views of the ring: they are valid until the next `receive`.
 
-    There is one slot more than batches in flight, so the batch being used is never being written.
+    There is one slot more than batches in flight, so the batch being used is never being written. Without `fast`,
+    Pillow decodes all images. `cache` is a file that keeps decoded images, up to `cache_bytes`.
     """
 
     def __init__(
@@ -38,14 +41,20 @@ class ImageReader:
         training: bool,
         depth: int,
         readers: int,
+        fast: bool = True,
+        cache: Path | None = None,
+        cache_bytes: int = 0,
     ) -> None:
         self._paths, self._labels, self._batch = paths, labels, batch
         self._depth = max(1, depth)
+        if cache is not None:
+            create(cache, cache_bytes)
         ring = Ring(self._depth + 1, batch, size)
         descriptors = (anonymous_file("paceline-ring", ring.size_bytes), paths.share())
         self._views = ring.map(descriptors[0])
         self._pixels = torch.from_numpy(self._views.pixels)
-        settings = Settings(*descriptors, len(paths), ring.slots, batch, size, seed, training)
+        kept = (str(cache or ""), cache_bytes)
+        settings = Settings(*descriptors, len(paths), ring.slots, batch, size, seed, training, fast, *kept)
         self._decoders = [DecodeProcess(settings) for _ in range(max(1, readers))]
         self._requested = 0
         self._in_flight: deque[tuple[int, int]] = deque()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -29,12 +31,15 @@ class ImageFiles:
     paths: PathTable
     labels: Tensor
     size: int
+    cache: Path
+    """The file for decoded images, used where `cache_bytes` allows any."""
+    cache_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def first(self, count: int) -> ImageFiles:
-        return ImageFiles(self.paths.first(count), self.labels[:count], self.size)
+        return replace(self, paths=self.paths.first(count), labels=self.labels[:count])
 
     def open(self, *, batch: int, seed: int, training: bool, depth: int, readers: int) -> Reader:
         return ImageReader(
@@ -46,6 +51,8 @@ class ImageFiles:
             training=training,
             depth=depth,
             readers=readers,
+            cache=self.cache if self.cache_bytes else None,
+            cache_bytes=self.cache_bytes,
         )
 
 
@@ -59,19 +66,29 @@ def load(source: Source, cache: Path, progress: Progress | None) -> Dataset:
     train, test = find_images(root, folders)
     if not len(test.paths):
         raise DataError(f"data {source.text!r}: no class has two images, so none is left for testing; add images")
+    key = hashlib.sha256(f"{size} ".encode() + os.fsencode(root)).hexdigest()[:16]
+    kept = cache / "decoded" / f"{root.name}-{size}-{key}.sqlite"
     return Dataset(
         name=without_count(source),
         kind="image",
         shape=(3, size, size),
         classes=readable_names(folders, labels),
-        train=_files(train, size),
-        test=_files(test, size),
+        train=_files(train, size, kept),
+        test=_files(test, size, kept),
         prepare=IMAGENET,
     )
 
 
-def _files(part: FolderPart, size: int) -> ImageFiles:
-    return ImageFiles(part.paths, torch.from_numpy(part.labels), size)
+def _files(part: FolderPart, size: int, kept: Path) -> ImageFiles:
+    return ImageFiles(part.paths, torch.from_numpy(part.labels), size, kept)
+
+
+def keep_decoded(dataset: Dataset, limit_bytes: int) -> Dataset:
+    """The same images, kept on disk once they are decoded."""
+    train, test = dataset.train, dataset.test
+    if not isinstance(train, ImageFiles) or not isinstance(test, ImageFiles):
+        raise DataError(f"decoded_cache_gb is for folders of images (images:PATH), not for data {dataset.name!r}")
+    return replace(dataset, train=replace(train, cache_bytes=limit_bytes), test=replace(test, cache_bytes=limit_bytes))
 
 
 def _local_root(source: Source, cache: Path, progress: Progress | None) -> Path:

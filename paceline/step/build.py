@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from paceline import data, networks, user_code
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs
+from paceline.data.images import keep_decoded
 from paceline.data.samples import Samples
 from paceline.errors import NetworkError, WorkloadError, a_type, reason
 from paceline.networks.criterion import HasCriteria, HasInputCheck
@@ -33,6 +34,8 @@ _WEIGHTS = 0x3E16  # keeps initial weights apart from other uses of the same see
 
 def load_data(workload: Workload, cache: Path | None = None, progress: Callable[..., None] | None = None) -> Dataset:
     dataset = data.load(workload.data, cache=cache, progress=progress, find=user_code.find)
+    if workload.decoded_cache_gb:
+        dataset = keep_decoded(dataset, int(workload.decoded_cache_gb * 1e9))
     if workload.batch > len(dataset.train):
         raise WorkloadError(
             f"batch {workload.batch} is larger than the data: {workload.data} has {len(dataset.train):,} samples"

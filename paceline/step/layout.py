@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from paceline.data.fields import Fields, Inputs
 from paceline.workload import MEMORY_FORMATS
 
 HALF_PRECISIONS = ("bfloat16", "float16", "tf32")
@@ -46,3 +47,13 @@ def view_like(numbers: Tensor, like: Tensor) -> Tensor:
 def flattened_like(tensor: Tensor, like: Tensor) -> Tensor:
     """The numbers of a tensor in the order in which `like` has them in memory."""
     return (tensor.permute(0, 2, 3, 1) if has_channels_last(like) else tensor).reshape(-1)
+
+
+def images_in(batch: tuple[Inputs, Tensor], memory_format: torch.memory_format) -> tuple[Inputs, Tensor]:
+    """The batch with its images in a memory format."""
+
+    def image(tensor: Tensor) -> Tensor:
+        return tensor.contiguous(memory_format=memory_format) if tensor.dim() == 4 else tensor
+
+    x, y = batch
+    return x.each(image) if isinstance(x, Fields) else image(x), y

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paceline.data.decode import Decoder, centre_view, random_view
+from paceline.data.decode import Decoder
+from paceline.data.views import centre_view, random_view
 
 
 def _decoded(path: Path, size: int = 32, *, training: bool = False, seed: int = 0, epoch: int = 0, index: int = 0):
