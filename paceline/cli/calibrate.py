@@ -87,6 +87,8 @@ def calibrate(
         f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
         f"{percent(found.probe_spread, 1)}"
     )
+    if "took" in found.conditions:
+        console.print(f"measuring took: {found.conditions['took']}", markup=False)
     if found.compiled:
         said = ", ".join(f"{kind} {each.ratio:.2f}" for kind, each in found.compiled.items() if kind != "any")
         console.print(f"compiled steps take, relative to others: {said}", markup=False)

@@ -97,6 +97,7 @@ def calibrate(
         made,
         conditions={
             **({"busy": busy} if busy else {}),
+            **({"took": took} if (took := kept.said()) else {}),
             **({"compiled": compiled.missing} if compiled.missing else {}),
             **_origin(made), "date": measured_on.date,
             "torch": measured_on.torch, "python": measured_on.python, "quick": str(quick).lower(),

@@ -72,6 +72,14 @@ class CalibrationParts:
         known = self.get("device", DevicePart)
         return known.device if known is not None else ""
 
+    def said(self) -> str:
+        """How long measuring took now, by the first word of the parts' names."""
+        words: dict[str, float] = {}
+        for name, seconds in self.took_s.items():
+            word = name.partition(" ")[0]
+            words[word] = words.get(word, 0.0) + seconds
+        return ", ".join(f"{word} {seconds:.0f} s" for word, seconds in words.items())
+
     def make(self, name: str, kind: type[Part], measure: Callable[[], Part]) -> Part:
         """The part as it was kept, or as measured now."""
         kept = self.get(name, kind)

@@ -66,9 +66,7 @@ def _with_trials(calibration: Calibration, captured: Sequence[ReferenceRun]) -> 
     """With the layers of these networks as further trials."""
     found = network_trials(captured)
     sets = (
-        replace(each, from_networks=tuple(found.get(each.precision, ())))
-        if each.memory_format == "contiguous"
-        else each
+        replace(each, from_networks=tuple(found.get((each.precision, each.memory_format), ())))
         for each in calibration.sets
     )
     return replace(calibration, sets=tuple(sets))

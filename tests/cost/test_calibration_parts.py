@@ -73,6 +73,8 @@ def test_an_interrupted_calibration_measures_each_part_once(monkeypatch, tmp_pat
     }
     assert found.device_name == "NVIDIA H200" and found.conditions["date"] == "2026-01-01"
     assert found.links == (LINK,) and len(found.references) == 12 and found.compiled["any"].ratio == 0.7
+    assert "compiled 0 s" in found.conditions["took"]  # only what the last command measured
+    assert "trials" not in found.conditions["took"]
     before = list(gpu.measured)
     assert calibrate(resume=tmp_path / "parts", out=tmp_path).step_overheads == found.step_overheads
     assert gpu.measured == before  # a complete one is only fitted
