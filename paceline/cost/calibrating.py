@@ -77,7 +77,7 @@ def calibrate(
         for number, asked in enumerate(rounds):
             part_done = _share(watch, 0.7 * number / len(rounds), 0.7 / len(rounds))
             time = functools.partial(_trial_part, place, asked, quick, seed, part_done)
-            timed.append(kept.make(f"trials {asked.name}", TrialPart, time))
+            timed.append(kept.make(f"trials {asked.name}{' quick' if quick else ''}", TrialPart, time))
     references = _measured_references(place, precisions, quick, kept, _share(watch, 0.7, 0.15))
     compiled = CompiledPart() if quick else kept.make(
         "compiled", CompiledPart, lambda: CompiledPart(*compiled_ratios(place, precisions))
@@ -117,7 +117,7 @@ def _device_part(place: torch.device) -> DevicePart:
     memory_bytes, rates = device_free_bytes(place), device_rates(place)  # before trials fill the allocator's cache
     return DevicePart(
         place.type, device_name(place), available_cores(), memory_bytes, rates.flops, rates.bytes,
-        datetime.date.today().isoformat(), torch.__version__, platform.python_version(),
+        datetime.date.today().isoformat(), str(torch.__version__), platform.python_version(),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import paceline.cost.calibrating as room
 from paceline.api.calibrate import calibrate
@@ -100,3 +101,10 @@ def test_a_damaged_part_is_named(tmp_path):
 def test_minutes_need_a_directory_to_continue_in(settings):
     with pytest.raises(InputError, match=r"minutes=.* needs to be above 0, and `resume` a directory"):
         calibrate("cpu", **settings)
+
+
+def test_the_facts_of_this_machine_are_kept(tmp_path):
+    place = torch.device("cpu")
+    made = CalibrationParts(tmp_path).make("device", DevicePart, lambda: room._device_part(place))
+    assert CalibrationParts(tmp_path).get("device", DevicePart) == made
+    assert CalibrationParts(tmp_path).measured_on() == "cpu" and made.flops > 0
