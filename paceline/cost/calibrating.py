@@ -278,4 +278,5 @@ def _measured_references(
 def _timed_network(workload: Workload, step: str, quick: bool) -> NetworkTimes:
     if workload.device.startswith("cuda"):
         return time_network(workload, step)
-    return times_of(measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step))
+    found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
+    return replace(times_of(found), memory_format=workload.memory_format)
