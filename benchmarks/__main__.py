@@ -34,6 +34,7 @@ NAMES = (
     "cluster",
     "faults",
     "predict",
+    "left_out",
     "workers",
     "plan",
     "memory",
@@ -54,7 +55,7 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=20, help="for measure: blocks with and without the clock")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="for predict, families: keep what was made there")
-    parser.add_argument("--load", type=Path, metavar="DIR", help="for predict: evaluate kept ones, without running")
+    parser.add_argument("--load", type=Path, metavar="DIR", help="for predict, left_out: evaluate kept ones")
     parser.add_argument("--modes", nargs="+", default=[], metavar="MODE", help="for predict, such as 'plain bfloat16'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every single measurement there")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, proves nothing")

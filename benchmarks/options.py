@@ -23,7 +23,7 @@ class Options:
     keep: Path | None = None
     """For `predict`: where calibration and measurements are kept; for `families`: trained networks."""
     load: Path | None = None
-    """For `predict`: kept ones to be evaluated again."""
+    """For `predict`: kept ones to be evaluated again; for `left_out`: the file of a calibration."""
     modes: tuple[str, ...] = ()
     """For `predict`: kinds of steps and precisions, such as `plain bfloat16`; none: all of the device."""
 

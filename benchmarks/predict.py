@@ -154,7 +154,8 @@ class Probes:
             self.threads = int(found.conditions["threads"])
             before = self.drift()
         after = self.drift()
-        return replace(times_of(found), drift={kind: (took + after[kind]) / 2 for kind, took in before.items()})
+        drift = {kind: (took + after[kind]) / 2 for kind, took in before.items()}
+        return replace(times_of(found), drift=drift, memory_format=workload.memory_format)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Workspaces of convolutions on a GPU, which the memory model in `paceline.cost.memory` leaves out.
+"""Workspaces of the convolutions of real networks on a GPU, to compare with what a calibration estimates.
 
 With `cudnn.benchmark` the first call with given sizes tries several algorithms, with the largest of their workspaces;
 later calls use that of the fastest.
@@ -6,6 +6,7 @@ later calls use that of the fastest.
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.options import Options
 from benchmarks.table import show
 from paceline.cost.families import Sizes
 from paceline.cost.workload_tracing import DataShape, trace_workload
+from paceline.cost.workspaces import measured_workspaces
 from paceline.workload import resolve
 
 IMAGES, SMALL_IMAGES = DataShape("image", (3, 224, 224), 1000, 1024), DataShape("image", (3, 32, 32), 10, 1024)
@@ -34,15 +36,6 @@ def convolutions(network: str, data: DataShape, batch: int) -> list[Sizes]:
     return distinct[:: -(-len(distinct) // AT_MOST)]
 
 
-def extra_bytes(call: Any) -> tuple[int, Any]:
-    """Peak memory of a call beyond what it returns."""
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    made = call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - max(before, torch.cuda.memory_allocated()), made
-
-
 def workspaces(sizes: Sizes, dtype: torch.dtype) -> dict[str, Any]:
     n, c, h, w, k, r, s, p, _, groups, biased = sizes
     stride = max(1, round(h / p))
@@ -51,15 +44,16 @@ def workspaces(sizes: Sizes, dtype: torch.dtype) -> dict[str, Any]:
     weight = torch.randn(k, c // groups, r, s, device="cuda", dtype=dtype, requires_grad=True)
     bias = torch.randn(k, device="cuda", dtype=dtype) if biased else None
     found: dict[str, Any] = {"sizes": sizes, "dtype": str(dtype)}
-    for time in ("first", "later"):
-        found[f"forward {time}"], y = extra_bytes(
-            lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)
-        )
-        gradient = torch.ones_like(y)
-        found[f"input {time}"], _ = extra_bytes(lambda y=y, g=gradient: torch.autograd.grad(y, x, g, retain_graph=True))
-        found[f"weight {time}"], _ = extra_bytes(
-            lambda y=y, g=gradient: torch.autograd.grad(y, weight, g, retain_graph=True)
-        )
+
+    def forward() -> torch.Tensor:
+        return F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)
+
+    found["forward first"], found["forward later"] = measured_workspaces(forward, x.device)
+    y = forward()
+    gradient = torch.ones_like(y)
+    for name, of in (("input", x), ("weight", weight)):
+        call = functools.partial(torch.autograd.grad, y, of, gradient, retain_graph=True)
+        found[f"{name} first"], found[f"{name} later"] = measured_workspaces(call, x.device)
     return found
 
 

@@ -12,6 +12,7 @@ from paceline.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from paceline.cost.calibration import Calibration
+    from paceline.cost.calibration_parts import CalibrationParts
 
 CALIBRATION = "calibration.json"
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -25,6 +26,8 @@ def calibrate(
     quick: bool = False,
     seed: int = 0,
     out: str | Path | None = None,
+    resume: str | Path | None = None,
+    minutes: float | None = None,
     watch: Callable[[float], None] | None = None,
 ) -> Calibration:
     """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
@@ -32,13 +35,16 @@ def calibrate(
     float32 is always calibrated, on a GPU bfloat16 too; `precision` adds "tf32", or "bfloat16" on a CPU.
     `local_workers=True` also measures what local workers cost each other. `quick` makes a seventh of the trials. `out`
     is a directory for calibration.json, or that file; by default it is kept with the data sets, where predictions for
-    this machine find it. `watch` is called with the share done.
+    this machine find it. `resume` is a directory that keeps what is measured: a calibration that was interrupted, or
+    that stopped after `minutes`, continues there, and one that is complete is fitted again on any machine. `watch` is
+    called with the share done.
 
     >>> calibration = paceline.calibrate("cpu", quick=True, out="calibration.json")
     >>> paceline.predict("lenet5", "calibration.json", data="digits").iteration_s > 0
     True
     """
     from paceline.cost.calibrating import calibrate as run
+    from paceline.cost.calibration_parts import CalibrationParts
     from paceline.cost.calibrations import calibration_path
     from paceline.record import save
 
@@ -47,7 +53,12 @@ def calibrate(
         place /= CALIBRATION
     check_device(device)
     check_whole(seed, "seed", 0)
-    found = run(device, precisions=_precisions(precision, device), quick=quick, seed=seed, watch=watch)
+    folder = as_optional_path(resume, "resume")
+    if minutes is not None and not (minutes > 0 and folder is not None):
+        raise InputError(f"minutes={minutes!r} needs to be above 0, and `resume` a directory to continue in")
+    parts = CalibrationParts(folder, minutes)
+    precisions = _precisions(precision, device, parts)
+    found = run(device, precisions=precisions, quick=quick, seed=seed, watch=watch, parts=parts)
     if local_workers:
         from paceline.training.exchange_costs import measure_exchange
 
@@ -56,7 +67,7 @@ def calibrate(
     return found
 
 
-def _precisions(given: str | Sequence[str], device: str) -> tuple[str, ...]:
+def _precisions(given: str | Sequence[str], device: str, parts: CalibrationParts) -> tuple[str, ...]:
     """float32 first, then what people train in on a GPU; what cannot be tried is said before the minutes, not after."""
     from paceline.step.placement import choose_device
 
@@ -64,7 +75,7 @@ def _precisions(given: str | Sequence[str], device: str) -> tuple[str, ...]:
     for precision in asked:
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r} cannot be calibrated: {nearest(str(precision), PRECISIONS)}")
-    on_gpu = choose_device(device)[0].type == "cuda"
+    on_gpu = (parts.measured_on() or choose_device(device)[0].type) == "cuda"
     if "tf32" in asked and not on_gpu:
         raise InputError("precision 'tf32' needs a GPU; calibrate float32 on the CPU")
     return tuple(dict.fromkeys(("float32", *(["bfloat16"] if on_gpu else []), *asked)))

@@ -60,6 +60,11 @@ def calibrate(
             OUTPUT,
         ),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        path_option("Keep what is measured in this directory, and continue what is there.", "DIR", OUTPUT),
+    ] = None,
+    minutes: Annotated[float | None, option("Measure for at most this long; needs --resume.", "N")] = None,
     json: JsonOption = None,
 ) -> None:
     """Time the operations and links of this machine, so that predict, plan and simulate know it."""
@@ -72,7 +77,8 @@ def calibrate(
     busy = busy_machine.busy_now()
     with progress_bar(console, "calibrating", busy) as watch:
         found = run(
-            device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out, watch=watch
+            device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
+            resume=resume, minutes=minutes, watch=watch,
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
@@ -81,6 +87,8 @@ def calibrate(
         f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
         f"{percent(found.probe_spread, 1)}"
     )
+    if "took" in found.conditions:
+        console.print(f"measuring took: {found.conditions['took']}", markup=False)
     if found.compiled:
         said = ", ".join(f"{kind} {each.ratio:.2f}" for kind, each in found.compiled.items() if kind != "any")
         console.print(f"compiled steps take, relative to others: {said}", markup=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from math import prod
 
-from paceline.cost.allocations import FREED, Event
+from paceline.cost.allocations import FREED, WORKSPACE, Event
 from paceline.cost.op_tracing import GradientMemory, NetworkShape, PhaseShape
 from paceline.cost.operation import Operation
 from paceline.measurement.mark_log import OUTSIDE
@@ -50,6 +50,8 @@ def _memory(parts: Sequence[PhaseShape]) -> GradientMemory:
         renumbered: dict[int, int] = {}
         block_bytes: dict[int, int] = {}
         for number, size in part.memory.events:
+            if size == WORKSPACE:
+                continue  # it is the operation's number in the trace of one micro-batch
             if size != FREED:
                 renumbered[number], block_bytes[number] = next(numbers), size
             events.append((renumbered[number], size))

@@ -12,6 +12,8 @@ from torch import Tensor, UntypedStorage
 Event = tuple[int, int]
 """A block's number, and its size in bytes where it is allocated, or `FREED`."""
 FREED = -1
+WORKSPACE = -2
+"""In place of a size: the operation with this number, counted from 0, needs its workspace at this moment."""
 
 
 @dataclass

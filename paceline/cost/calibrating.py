@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import platform
 import random
 from collections.abc import Callable, Sequence
@@ -14,17 +15,19 @@ import torch
 
 from paceline import busy_machine
 from paceline.cost.calibration import Calibration, TrialSet
+from paceline.cost.calibration_parts import CalibrationParts, CompiledPart, DevicePart, TrialPart
 from paceline.cost.compiled_trials import REFERENCE_MODULE, compiled_ratios
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.device_calibration import find_catalogue_device
-from paceline.cost.families import IMAGE_FAMILIES, MATRIX_UNITS
+from paceline.cost.families import CONVOLUTIONS, IMAGE_FAMILIES, MATRIX_UNITS
 from paceline.cost.model import fitted_shapes
 from paceline.cost.reference_fit import with_references
 from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.timing import Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
-from paceline.measurement.links import measure_links
+from paceline.cost.workspaces import measured_workspaces
+from paceline.measurement.links import LinkSpeed, measure_links
 from paceline.measurement.measuring import measure
 from paceline.measurement.network_times import NetworkTimes, times_of
 from paceline.measurement.network_timing import time_network
@@ -44,6 +47,9 @@ QUICK_SHARE = 0.15
 QUICK_SIZE_DIVISOR = 4
 ONE_THREAD_SHARE = 0.6
 """One thread is used for small work only, which needs fewer trials."""
+IMAGE_SHARES = {(True, False): 1.0, (True, True): 0.3, (False, False): 0.5, (False, True): 0.7}
+"""On a GPU, of operations on images, by whether they are in float32 and with the channels last: most time of a
+calibration is spent while the library tries its algorithms for convolutions, and these layouts are not used alike."""
 REFERENCE_ITERATIONS = 40
 QUICK_ITERATIONS = 24
 
@@ -57,41 +63,61 @@ def calibrate(
     quick: bool = False,
     seed: int = 0,
     watch: Watch | None = None,
+    parts: CalibrationParts | None = None,
 ) -> Calibration:
-    """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster."""
-    place, _ = choose_device(device)
-    memory_bytes = device_free_bytes(place)  # before trials fill the allocator's cache
-    rounds = _rounds(place, precisions)
+    """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster.
+    `parts` keeps what is measured; what it has already is not measured again."""
+    kept = parts or CalibrationParts()
+    place = _place(device, kept)
     machine = busy_machine.MachineWatch()
-    sets, spreads = [], []
+    measured_on = kept.make("device", DevicePart, lambda: _device_part(place))
+    rounds = _rounds(place, precisions)
+    timed = []
     with threads_restored():
         for number, asked in enumerate(rounds):
-            part_done = _share(watch, 0.8 * number / len(rounds), 0.8 / len(rounds))
-            found, probes = _trials(place, asked, quick, seed, part_done)
-            sets.append(replace(found, shapes=fitted_shapes(found)))
-            tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
-            spreads += [(each[8] - each[0]) / each[4] for each in tenths]
-    rates = device_rates(place)
-    made = Calibration(
-        place.type, device_name(place), tuple(sets), {}, rates.flops, rates.bytes, max(spreads, default=0.0),
-        cores=available_cores(),
-        memory_bytes=memory_bytes,
+            part_done = _share(watch, 0.7 * number / len(rounds), 0.7 / len(rounds))
+            time = functools.partial(_trial_part, place, asked, quick, seed, part_done)
+            timed.append(kept.make(f"trials {asked.name}{' quick' if quick else ''}", TrialPart, time))
+    references = _measured_references(place, precisions, quick, kept, _share(watch, 0.7, 0.15))
+    compiled = CompiledPart() if quick else kept.make(
+        "compiled", CompiledPart, lambda: CompiledPart(*compiled_ratios(place, precisions))
     )  # fmt: skip
-    made = with_references(made, _measured_references(made, place, quick, _share(watch, 0.85, 0.1)))
-    compiled, not_compiled = ({}, "") if quick else compiled_ratios(place)
-    links = measure_links(place).links
+    links = kept.make("links", tuple[LinkSpeed, ...], lambda: measure_links(place).links)
+    sets = tuple(replace(part.trials, shapes=fitted_shapes(part.trials)) for part in timed)
+    made = Calibration(
+        place.type, measured_on.name, sets, {}, measured_on.flops, measured_on.bytes,
+        max((part.spread for part in timed), default=0.0),
+        cores=measured_on.cores, memory_bytes=measured_on.memory_bytes, links=links, compiled=compiled.ratios,
+    )  # fmt: skip
+    made = with_references(made, references)
     if watch is not None:
         watch(1.0)
     busy = machine.said()
     return replace(
-        made, links=links, compiled=compiled,
+        made,
         conditions={
             **({"busy": busy} if busy else {}),
-            **({"compiled": not_compiled} if not_compiled else {}),
-            **_origin(made),
-            "torch": torch.__version__, "python": platform.python_version(), "quick": str(quick).lower(),
+            **({"took": took} if (took := kept.said()) else {}),
+            **({"compiled": compiled.missing} if compiled.missing else {}),
+            **_origin(made), "date": measured_on.date,
+            "torch": measured_on.torch, "python": measured_on.python, "quick": str(quick).lower(),
             "trials": str(sum(len(each.trials) for each in made.sets)), "residual": f"{_residual(made):.4f}",
         },
+    )  # fmt: skip
+
+
+def _place(device: str, kept: CalibrationParts) -> torch.device:
+    """The device; if it was measured before and is not here, its parts are only fitted."""
+    if kept.measured_on() == "cuda" and not torch.cuda.is_available():
+        return torch.device("cuda")
+    return choose_device(device)[0]
+
+
+def _device_part(place: torch.device) -> DevicePart:
+    memory_bytes, rates = device_free_bytes(place), device_rates(place)  # before trials fill the allocator's cache
+    return DevicePart(
+        place.type, device_name(place), available_cores(), memory_bytes, rates.flops, rates.bytes,
+        datetime.date.today().isoformat(), str(torch.__version__), platform.python_version(),
     )  # fmt: skip
 
 
@@ -116,15 +142,26 @@ class _Round:
     channels_last: bool = False
 
     @property
-    def share(self) -> float:
-        """Of the trials: one thread is used for small work only, and a second format has half of them."""
-        return (ONE_THREAD_SHARE if self.threads == 1 else 1.0) * (0.5 if self.channels_last else 1.0)
+    def name(self) -> str:
+        return f"{self.precision} {self.threads} {'channels_last' if self.channels_last else 'contiguous'}"
+
+    def share(self, kind: str) -> float:
+        """Of the trials of a kind."""
+        if self.threads:
+            return ONE_THREAD_SHARE if self.threads == 1 else 1.0
+        return IMAGE_SHARES[self.precision == "float32", self.channels_last] if kind in IMAGE_FAMILIES else 1.0
 
 
 def _rounds(place: torch.device, precisions: Sequence[str]) -> list[_Round]:
     if place.type == "cpu":
         return [_Round(p, threads) for p in precisions for threads in sorted({1, available_cores()})]
     return [_Round(p, 0, channels_last) for p in precisions for channels_last in (False, True)]
+
+
+def _trial_part(place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch) -> TrialPart:
+    found, probes = _trials(place, asked, quick, seed, watch)
+    tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
+    return TrialPart(found, max(((each[8] - each[0]) / each[4] for each in tenths), default=0.0))
 
 
 def _trials(
@@ -135,19 +172,19 @@ def _trials(
     set_number_formats(Workload(precision=asked.precision), place)
     dtype = torch.bfloat16 if asked.precision == "bfloat16" else torch.float32
     rng = random.Random(seed)
-    share = (QUICK_SHARE if quick else 1.0) * asked.share
+    share = QUICK_SHARE if quick else 1.0
     plan = [
         kind
         for kind, count in TRIALS.items()
         if (not asked.channels_last or kind in IMAGE_FAMILIES)
         and (asked.precision != "tf32" or kind.startswith(MATRIX_UNITS))
-        for _ in range(max(6, round(share * count)))
+        for _ in range(max(6, round(share * asked.share(kind) * count)))
     ]
     rng.shuffle(plan)
     stopwatch, limits = Stopwatch(place), LIMITS[place.type]
     if quick:
         limits = replace(limits, flops=limits.flops / QUICK_SIZE_DIVISOR, elements=limits.elements / QUICK_SIZE_DIVISOR)
-    timed: list[tuple[str, tuple[int, ...], Timed]] = []
+    timed: list[tuple[str, tuple[int, ...], Timed, tuple[int, int]]] = []
     for number, kind in enumerate(plan):
         sizes = sample_shape(kind, rng, limits)
         with torch.cuda.stream(stopwatch.stream) if stopwatch.stream is not None else nullcontext():
@@ -157,7 +194,10 @@ def _trials(
                 continue  # the device does not support the operation in this precision, or lacks the memory
         for family, call in calls.items():
             try:
-                timed.append((family, sizes, stopwatch.time(call, probe_of(family))))
+                workspaces = 0, 0
+                if place.type == "cuda" and family in CONVOLUTIONS:
+                    workspaces = measured_workspaces(call, place)
+                timed.append((family, sizes, stopwatch.time(call, probe_of(family)), workspaces))
             except (RuntimeError, NotImplementedError):
                 continue
         del calls
@@ -173,8 +213,10 @@ def _trials(
             * medians[probe_of(family)]
             / time.probe_s,
             _without_autograd_s(family, time.host_s, called.host_s),
+            workspace_bytes=later_bytes,
+            first_workspace_bytes=first_bytes,
         )
-        for family, sizes, time in timed
+        for family, sizes, time, (first_bytes, later_bytes) in timed
     ]
     memory_format = "channels_last" if asked.channels_last else "contiguous"
     made = TrialSet(asked.precision, asked.threads, tuple(trials), memory_format=memory_format, probes_s=medians)
@@ -212,23 +254,29 @@ def _residual(calibration: Calibration) -> float:
 
 
 def _measured_references(
-    calibration: Calibration, place: torch.device, quick: bool, watch: Watch
+    place: torch.device, precisions: Sequence[str], quick: bool, kept: CalibrationParts, watch: Watch
 ) -> list[NetworkTimes]:
     """The reference networks, run by each kind of step in each precision."""
-    precisions = dict.fromkeys(each.precision for each in calibration.sets if each.precision != "tf32")
     kinds = ("graph", "plain", "flat") if place.type == "cuda" else ("flat",)
     jobs = [
         (Workload(f"{REFERENCE_MODULE}:{name}", data, batch=batch, device=str(place), precision=precision), step)
         for name, (data, batches) in list(REFERENCES[place.type].items())[: QUICK_REFERENCES if quick else None]
         for batch in (batches[:1] if quick else batches)
         for precision in (precisions if place.type == "cuda" else ("float32",))
+        if precision != "tf32"
         for step in kinds
         if step != "flat" or place.type == "cpu" or name == "perceptron"
     ]
     measured = []
     for number, (workload, step) in enumerate(jobs):
-        measured.append(time_network(workload, step) if place.type == "cuda" else times_of(
-            measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
-        ))  # fmt: skip
+        name = f"network {workload.network.rpartition(':')[2]} {workload.batch} {step} {workload.precision}"
+        measured.append(kept.make(name, NetworkTimes, functools.partial(_timed_network, workload, step, quick)))
         watch(number / len(jobs))
     return measured
+
+
+def _timed_network(workload: Workload, step: str, quick: bool) -> NetworkTimes:
+    if workload.device.startswith("cuda"):
+        return time_network(workload, step)
+    found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
+    return replace(times_of(found), memory_format=workload.memory_format)

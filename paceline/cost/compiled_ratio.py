@@ -13,6 +13,7 @@ from statistics import mean
 
 from paceline.cost.calibration import Calibration, CompiledRatio
 from paceline.cost.iteration import Z_90
+from paceline.cost.model import HALF
 from paceline.cost.operation import Operation
 from paceline.cost.prediction import Prediction
 from paceline.errors import InputError
@@ -31,6 +32,7 @@ class MeasuredRatio:
     network: str
     kind: str
     ratio: float
+    precision: str = "float32"
 
 
 def network_kind(operations: Sequence[Operation]) -> str:
@@ -47,9 +49,19 @@ def network_kind(operations: Sequence[Operation]) -> str:
 
 def ratios_by_kind(measured: Sequence[MeasuredRatio], step: str) -> dict[str, CompiledRatio]:
     """`step`: the kind of step that compiled ones were compared with."""
-    kinds = {kind: [one for one in measured if one.kind == kind] for kind in dict.fromkeys(o.kind for o in measured)}
-    found = {kind: _ratio(own, step, ONE_NETWORK_LOG_SD) for kind, own in kinds.items()}
-    return found | ({ANY: _ratio(measured, step, OTHER_KIND_LOG_SD)} if measured else {})
+    found = {}
+    for precision in dict.fromkeys(one.precision for one in measured):
+        alike = [one for one in measured if one.precision == precision]
+        for kind in dict.fromkeys(one.kind for one in alike):
+            own = [one for one in alike if one.kind == kind]
+            found[_key(kind, precision)] = _ratio(own, step, ONE_NETWORK_LOG_SD)
+        found[_key(ANY, precision)] = _ratio(alike, step, OTHER_KIND_LOG_SD)
+    return found
+
+
+def _key(kind: str, precision: str) -> str:
+    """Half precision has ratios of its own: a compiler removes its casts."""
+    return f"{kind} bfloat16" if precision in HALF else kind
 
 
 def _ratio(measured: Sequence[MeasuredRatio], step: str, least: float) -> CompiledRatio:
@@ -59,14 +71,15 @@ def _ratio(measured: Sequence[MeasuredRatio], step: str, least: float) -> Compil
     return CompiledRatio(step, exp(middle), max(least, spread), tuple(one.network for one in measured))
 
 
-def ratio_for(calibration: Calibration, kind: str) -> CompiledRatio:
+def ratio_for(calibration: Calibration, kind: str, precision: str = "float32") -> CompiledRatio:
     known = calibration.compiled
     if not known:
         raise InputError(
             f"the calibration of {calibration.device_name} has no ratios for compiled steps: "
             "run paceline calibrate there, or predict another step"
         )
-    return known.get(kind) or known[ANY]
+    wanted = (_key(kind, precision), _key(ANY, precision), kind, ANY)
+    return next((known[key] for key in wanted if key in known), next(iter(known.values())))
 
 
 def as_compiled(base: Prediction, found: CompiledRatio, kind: str) -> Prediction:

@@ -44,6 +44,10 @@ class Trial:
     seconds: float
     host_s: float = 0.0
     """Time of the host to call it, on a GPU; 0 if unknown."""
+    workspace_bytes: int = 0
+    """Memory that it needs while it runs, besides inputs and results; known for convolutions on a GPU."""
+    first_workspace_bytes: int = 0
+    """The same for the first call with these sizes, in which the library tries several algorithms."""
 
 
 @dataclass(frozen=True)

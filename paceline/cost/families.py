@@ -55,6 +55,8 @@ def _convolution(passes: int) -> Callable[..., tuple[float, float]]:
 
 MATRIX_UNITS = ("matmul", "convolution", "attention", "recurrent")
 """Beginnings of the names of families that run on a GPU's matrix units."""
+CONVOLUTIONS = ("convolution", "convolution_backward", "convolution_backward_weight")
+"""Families that need a workspace on a GPU."""
 IMAGE_FAMILIES = ("convolution", "batch_norm", "max_pool", "average_pool")
 """Families whose time depends on the memory format of images."""
 

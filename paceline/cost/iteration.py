@@ -23,7 +23,7 @@ FAMILY_CORRELATION = 0.5
 UNCACHED = 1 << 24
 """Elements that no cache holds."""
 MIN_LOG_SD = 0.05
-"""Lower limit for a whole iteration: repeated runs vary at least this much."""
+"""Lower limit for an iteration and for a layer: repeated runs vary at least this much."""
 
 Drift = Mapping[str, float]
 
@@ -95,10 +95,9 @@ def compose_iteration(
         host_bound = sum(launches) > busy_s
     whole = sum(parts.values())
     own_sd = step_overheads.host_log_sd if host_bound else _whole_sd(costed, sds) / whole
-    least = max(MIN_LOG_SD, step_overheads.iteration_log_sd)
     # Close to the larger of the two, and never narrower for an operation that is known less.
-    log_sd = sqrt(hypot(own_sd**2, least**2))
-    width = Z_90 * hypot(log_sd, MIN_LOG_SD, 0.5 * extra_log_sd)
+    log_sd = max(MIN_LOG_SD, sqrt(hypot(own_sd**2, step_overheads.iteration_log_sd**2)))
+    width = Z_90 * hypot(log_sd, 0.5 * extra_log_sd)
     layers = _layers(shape, rows, parts["update"])
     if score_s:
         layers.append(LayerPrediction(SCORE, "outside", score_s, 0.0, 0.0, score_s / 2, score_s * 2, 0.0))

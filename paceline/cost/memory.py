@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 
-from paceline.cost.allocations import FREED, Event
+from paceline.cost.allocations import FREED, WORKSPACE, Event
 from paceline.cost.caching_allocator import CachingAllocator, MemoryBlock
 from paceline.cost.op_tracing import GradientMemory, NetworkShape, PhaseShape
 from paceline.cost.operation import Operation
 from paceline.cost.update_tracing import UpdateTrace, trace_update
 from paceline.cost.workload_tracing import DataShape
+from paceline.cost.workspaces import Workspaces
 from paceline.step.feeder import SHARE_OF_MEMORY
 from paceline.step.graph import WARM_UP, WINDOW_BYTES, window_length
 from paceline.step.step import has_own_code
@@ -46,16 +47,18 @@ DEFAULT_STREAM, SIDE_STREAM, CAPTURE_STREAM = range(3)
 
 
 def memory_bytes(
-    shape: NetworkShape, workload: Workload, data: DataShape, *, step: str, on_gpu: bool, device_bytes: int = 0
+    shape: NetworkShape, workload: Workload, data: DataShape, *, step: str, on_gpu: bool, device_bytes: int = 0,
+    workspaces: Workspaces = (),
 ) -> int:  # fmt: skip
     """On a GPU the most that PyTorch's allocator reserves, without the CUDA context; on a CPU that of the process.
 
-    `device_bytes`: memory of the device, which decides whether the data are kept there; 0 if unknown.
+    `device_bytes`: memory of the device, which decides whether the data are kept there; 0 if unknown. `workspaces`: of
+    each operation, where known.
     """
     if on_gpu:
         return _reserved(
             shape.phases, shape.operations, data, step, workload.batch, has_own_code(workload),
-            device_bytes or sys.maxsize,
+            device_bytes or sys.maxsize, tuple(workspaces),
         )  # fmt: skip
     return training_bytes(shape.parameter_bytes, shape.activation_bytes, workload, on_gpu)
 
@@ -70,10 +73,10 @@ def training_bytes(parameter_bytes: int, activation_bytes: int, workload: Worklo
 @functools.lru_cache(maxsize=512)
 def _reserved(
     phases: tuple[PhaseShape, ...], operations: tuple[Operation, ...], data: DataShape, step: str, batch: int,
-    own_code: bool, device_bytes: int,
+    own_code: bool, device_bytes: int, workspaces: Workspaces,
 ) -> int:  # fmt: skip
     updates = [trace_update(phase.parameter_shapes, phase.rule, step, True) for phase in phases]
-    run = _StepReplay(phases, updates, operations, data, batch, device_bytes)
+    run = _StepReplay(phases, updates, operations, data, batch, device_bytes, workspaces)
     run.place_network_and_data()
     if own_code:
         for phase in phases:
@@ -101,12 +104,15 @@ class _StepReplay:
     data: DataShape
     batch: int
     device_bytes: int
+    workspaces: Workspaces
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     stream: int = DEFAULT_STREAM
     pool: int = 0
     _parameters: list[list[MemoryBlock]] = field(default_factory=list)
     """Of each phase."""
     _streams: set[int] = field(default_factory=set)
+    _tried: set[int] = field(default_factory=set)
+    """Operations that ran before, so that the library has chosen their algorithm."""
 
     @property
     def memory(self) -> GradientMemory:
@@ -219,11 +225,25 @@ class _StepReplay:
         """The blocks that are in use afterwards, by number."""
         live: Live = {}
         for number, size in events:
-            if size == FREED:
+            if size == WORKSPACE:
+                self._use_workspace(number, scale)
+            elif size == FREED:
                 self.allocator.free(live.pop(number))
             else:
                 live[number] = self.allocator.allocate(int(size * scale), self.stream, self.pool)
         return live
+
+    def _use_workspace(self, operation: int, scale: float) -> None:
+        """In the first call the library tries algorithms; PyTorch then gives back all memory that is not in use."""
+        if operation >= len(self.workspaces):
+            return
+        first_bytes, later_bytes = self.workspaces[operation]
+        if operation not in self._tried and first_bytes:
+            self._tried.add(operation)
+            self.free(self.allocate((int(first_bytes * scale),)))
+            self.allocator.empty_cache()
+        if later_bytes:
+            self.free(self.allocate((int(later_bytes * scale),)))
 
     def allocate(self, sizes: Iterable[int]) -> list[MemoryBlock]:
         return [self.allocator.allocate(size, self.stream, self.pool) for size in sizes]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.cost.calibration import Calibration, TrialSet
-from paceline.cost.curve import TimeEstimate
+from paceline.cost.curve import TimeEstimate, Trial
 from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
@@ -70,6 +70,11 @@ class CostModel:
         sets = (self.set, self._sets.get("float32", self.set))
         found = (each.host_s(operation.family, operation.sizes) for each in sets)
         return next((seconds for seconds in found if seconds is not None), DEFAULT_HOST_S)
+
+    def trials_like(self, operation: Operation) -> list[Trial]:
+        """Trials of its family, type and memory format."""
+        found = self._set_of(operation.family, operation.dtype, operation.channels_last)
+        return found.by_family.get(operation.family, [])
 
     def _set_of(self, family: str, dtype: str, channels_last: bool) -> TrialSet:
         """The trials of operations of this type: in half precision, float32, or tf32 for what runs on matrix units."""

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from paceline.cost.curve import Trial
+from paceline.cost.families import IMAGE_FAMILIES
 from paceline.cost.model import HALF, Costed
+from paceline.cost.operation import Operation
 from paceline.cost.reference_run import ReferenceRun
 
 MAX_REST = 0.15
@@ -18,9 +20,9 @@ MAX_REST = 0.15
 is not known."""
 
 
-def network_trials(runs: Sequence[ReferenceRun]) -> dict[str, list[Trial]]:
-    """Trials by the type of their numbers, `float32` or `bfloat16`."""
-    found: dict[str, list[Trial]] = defaultdict(list)
+def network_trials(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], list[Trial]]:
+    """Trials by the type of their numbers, `float32` or `bfloat16`, and the memory format of images."""
+    found: dict[tuple[str, str], list[Trial]] = defaultdict(list)
     for run in runs:
         operations: dict[tuple[str, str], list[Costed]] = defaultdict(list)
         for costed in run.costed:
@@ -36,5 +38,11 @@ def network_trials(runs: Sequence[ReferenceRun]) -> dict[str, list[Trial]]:
                 if rest_s < MAX_REST * min(took_s, whole_s):
                     operation = largest.operation
                     kind = "bfloat16" if operation.dtype in HALF else "float32"
-                    found[kind].append(Trial(operation.family, operation.sizes, took_s - rest_s))
+                    layout = "channels_last" if operation.channels_last and is_image(operation) else "contiguous"
+                    found[kind, layout].append(Trial(operation.family, operation.sizes, took_s - rest_s))
     return found
+
+
+def is_image(operation: Operation) -> bool:
+    """Whether the time of the operation depends on the memory format."""
+    return operation.family.removesuffix("_weight").removesuffix("_backward") in IMAGE_FAMILIES

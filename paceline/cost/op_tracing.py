@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paceline.cost.allocations import FREED, AllocationLog, Event
+from paceline.cost.allocations import WORKSPACE, AllocationLog, Event
+from paceline.cost.families import CONVOLUTIONS
 from paceline.cost.gpu_dispatch import as_on_gpu
 from paceline.cost.op_aliases import VIEWS
 from paceline.cost.op_classification import classify_op
@@ -158,6 +159,8 @@ class _OpRecorder(TorchDispatchMode):
         found = classify_op(name, arguments, output)
         if found is not None and not self._is_part_of_dropout(name, found[1]):
             family, sizes, known = found
+            if family in CONVOLUTIONS:
+                self.log.events.append((len(self.operations), WORKSPACE))
             traffic = traffic_of(function, arguments, keywords or {}, output)
             self.operations.append(Operation(family, tuple(map(int, sizes)), row, direction, name, known, *traffic))
         return output
@@ -222,9 +225,9 @@ def _traced_phase(
     with torch.autograd.graph.saved_tensors_hooks(kept.keep, kept.give):
         outcome = phase.gradient(samples, torch.default_generator)
     events = log.events[begun:]
-    made = {number for number, size in events if size != FREED}
+    made = {number for number, size in events if size >= 0}
     memory = GradientMemory(
-        tuple(event for event in events if event[0] in made),
+        tuple(event for event in events if event[1] == WORKSPACE or event[0] in made),
         tuple(dict.fromkeys(log.number_of(g) for g in outcome.gradients if g is not None)),
         tuple(dict.fromkeys(log.number_of(t) for t in (outcome.loss, outcome.output) if t is not None)),
         tuple(t.untyped_storage().nbytes() for t in others),

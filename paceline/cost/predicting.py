@@ -21,6 +21,7 @@ from paceline.cost.model import model_for
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
+from paceline.cost.workspaces import workspaces_of
 from paceline.errors import InputError, nearest
 from paceline.step.phase import AUTOCAST
 from paceline.step.step import has_own_code
@@ -55,10 +56,8 @@ def predict(
     shape = _read(workload, data, on_gpu, {} if traces is None else traces, tensor)
     kind = _step_kind(step, on_gpu)
     if kind == "compiled":
-        if workload.accumulate > 1:
-            raise InputError(f"accumulate={workload.accumulate}: a step that accumulates gradients cannot be compiled")
         networks = network_kind(shape.operations)
-        found = ratio_for(calibration, networks)
+        found = ratio_for(calibration, networks, workload.precision)
         base = predict(workload, device, step=found.step, data=data, drift=drift, traces=traces, tensor=tensor)
         return as_compiled(base, found, networks)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
@@ -76,7 +75,8 @@ def predict(
         made.seconds, made.low_s, made.high_s, made.parts_s, made.layers,
         roofline_s=model.roofline_s(shape.operations),
         memory_bytes=memory_bytes(
-            shape, workload, data, step=kind, on_gpu=on_gpu, device_bytes=calibration.memory_bytes
+            shape, workload, data, step=kind, on_gpu=on_gpu, device_bytes=calibration.memory_bytes,
+            workspaces=workspaces_of(model, shape.operations) if on_gpu else (),
         ),
         parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis, unknown=shape.unknown,
         conditions={

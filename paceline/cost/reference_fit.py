@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import log, prod, sqrt
-from statistics import median
+from math import log, prod
+
+import numpy as np
 
 from paceline.cost.calibration import Calibration, StepOverheads
 from paceline.cost.iteration import Iteration, compose_iteration
@@ -15,26 +16,37 @@ from paceline.cost.reference_run import ReferenceRun, reference_run
 from paceline.cost.step_overheads import fit_overheads
 from paceline.measurement.network_times import NetworkTimes
 
-MAX_DEVIATIONS = 2.0
+WITHIN_ONE_SD = 0.6827
+"""Share of normally distributed errors within one standard deviation; a few exceptions do not move this quantile."""
 
 
 def with_references(calibration: Calibration, measured: Sequence[NetworkTimes]) -> Calibration:
     """The calibration with step overheads fitted to measured networks and, on a GPU, with trials from their layers,
     in place of those it had."""
+    calibration, runs = costed_references(calibration, measured)
     on_gpu = calibration.device == "cuda"
+    overheads = {key: overheads_with_error(each, on_gpu, same_step(each, runs)) for key, each in runs.items()}
+    return replace(calibration, step_overheads=overheads)
+
+
+def costed_references(
+    calibration: Calibration, measured: Sequence[NetworkTimes]
+) -> tuple[Calibration, dict[str, list[ReferenceRun]]]:
+    """The calibration with trials from the measured networks, on a GPU, and these networks by key of their overheads.
+
+    Each network is costed from the layers of the others, as one that nobody measured is.
+    """
     calibration = _with_trials(replace(calibration, references=tuple(measured)), [])
     runs = _by_key(calibration, measured)
-    if on_gpu:
-        captured = [run for key, each in runs.items() if key.startswith("graph") for run in each]
-        # Each network is costed from the layers of the others, as one that nobody measured is.
-        runs = defaultdict(list)
-        for name in dict.fromkeys(times.name for times in measured):
-            others = _with_trials(calibration, [run for run in captured if run.times.name != name])
-            for key, own in _by_key(others, [times for times in measured if times.name == name]).items():
-                runs[key] += own
-        calibration = _with_trials(calibration, captured)
-    overheads = {key: overheads_with_error(each, on_gpu, _same_step(each, runs)) for key, each in runs.items()}
-    return replace(calibration, step_overheads=overheads)
+    if calibration.device != "cuda":
+        return calibration, runs
+    captured = [run for key, each in runs.items() if key.startswith("graph") for run in each]
+    runs = defaultdict(list)
+    for name in dict.fromkeys(times.name for times in measured):
+        others = _with_trials(calibration, [run for run in captured if run.times.name != name])
+        for key, own in _by_key(others, [times for times in measured if times.name == name]).items():
+            runs[key] += own
+    return _with_trials(calibration, captured), runs
 
 
 def _by_key(calibration: Calibration, measured: Sequence[NetworkTimes]) -> dict[str, list[ReferenceRun]]:
@@ -45,7 +57,8 @@ def _by_key(calibration: Calibration, measured: Sequence[NetworkTimes]) -> dict[
     return runs
 
 
-def _same_step(own: Sequence[ReferenceRun], runs: Mapping[str, Sequence[ReferenceRun]]) -> list[ReferenceRun]:
+def same_step(own: Sequence[ReferenceRun], runs: Mapping[str, Sequence[ReferenceRun]]) -> list[ReferenceRun]:
+    """Runs of the same kind of step in any precision."""
     return [run for each in runs.values() for run in each if run.times.step == own[0].times.step]
 
 
@@ -53,9 +66,7 @@ def _with_trials(calibration: Calibration, captured: Sequence[ReferenceRun]) -> 
     """With the layers of these networks as further trials."""
     found = network_trials(captured)
     sets = (
-        replace(each, from_networks=tuple(found.get(each.precision, ())))
-        if each.memory_format == "contiguous"
-        else each
+        replace(each, from_networks=tuple(found.get((each.precision, each.memory_format), ())))
         for each in calibration.sets
     )
     return replace(calibration, sets=tuple(sets))
@@ -65,25 +76,24 @@ def overheads_with_error(
     runs: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequence[ReferenceRun] = ()
 ) -> StepOverheads:
     """Step overheads, and how far off the iteration of each network is when it is left out of the fit."""
-    missed = []
-    for name in {run.times.name for run in runs}:
+    errors = [abs(log(made.seconds / run.times.iteration_s)) for run, made in left_out(runs, on_gpu, same_step)]
+    sd = float(np.quantile(errors, WITHIN_ONE_SD)) if errors else 0.0
+    return replace(fit_overheads(runs, on_gpu, same_step), iteration_log_sd=sd)
+
+
+def left_out(
+    runs: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequence[ReferenceRun] = (), *, with_error: bool = False
+) -> Iterator[tuple[ReferenceRun, Iteration]]:
+    """Each run with its predicted iteration, from overheads that were fitted to the other networks.
+
+    `with_error`: the interval is fitted to the other networks, too, as for a network that nobody measured.
+    """
+    fit = overheads_with_error if with_error else fit_overheads
+    for name in dict.fromkeys(run.times.name for run in runs):
         others = [run for run in runs if run.times.name != name]
         if others:
-            known = fit_overheads(others, on_gpu, [run for run in same_step if run.times.name != name])
-            missed += [
-                log(composed(run, known, on_gpu).seconds / run.times.iteration_s)
-                for run in runs
-                if run.times.name == name
-            ]
-    return replace(fit_overheads(runs, on_gpu, same_step), iteration_log_sd=_deviation(missed))
-
-
-def _deviation(missed: Sequence[float]) -> float:
-    """A standard deviation around zero in which an exception counts no more than `MAX_DEVIATIONS` of the usual one."""
-    if not missed:
-        return 0.0
-    usual = 1.4826 * median(abs(value) for value in missed)
-    return sqrt(sum(min(abs(value), MAX_DEVIATIONS * usual) ** 2 for value in missed) / len(missed))
+            known = fit(others, on_gpu, [run for run in same_step if run.times.name != name])
+            yield from ((run, composed(run, known, on_gpu)) for run in runs if run.times.name == name)
 
 
 def composed(run: ReferenceRun, overheads: StepOverheads, on_gpu: bool) -> Iteration:

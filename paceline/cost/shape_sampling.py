@@ -56,14 +56,47 @@ def _channels(rng: random.Random) -> int:
 
 
 def _matmul(rng: random.Random) -> Sizes:
-    batch = 1 if rng.random() < 0.85 else _between(rng, 2, 256)
+    if rng.random() < LINEAR_SHARE:
+        return _linear(rng)
+    batch = 1 if rng.random() < 0.5 else _between(rng, 2, 256)
     m, n, k = _between(rng, 1, 65536), _between(rng, 2, 65536 if rng.random() < 0.1 else 8192), _between(rng, 2, 16384)
     layout = rng.randrange(3)
     return batch, m, n, k, layout, int(layout == 0 and batch == 1)
 
 
+LINEAR_SHARE = 0.7
+"""Of the products: those of a linear layer. Of three independent random sizes one is mostly too small to matter."""
+
+
+def _linear(rng: random.Random) -> Sizes:
+    """A linear layer's output, or the gradient of its input or of its weights."""
+    rows, inputs, outputs = _between(rng, 16, 65536), _features(rng), _features(rng)
+    if rng.random() < 0.1:  # a last layer has as many outputs as there are classes or words
+        outputs = _between(rng, 2, 65536)
+    return (
+        (1, rows, outputs, inputs, 0, int(rng.random() < 0.7)),
+        (1, rows, inputs, outputs, 1, 0),
+        (1, outputs, inputs, rows, 2, 0),
+    )[rng.randrange(3)]
+
+
+def _features(rng: random.Random) -> int:
+    value = _between(rng, 16, 8192)
+    return value if rng.random() < 0.1 else max(16, value // 16 * 16)
+
+
+def _patches(rng: random.Random) -> Sizes:
+    """A convolution that cuts an image, or a feature map, into patches: its stride is its size."""
+    size, sides = rng.choice((2, 2, 4, 8, 14, 16, 16)), _between(rng, 4, 32)
+    inputs = 3 if size > 4 or rng.random() < 0.3 else _channels_at(rng, size * sides)
+    side = size * sides
+    return _between(rng, 1, 256), inputs, side, side, _between(rng, 32, 1024), size, size, sides, sides, 1, 1
+
+
 def _convolution(rng: random.Random) -> Sizes:
-    kind = rng.choices(("dense", "depthwise", "grouped"), (16, 3, 1))[0]
+    kind = rng.choices(("dense", "depthwise", "grouped", "patches"), (14, 4, 1, 1))[0]
+    if kind == "patches":
+        return _patches(rng)
     size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0] if kind == "dense" else rng.choice((3, 3, 5, 7))
     stride = rng.choices((1, 2, 4), _STRIDES[size])[0]
     h = _between(rng, max(4, size, 2 * stride), 256)
@@ -94,7 +127,7 @@ def _norm(rng: random.Random) -> Sizes:
 
 
 def _rows(rng: random.Random) -> Sizes:
-    return _between(rng, 1, 65536), _between(rng, 2, 65536 if rng.random() < 0.15 else 4096)
+    return _between(rng, 1, 1 << 20), _between(rng, 2, 65536 if rng.random() < 0.15 else 4096)
 
 
 def _pool(rng: random.Random) -> Sizes:
@@ -151,7 +184,7 @@ _SAMPLERS: dict[str, Callable[[random.Random], Sizes]] = {
 
 # Trials per kind. Kinds that dominate training time and depend on many sizes get the most.
 TRIALS = {
-    "convolution": 450, "matmul": 300, "batch_norm": 80, "layer_norm": 50, "softmax": 40, "max_pool": 50,
+    "convolution": 400, "matmul": 500, "batch_norm": 80, "layer_norm": 50, "softmax": 40, "max_pool": 50,
     "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 80,
     **dict.fromkeys(POINTWISE, 20),
 }  # fmt: skip

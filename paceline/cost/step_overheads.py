@@ -17,7 +17,6 @@ import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.families import MATRIX_UNITS
 from paceline.cost.host_fit import LaunchTimes, fit_gaps_s, fit_host_times
 from paceline.cost.least_deviations import least_deviations
 from paceline.cost.reference_run import ReferenceRun
@@ -57,7 +56,7 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequenc
     batches = Counter(each.times.name for each in seen)
     rows = [row for each in seen for row in _rows(each, batches[each.times.name])]
     extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
-    factors, spreads = _factors(rows, extra, on_gpu)
+    factors, spreads = _factors(rows, extra)
     load_s, load_element_s = _load_s(alike)
     host, gap_s, loop_s = LaunchTimes(), 0.0, _median(s.times.parts_s.get("loop", 0.0) for s in seen)
     if on_gpu:
@@ -149,7 +148,7 @@ def _extra_s(rows: Sequence[_Row]) -> dict[str, float]:
     return extra
 
 
-def _factors(rows: Sequence[_Row], extra: dict[str, float], on_gpu: bool) -> tuple[dict[str, float], dict[str, float]]:
+def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
     """Weights a network by the time it spends on a family: one small layer says little about large products."""
     missed: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -158,10 +157,8 @@ def _factors(rows: Sequence[_Row], extra: dict[str, float], on_gpu: bool) -> tup
             missed[row.family][row.network].append((log(own / row.alone_s), row.weight))
     factors, spreads = {}, {}
     for family, networks in missed.items():
-        # Products run from registers and shared memory: what differs from a trial is the trial's error, not the caches.
-        believed = 0.0 if on_gpu and family.startswith(MATRIX_UNITS) else 1.0
         found = [(_weighted_median(values), sum(weight for _, weight in values)) for values in networks.values()]
-        log_factor = believed * _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
+        log_factor = _weighted_median(found) * _shrinkage(_effective_count([weight for _, weight in found]))
         factors[family] = exp(max(-log(MAX_FACTOR), min(log(MAX_FACTOR), log_factor)))
         left = [(value - log(factors[family]), weight) for values in networks.values() for value, weight in values]
         least = MIN_SPREAD if len(found) >= MIN_NETWORKS else RARE_SPREAD

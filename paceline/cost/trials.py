@@ -125,9 +125,10 @@ def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: to
 def _average_pool(
     sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
 ) -> dict[str, Call]:
-    planes, h, w, p, q, _ = sizes
+    planes, h, w, _, _, window = sizes
+    side = round(window**0.5)
     x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True, layout=layout)
-    return _with_backward("average_pool", lambda: F.adaptive_avg_pool2d(x, (p, q)), [x])
+    return _with_backward("average_pool", lambda: F.avg_pool2d(x, side), [x])
 
 
 def _reduce(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
@@ -145,7 +146,10 @@ def _embedding(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[s
 def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
     steps, batch, inputs, hidden = sizes
     layer = torch.nn.LSTM(inputs, hidden, batch_first=True).to(device=device, dtype=dtype)
-    FlatParameters(list(layer.parameters()))  # the layout a step uses, which is not the fastest for libraries
+    if dtype == torch.float32:
+        FlatParameters(list(layer.parameters()))  # the layout a step uses, which is not the fastest for libraries
+    else:
+        layer.flatten_parameters()  # casts of mixed precision leave the weights in the library's own layout
     x = _random(batch, steps, inputs, device=device, dtype=dtype)
     return _with_backward("recurrent", lambda: layer(x)[0], list(layer.parameters()))
 

@@ -29,11 +29,13 @@ class NetworkTimes:
     """Time of the host to launch an iteration that is not captured, on a GPU."""
     drift: dict[str, float] = field(default_factory=dict)
     """Slowdown of the machine by probe, where known."""
+    memory_format: str = "contiguous"
 
     @property
     def workload(self) -> Workload:
         return Workload(
-            self.name, self.data, batch=self.batch, optimizer=self.optimizer, precision=self.precision
+            self.name, self.data, batch=self.batch, optimizer=self.optimizer, precision=self.precision,
+            memory_format=self.memory_format,
         )  # fmt: skip
 
 

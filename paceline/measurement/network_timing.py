@@ -56,7 +56,7 @@ def time_network(workload: Workload, step: str) -> NetworkTimes:
     return NetworkTimes(
         workload.network, workload.batch, choice.kind, workload.precision, workload.data, workload.optimizer,
         iteration_s, {row: (forward, backward) for row, (forward, backward) in layers.items()}, dict(found),
-        host_s=host_s,
+        host_s=host_s, memory_format=workload.memory_format,
     )  # fmt: skip
 
 

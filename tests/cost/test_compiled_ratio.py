@@ -10,7 +10,7 @@ import torch
 
 import paceline.cost.compiled_trials as trials
 from paceline.cost.calibrations import bundled_calibrations
-from paceline.cost.compiled_ratio import ANY, ONE_NETWORK_LOG_SD, MeasuredRatio, network_kind, ratios_by_kind
+from paceline.cost.compiled_ratio import ANY, ONE_NETWORK_LOG_SD, MeasuredRatio, network_kind, ratio_for, ratios_by_kind
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, trace_workload
@@ -55,9 +55,9 @@ def test_a_kind_that_was_not_measured_is_less_certain():
     assert f"{RATIOS[ANY].ratio:.2f} times" in other.basis and "attention networks" in other.basis
 
 
-def test_accumulation_is_not_compiled():
-    with pytest.raises(InputError, match="accumulate=4: a step that accumulates gradients cannot be compiled"):
-        on("compiled", accumulate=4)
+def test_a_step_that_accumulates_gradients_is_compiled_too():
+    other, compiled = on("graph", accumulate=4), on("compiled", accumulate=4)
+    assert compiled.iteration_s < other.iteration_s
 
 
 @pytest.mark.parametrize(("network", "kind"), [("resnet20", "convolution"), ("mlp", "matmul"), ("lstm", "recurrent")])
@@ -84,8 +84,20 @@ def test_a_calibration_compares_reference_networks(monkeypatch):
     assert {kind: each.ratio for kind, each in found.items()} == pytest.approx(
         {"matmul": 0.7, "convolution": 0.7, ANY: 0.7}
     )
-    assert said.startswith("not measured compiled: attention (step 'compiled' is not possible")
+    assert said.startswith("not measured compiled: attention in float32 (step 'compiled' is not possible")
     assert len(asked) == 3 and found["convolution"].step == "flat"
+
+
+def test_half_precision_on_a_gpu_has_ratios_of_its_own(monkeypatch):
+    monkeypatch.setattr(trials, "compare_steps", lambda workload, *_: 0.5 if workload.precision == "bfloat16" else 0.8)
+    monkeypatch.setattr(trials, "check_compiler", lambda: None)
+    found, said = trials.compiled_ratios(torch.device("cuda"), ("float32", "tf32", "bfloat16"))
+    assert said == ""
+    calibrated = replace(H200, compiled=found)
+    ratios = [ratio_for(calibrated, "convolution", precision).ratio for precision in ("float32", "bfloat16", "float16")]
+    assert ratios == pytest.approx([0.8, 0.5, 0.5])
+    only = {key: each for key, each in found.items() if "bfloat16" not in key}
+    assert ratio_for(replace(H200, compiled=only), "recurrent", "bfloat16").ratio == pytest.approx(0.8)
 
 
 def test_compiling_does_not_take_longer_than_allowed(monkeypatch):
@@ -94,7 +106,7 @@ def test_compiling_does_not_take_longer_than_allowed(monkeypatch):
     monkeypatch.setattr(trials, "compare_steps", lambda *given: 0.5)
     monkeypatch.setattr(trials, "check_compiler", lambda: None)
     found, said = trials.compiled_ratios(CPU)
-    assert len(found[ANY].networks) == 1 and "attention (no time left)" in said
+    assert len(found[ANY].networks) == 1 and "attention in float32 (no time left)" in said
 
 
 def test_without_a_compiler_one_line_says_so(monkeypatch):

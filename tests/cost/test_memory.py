@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+import torch
 
+from paceline.cost.calibration import Calibration
+from paceline.cost.calibrations import bundled_calibrations
+from paceline.cost.curve import Trial
+from paceline.cost.families import CONVOLUTIONS, FAMILIES
 from paceline.cost.memory import OPTIMIZER_TENSORS, memory_bytes
+from paceline.cost.predicting import predict
 from paceline.cost.workload_tracing import DataShape, data_shape_of, trace_workload
+from paceline.cost.workspaces import measured_workspaces
 from paceline.workload import OPTIMIZERS, Workload, resolve
 
 IMAGES = DataShape("image", (3, 64, 64), 10, 512)
@@ -92,3 +100,38 @@ def test_data_that_are_too_large_for_the_device_stay_on_the_host():
     assert middle - small == pytest.approx(20_000 * 3 * 64 * 64 * 4, rel=0.1) and large == pytest.approx(
         small, rel=0.05
     )
+
+
+def with_workspaces(first: float, later: float) -> Calibration:
+    """The H200, where a convolution needs so many bytes per element of its tensors besides."""
+
+    def of(trial: Trial) -> Trial:
+        if trial.family not in CONVOLUTIONS:
+            return trial
+        moved = FAMILIES[trial.family].work_of(trial.sizes)[1]
+        return replace(trial, workspace_bytes=int(later * moved), first_workspace_bytes=int(first * moved))
+
+    h200 = bundled_calibrations()["H200"]
+    sets = tuple(replace(each, trials=tuple(map(of, each.trials))) for each in h200.sets)
+    return replace(h200, sets=sets)
+
+
+@pytest.mark.parametrize("step", ["plain", "graph"])
+def test_workspaces_of_convolutions_are_reserved(step):
+    none, some, tried = with_workspaces(0.0, 0.0), with_workspaces(8.0, 8.0), with_workspaces(60.0, 8.0)
+
+    def reserved(network: str, found: Calibration) -> int:
+        workload = resolve(network, {"batch": 64, "data": "digits"})
+        return predict(workload, found, data=IMAGES, step=step).memory_bytes
+
+    assert 1.02 * reserved("resnet18", none) < reserved("resnet18", some) < 0.98 * reserved("resnet18", tried)
+    assert reserved("mlp", none) == reserved("mlp", tried)
+
+
+def test_the_workspace_of_a_call_is_its_peak_beyond_its_result(monkeypatch):
+    in_use, peaks = iter((100, 130, 130, 160)), iter((1130, 170))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: next(in_use))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: next(peaks))
+    assert measured_workspaces(lambda: None, torch.device("cuda")) == (1000, 10)

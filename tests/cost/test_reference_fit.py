@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import pytest
 
 import paceline.cost.reference_fit as room
 from paceline.cost.calibration import Calibration
-from paceline.cost.reference_fit import composed, overheads_with_error, with_references
+from paceline.cost.reference_fit import composed, left_out, overheads_with_error, with_references
 from paceline.cost.reference_run import reference_run
 from paceline.cost.step_overheads import fit_overheads
 from paceline.measurement.network_times import NetworkTimes
@@ -21,9 +22,22 @@ def test_the_error_of_a_network_that_is_left_out():
     odd = [*alike, network(9, iteration_s=2 * network(9).times.iteration_s)]
     mixed = [network(n, iteration_s=(1 + n % 2) * network(n).times.iteration_s) for n in range(1, 7)]
     few, more, most = (overheads_with_error(runs, on_gpu=False).iteration_log_sd for runs in (alike, odd, mixed))
-    assert 0 < few < more < 3 * few  # one exception says little
+    assert 0 < few < 0.1 and more < 2 * few  # one exception says little
     assert most > 5 * few
     assert overheads_with_error(alike[:1], on_gpu=False).iteration_log_sd == 0.0  # none is left to fit to
+
+
+def test_two_thirds_of_the_networks_left_out_are_within_one_standard_deviation():
+    runs = [network(n, iteration_s=(1 + 0.1 * n) * network(n).times.iteration_s) for n in range(1, 7)]
+    errors = sorted(abs(log(made.seconds / run.times.iteration_s)) for run, made in left_out(runs, on_gpu=False))
+    assert errors[3] < overheads_with_error(runs, on_gpu=False).iteration_log_sd < errors[4]
+
+
+def test_the_interval_of_a_network_left_out_does_not_know_its_error():
+    runs = [network(number) for number in range(1, 6)]
+    slow = [replace(run, times=replace(run.times, iteration_s=3 * run.times.iteration_s)) for run in runs[:1]]
+    (found,) = [made for run, made in left_out([*slow, *runs[1:]], on_gpu=False, with_error=True) if run is slow[0]]
+    assert found.high_s < slow[0].times.iteration_s
 
 
 def test_a_network_is_composed_as_it_would_be_predicted():

@@ -68,3 +68,19 @@ def test_some_are_the_larger_of_two_draws():
         return sorted(sample_shape("add", rng, Limits(1e12, 2.0**28, larger))[0] for _ in range(301))[150]
 
     assert typical(1.0) > 10 * typical(0.0)
+
+
+def test_products_are_mostly_those_of_linear_layers_in_all_three_directions():
+    rng = random.Random(0)
+    drawn = [sample_shape("matmul", rng, LIMITS["cuda"]) for _ in range(600)]
+    flops = [FAMILIES["matmul"].work_of(sizes)[0] for sizes in drawn]
+    assert sum(each > 1e9 for each in flops) > 240  # large enough to keep a GPU busy
+    weight_gradients = [sizes for sizes in drawn if sizes[4] == 2 and sizes[3] >= 4096 and sizes[1] <= 2048]
+    assert len(weight_gradients) > 30  # few outputs and a long sum
+
+
+def test_some_convolutions_cut_images_into_patches():
+    rng = random.Random(0)
+    drawn = [sample_shape("convolution", rng, LIMITS["cuda"]) for _ in range(400)]
+    patches = [sizes for sizes in drawn if sizes[5] > 1 and sizes[2] == sizes[5] * sizes[7] and sizes[9] == 1]
+    assert len(patches) >= 8 and {16} <= {sizes[5] for sizes in patches}

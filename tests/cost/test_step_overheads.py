@@ -159,10 +159,9 @@ def test_the_middle_one_of_a_network_s_runs_counts():
     assert fit_overheads(runs, on_gpu=True).host_factor == pytest.approx(2.0, rel=0.02)
 
 
-def test_products_on_a_gpu_take_as_long_in_a_network_as_alone():
+def test_products_on_a_gpu_have_factors_as_on_a_cpu():
     found = fit_overheads([network(number) for number in range(1, 9)], on_gpu=True)
-    assert found.factors["matmul"] == found.factors["convolution"] == 1.0
-    assert found.spreads["matmul"] > 0.2  # but the error is known
+    assert found.factors["matmul"] > 1.2 and found.factors["convolution"] < 0.95
 
 
 def test_loss_and_accuracy_metrics_belong_to_no_layer():
