@@ -14,7 +14,7 @@ from paceline.cost.compiled_ratio import ANY, ONE_NETWORK_LOG_SD, MeasuredRatio,
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, trace_workload
-from paceline.errors import InputError, WorkloadError
+from paceline.errors import WorkloadError
 from paceline.workload import Workload, resolve
 
 IMAGES = DataShape("image", (3, 32, 32), 10, 4096)
