@@ -110,10 +110,11 @@ class Losing(threading.Thread):
 
 
 def on_a_node_of_its_own(node, monkeypatch) -> dict[str, int]:
-    """Settings that let the server fill a node; Ray places actors that need no CPU anywhere."""
+    """Settings that let the server fill a node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    monkeypatch.setattr(supervisor, "PLACEMENT_OF_SERVER", NodeAffinitySchedulingStrategy(node.node_id, soft=True))
+    where = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+    monkeypatch.setattr(supervisor, "node_of_server", lambda ray, shares: where)
     return {"server_threads": 2}
 
 
