@@ -33,8 +33,8 @@ STRATEGIES = ("sync", "downpour", "mixed", "diloco")
 LOCAL_STEPS = 8
 """Of `diloco`, whose 500 would take an epoch of minutes."""
 EPOCHS = 3
-BATCHES = {1: 64, 25: 32, 250: 16}
-"""Per epoch, by megabytes of parameters."""
+BATCHES = {1: 64, 25: 32, 250: 32}
+"""Per epoch, by megabytes of parameters; whole rounds of local steps, since an epoch ends with an exchange."""
 STORE_BYTES = 3_000_000_000
 COPIES = 72
 """Of the parameters in this machine's memory: about ten at each worker, as many in each host's object store."""
