@@ -32,6 +32,7 @@ NAMES = (
     "virtual",
     "server",
     "cluster",
+    "slow_links",
     "faults",
     "predict",
     "left_out",

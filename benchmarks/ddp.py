@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
 
-import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.options import digits_of_28
+from benchmarks.ddp_loop import AS_FAST_AS_CAN_BE, step_s
 from paceline.child_environment import child_environment
-from paceline.step.build import assemble, load_data
-from paceline.step.losses import LOSSES
-from paceline.step.optimizers import Rule, torch_optimizer
-from paceline.workload import resolve
 
 RANKS = 2
-WARM_UP = 5
 
 
 def ddp_samples_per_s(network: str, batch: int, steps: int) -> float:
@@ -42,23 +35,11 @@ def ddp_samples_per_s(network: str, batch: int, steps: int) -> float:
 
 
 def _run(network: str, batch: int, steps: int, meet: str, rank: int) -> None:
-    torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=RANKS)
-    workload = resolve(network, {"data": digits_of_28(55_000), "batch": batch, "device": "cpu", "threads": 1})
-    parts = assemble(workload, load_data(workload), torch.device("cpu"))
-    model = DistributedDataParallel(parts.network, static_graph=True, gradient_as_bucket_view=True)
-    optimizer = torch_optimizer(Rule.of(workload), list(model.parameters()))
-    loss_of, times = LOSSES[workload.loss], []
-    batches = parts.feeder.order.permutation(0).split(batch)[rank::RANKS]
-    for number in range(WARM_UP + steps):
-        start_s = perf_counter()
-        x, y = parts.feeder.gather(batches[number % (len(batches) - 1)])  # type: ignore[union-attr]
-        optimizer.zero_grad(set_to_none=True)
-        loss_of(model(x), y).backward()
-        optimizer.step()
-        times.append(perf_counter() - start_s)
+    wrap = functools.partial(DistributedDataParallel, **AS_FAST_AS_CAN_BE)
+    found_s = step_s(network, batch, steps, rank, RANKS, wrap)
     if rank == 0:
-        print(statistics.mean(times[WARM_UP:]))
+        print(found_s)
     distributed.barrier()
     distributed.destroy_process_group()
 

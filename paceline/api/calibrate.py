@@ -25,6 +25,7 @@ def calibrate(
     local_workers: bool = False,
     quick: bool = False,
     seed: int = 0,
+    address: str | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     minutes: float | None = None,
@@ -38,6 +39,9 @@ def calibrate(
     this machine find it. `resume` is a directory that keeps what is measured: a calibration that was interrupted, or
     that stopped after `minutes`, continues there, and one that is complete is fitted again on any machine. `watch` is
     called with the share done.
+
+    With the `address` of a Ray cluster, only the network between its nodes is measured, as the Ray driver uses it, and
+    added to a calibration that was made before.
 
     >>> calibration = paceline.calibrate("cpu", quick=True, out="calibration.json")
     >>> paceline.predict("lenet5", "calibration.json", data="digits").iteration_s > 0
@@ -53,6 +57,8 @@ def calibrate(
         place /= CALIBRATION
     check_device(device)
     check_whole(seed, "seed", 0)
+    if address is not None:
+        return _with_network(address, place, device)
     folder = as_optional_path(resume, "resume")
     if minutes is not None and not (minutes > 0 and folder is not None):
         raise InputError(f"minutes={minutes!r} needs to be above 0, and `resume` a directory to continue in")
@@ -65,6 +71,26 @@ def calibrate(
         found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
     save(found, place or calibration_path(found.device_name))
     return found
+
+
+def _with_network(address: str, place: Path | None, device: str) -> Calibration:
+    from paceline.cost.calibrations import calibration_path, load_calibration
+    from paceline.measurement.links import NODE_TO_NODE
+    from paceline.record import save
+    from paceline.step.placement import choose_device, device_name
+    from paceline.training.drivers.ray.connection import connected
+    from paceline.training.drivers.ray.node_links import measure_node_link
+
+    path = place or calibration_path(device_name(choose_device(device)[0]))
+    if not path.exists():
+        raise InputError(f"there is no calibration to add a network to, {path}: calibrate this machine first")
+    before = load_calibration(path)
+    with connected(address, 0.0) as ray:
+        found = measure_node_link(ray)
+    others = tuple(link for link in before.links if link.link != NODE_TO_NODE)
+    made = replace(before, links=(*others, found))
+    save(made, path)
+    return made
 
 
 def _precisions(given: str | Sequence[str], device: str, parts: CalibrationParts) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from paceline.given_workload import given_workload
 from paceline.measurement.measurement import Measurement
 
 if TYPE_CHECKING:
-    from paceline.cluster import Device
+    from paceline.cluster import Device, Link
     from paceline.cost.calibration import Calibration
     from paceline.cost.prediction import Prediction
     from paceline.given_workload import WorkloadLike
@@ -109,15 +109,35 @@ def workers_calibration(device: str | None) -> Calibration:
 def predict_workers(
     made: Prediction, workers: int, strategy: Strategy, link: str | None, local: Calibration | None
 ) -> ClusterOutcome:
-    """Machines with one worker each and a link between them, or processes of one `local` machine."""
+    """Machines with one worker each and a link between them, or processes of one `local` machine.
+
+    `link` is a name of the catalogue, or a calibration that has the network between the nodes of a Ray cluster.
+    """
     from paceline.cluster import Device, DeviceCount, Machine, find_link
     from paceline.cost.this_machine import machine_of
     from paceline.simulation.on_cluster import simulate_on
 
-    network = None if link is None else find_link(link)
+    calibrated = link is not None and Path(link).is_file()
+    network = None if link is None else _calibrated_link(Path(link)) if calibrated else find_link(link)
     if local is not None:
         machine, each = machine_of(local), workers
     else:
         one = Device(made.device, "cpu" if made.threads else "gpu")
         machine, each = Machine(f"one {made.device}", (DeviceCount(one),), network=network), 1
-    return simulate_on(made, machine, workers, strategy, network=network, workers_per_machine=each)
+    return simulate_on(
+        made, machine, workers, strategy, network=network, workers_per_machine=each,
+        driver="ray" if calibrated else "",
+    )  # fmt: skip
+
+
+def _calibrated_link(path: Path) -> Link:
+    """The network that was measured between the nodes of a Ray cluster."""
+    from paceline.cost.calibrations import load_calibration
+    from paceline.cost.this_machine import node_link
+
+    found = node_link(load_calibration(path))
+    if found is None:
+        raise InputError(
+            f"{path} has no network between nodes: run paceline calibrate --address HOST:PORT --out {path}"
+        )
+    return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from paceline import busy_machine
@@ -51,6 +52,10 @@ def calibrate(
         bool, flag("local-workers", "Also measure the exchange between local workers (takes two more minutes).")
     ] = False,
     quick: Annotated[bool, flag("quick", "Run a seventh of the trials: about half a minute, less accurate.")] = False,
+    address: Annotated[
+        str | None,
+        option("Only measure the network between the nodes of the Ray cluster at HOST:PORT, and add it.", "HOST:PORT"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
     out: Annotated[
         Path | None,
@@ -74,6 +79,9 @@ def calibrate(
         out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")
     console = console_for(json)
+    if address is not None:
+        _show_network(run(device, address=address, out=out), console, json)
+        return
     busy = busy_machine.busy_now()
     with progress_bar(console, "calibrating", busy) as watch:
         found = run(
@@ -97,6 +105,15 @@ def calibrate(
     if not busy:
         warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}")
+    output_json(dump(found), json)
+
+
+def _show_network(found: Calibration, console: Console, json: str | None) -> None:
+    from paceline.cost.this_machine import node_link
+
+    link = node_link(found)
+    assert link is not None
+    console.print(f"{link.name}: {1e3 * link.latency_s:.2f} ms, {8e-9 * link.bandwidth:.2f} Gb/s", highlight=False)
     output_json(dump(found), json)
 
 

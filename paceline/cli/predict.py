@@ -40,7 +40,10 @@ def predict(
             "Device to predict for: a catalogue name, a calibration file, cpu or cuda; default: this machine.", "TEXT"
         ),
     ] = None,
-    link: Annotated[str | None, option("Link between the workers: a name from the catalogue.", "NAME")] = None,
+    link: Annotated[
+        str | None,
+        option("Link between the workers: a name from the catalogue, or a calibration with a network.", "NAME|FILE"),
+    ] = None,
     out: OutOption = None,
     json: JsonOption = None,
     *,

@@ -47,6 +47,17 @@ def nested_all_reduce_s(size_bytes: float, machines: int, devices: int, inside: 
     return all_reduce_s(size_bytes, devices, inside) + all_reduce_s(size_bytes, machines, between)
 
 
+def divided_average_s(size_bytes: float, machines: int, devices: int, inside: Link, between: Link) -> float:
+    """An all-to-all in which each of n members gets its n-th of every payload, and an all-gather of n-ths by a ring.
+
+    d members per machine share its link: α + d (n - d) / n * b / B, and (n - 1) * (α + b / (n B)).
+    """
+    _check(size_bytes, machines * devices)
+    members, link = machines * devices, between if machines > 1 else inside
+    sent = devices * (members - devices) if machines > 1 else members - 1
+    return link.seconds(sent * size_bytes / members) + (members - 1) * link.seconds(size_bytes / members)
+
+
 BUCKET_BYTES = 25 << 20
 """The default bucket size of torch's DistributedDataParallel."""
 

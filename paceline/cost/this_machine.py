@@ -11,6 +11,7 @@ from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, local_calibration
 from paceline.cost.device_calibration import data_sheet_of
 from paceline.errors import InputError
+from paceline.measurement.links import NODE_TO_NODE
 from paceline.step.placement import choose_device, device_name
 
 HERE = "here"
@@ -34,13 +35,21 @@ def machine_of(calibration: Calibration) -> Machine:
     name, memory_bytes, cores = calibration.device_name, calibration.memory_bytes or None, calibration.cores or None
     if calibration.device == "cpu":
         return Machine(
-            NAME, (DeviceCount(Device(name, "cpu", cores=cores)),), vcpus=cores, memory_bytes=memory_bytes
+            NAME, (DeviceCount(Device(name, "cpu", cores=cores)),), vcpus=cores, memory_bytes=memory_bytes,
+            network=node_link(calibration),
         )  # fmt: skip
     sheet = data_sheet_of(calibration) or Device(name, "gpu")
     gpu = replace(sheet, name=name, memory_bytes=memory_bytes or sheet.memory_bytes)
     return Machine(
-        NAME, (DeviceCount(gpu, max(1, torch.cuda.device_count())),), vcpus=cores, host_device=_bus(calibration)
-    )
+        NAME, (DeviceCount(gpu, max(1, torch.cuda.device_count())),), vcpus=cores, host_device=_bus(calibration),
+        network=node_link(calibration),
+    )  # fmt: skip
+
+
+def node_link(calibration: Calibration) -> Link | None:
+    """The network between the nodes of a Ray cluster, where it was calibrated."""
+    found = next((link for link in calibration.links if link.link == NODE_TO_NODE), None)
+    return None if found is None else Link(NODE_TO_NODE, found.latency_s, found.bandwidth, source="measured")
 
 
 def a_worker_a_core(machine: Machine) -> Machine:

@@ -22,6 +22,8 @@ SMALL_BYTES = 1
 LARGE_BYTES = 64 << 20
 ROUNDS = 7
 ECHO = 200
+NODE_TO_NODE = "node to node, Ray"
+"""The network between the nodes of a cluster, as the Ray driver uses it."""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from statistics import mean, median
 from typing import TypeVar
 
 from paceline import record
-from paceline.cluster import Device, DeviceCount, Machine, find_link
+from paceline.cluster import Device, DeviceCount, Link, Machine, find_link
 from paceline.cost.calibrations import calibration_path, load_calibration
 from paceline.cost.device_calibration import find_catalogue_device
 from paceline.cost.predicting import HERE, predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.this_machine import USUAL_BUS
+from paceline.cost.this_machine import USUAL_BUS, node_link
 from paceline.cost.verification import Comparison, Verification, compare_measurement, compared, without_counterpart
 from paceline.errors import InputError, RecordError
 from paceline.formatting import listed
@@ -224,7 +224,10 @@ def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float
 
 
 def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:
-    """All workers on the machine of the record, which does not say how many GPUs it had: one is assumed."""
+    """All workers on the machine of the record, which does not say how many GPUs it had: one is assumed.
+
+    Those of a run on several nodes are evenly on such machines, with the calibrated network between them.
+    """
     found, conditions = run.distribution, run.conditions
     assert found is not None
     on_cpu = conditions.device == "cpu"
@@ -233,6 +236,21 @@ def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:
         "this machine", (DeviceCount(device),), vcpus=conditions.cores,
         host_device=None if on_cpu else find_link(USUAL_BUS),
     )  # fmt: skip
+    each = -(-found.workers // max(1, found.nodes))
+    network = calibrated_network(conditions.device_name) if found.nodes > 1 else None
     return simulate_on(
-        prediction, machine, found.workers, found.strategy, network=None, workers_per_machine=found.workers
+        prediction, machine, found.workers, found.strategy, network=network, workers_per_machine=each,
+        driver=found.driver,
     )  # fmt: skip
+
+
+def calibrated_network(device: str) -> Link:
+    """Between the nodes of a cluster, as it was measured from the machine with this device."""
+    path = calibration_path(device)
+    found = node_link(load_calibration(path)) if path.exists() else None
+    if found is None:
+        raise InputError(
+            "the run had workers on several nodes, and the network between them is not calibrated: "
+            "run paceline calibrate --address HOST:PORT"
+        )
+    return found

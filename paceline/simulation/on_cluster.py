@@ -14,8 +14,9 @@ from paceline.cost.server_work import server_seconds
 from paceline.errors import InputError
 from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import as_calibrated, calibrated_exchange
-from paceline.simulation.placement import Placement, runs_on_gpu
-from paceline.simulation.worker_step import StepModel, exchanges_by_server
+from paceline.simulation.placement import AT_SERVER, DIVIDED, Placement, runs_on_gpu
+from paceline.simulation.worker_step import StepModel, acts_alone, exchanges_by_server
+from paceline.strategy.group_averaging import AVERAGED_FROM_BYTES, averaging_obstacle_on_cluster
 from paceline.strategy.strategy import Strategy
 
 MOST_VARIATION = 0.05
@@ -99,21 +100,25 @@ def step_model(
     server_s: float | None = None,
     seed: int = 0,
     overlap_backward: bool = False,
+    driver: str = "",
 ) -> StepModel:
     """A worker's step, slowed down by the other workers of its machine.
 
     `server_s` is what the server takes for a payload, if that was measured; else it is estimated, and calibrated
     workers (`prediction.exchange`) have a step of measured duration. With `overlap_backward` an all-reduce begins
     during the backward pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all
-    is computed.
+    is computed. `driver="ray"` lets groups exchange with the server, as that driver does on several machines; without
+    it, a single group needs none.
     """
     assert workers_per_machine >= 1 and steps >= 2 and (server_s is None or server_s >= 0)
     if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):
         raise InputError(f"an iteration of {prediction.iteration_s:g} s cannot be simulated: it should be above 0")
     strategy = replace(strategy, warm_start=0)
     strategy.check(workers, _batches(prediction) or None)
-    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
     size_bytes, threads = prediction.parameter_bytes, max(1, prediction.threads)
+    placement = Placement(machine, workers, workers_per_machine, runs_on_gpu(prediction, machine), network)
+    if driver == "ray" and not placement.together:
+        placement = replace(placement, averaging=_averaging_on_ray(strategy, workers, size_bytes))
     served = exchanges_by_server(strategy, placement)
     compute_s, beside_s = prediction.iteration_s, 0.0
     if served and leaves_updates(strategy):
@@ -139,6 +144,11 @@ def step_model(
         seed=seed,
         hidden_behind_s=_backward_share(prediction) * compute_s * slower if overlap_backward else None,
     )
+
+
+def _averaging_on_ray(strategy: Strategy, workers: int, size_bytes: int) -> str:
+    small = message_sizes(strategy, size_bytes).push_bytes < AVERAGED_FROM_BYTES
+    return AT_SERVER if small or averaging_obstacle_on_cluster(strategy, workers) else DIVIDED
 
 
 def _batches(prediction: Prediction) -> int:
@@ -181,7 +191,7 @@ def payloads_of(strategy: Strategy, placement: Placement) -> int:
     """How many workers' payloads an update of the server has."""
     if strategy.groups is None:
         return strategy.payloads_per_update(placement.workers)
-    return placement.workers // strategy.groups if placement.together and not placement.on_gpu else 1
+    return placement.workers // strategy.groups if acts_alone(strategy, placement) else 1
 
 
 def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:

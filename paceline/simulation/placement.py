@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from paceline.cluster.checks import plain
 from paceline.cluster.link import Link
 from paceline.cluster.machine import Machine
-from paceline.cost.communication import nested_all_gather_s, nested_all_reduce_s
+from paceline.cost.communication import divided_average_s, nested_all_gather_s, nested_all_reduce_s
 from paceline.cost.prediction import Prediction
 from paceline.cost.server_work import copy_rate
 from paceline.simulation.durations import DurationDistribution
 from paceline.simulation.virtual_cluster import Network
 
+ALL_REDUCE, DIVIDED, AT_SERVER = "all-reduce", "divided", "at the server"
 WAKE_S = 60e-6
 """Time to wake a sleeping process of the same machine."""
 
@@ -26,6 +27,9 @@ class Placement:
     on_gpu: bool
     network: Link | None = None
     """Between machines; None: the machine's own."""
+    averaging: str = ALL_REDUCE
+    """How a group of several machines averages: by an all-reduce, after which every member updates for itself if there
+    is one group; divided among the members, each of which exchanges its part with the server; or at the server."""
 
     @property
     def machines(self) -> int:
@@ -75,6 +79,10 @@ class Placement:
     def all_reduce_s(self, size_bytes: int, members: int) -> float:
         """Seconds of a group's all-reduce: inside its machines, then between them."""
         return self._collective_s(nested_all_reduce_s, size_bytes, members)
+
+    def divided_average_s(self, size_bytes: int, members: int) -> float:
+        """Seconds until every member has its part of the mean, and later all parts of the parameters."""
+        return self._collective_s(divided_average_s, size_bytes, members)
 
     def all_gather_s(self, size_bytes: int, members: int) -> float:
         """Seconds until every member of a group has the payloads of all others."""

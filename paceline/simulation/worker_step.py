@@ -13,7 +13,7 @@ from paceline.cost.communication import exposed_exchange_s
 from paceline.simulation.durations import Duration, DurationDistribution
 from paceline.simulation.group_rounds import GroupRounds, RoundTimes
 from paceline.simulation.links import MessageSizes, message_sizes
-from paceline.simulation.placement import Placement
+from paceline.simulation.placement import AT_SERVER, DIVIDED, Placement
 from paceline.simulation.steady import BUSY, FEWEST_ROUNDS, UNATTRIBUTED, StepTime, play_steady
 from paceline.simulation.virtual_cluster import Network, VirtualCluster
 from paceline.strategy.strategy import Strategy
@@ -177,6 +177,8 @@ def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int,
     and then added up, whichever is faster.
     """
     push_bytes = message_sizes(strategy, model_bytes).push_bytes
+    if placement.averaging == DIVIDED:
+        return placement.divided_average_s(push_bytes, members)
     if strategy.make_exchange.is_dense:
         return placement.all_reduce_s(push_bytes, members)
     return min(placement.all_gather_s(push_bytes, members), placement.all_reduce_s(model_bytes, members))
@@ -184,11 +186,12 @@ def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int,
 
 def acts_alone(strategy: Strategy, placement: Placement) -> bool:
     """Whether every worker exchanges for itself: processes of one machine do, since they share its memory."""
-    return strategy.groups is None or (placement.together and not placement.on_gpu)
+    together = placement.together and not placement.on_gpu
+    return strategy.groups is None or together or placement.averaging == AT_SERVER
 
 
 def exchanges_by_server(strategy: Strategy, placement: Placement) -> bool:
-    """Whether there is a server; one group over several GPUs or machines adds up its gradients without."""
+    """Whether there is a server; one group over several GPUs or machines may add up its gradients without."""
     if strategy.groups == 1:
-        return placement.workers > 1 and acts_alone(strategy, placement)
+        return placement.workers > 1 and (placement.averaging == DIVIDED or acts_alone(strategy, placement))
     return True

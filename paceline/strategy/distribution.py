@@ -65,6 +65,8 @@ class Distribution:
     """How a group's payloads are averaged: from shared memory, or by its members with nccl or gloo."""
     commits: str = "server"
     """Whether the server or the workers make updates, and why."""
+    nodes: int = 0
+    """Nodes that had workers; 0 where the driver has no nodes."""
 
     @property
     def steps_per_s(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from paceline.errors import StrategyError
+from paceline.strategy.group_averaging import averaging_obstacle, averaging_obstacle_on_cluster
 from paceline.strategy.strategy import Strategy
 
 UNTESTED = "groups average with nccl: not tested on a machine with several GPUs, collective shared is"
@@ -14,7 +15,7 @@ def check_collective(asked: str, strategy: Strategy, workers: int, *, record_eve
     """Says what is wrong before anything is loaded."""
     if asked in ("auto", "shared"):
         return
-    obstacle = _obstacle(strategy, workers)
+    obstacle = averaging_obstacle(strategy, workers)
     if obstacle:
         raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
     if record_events:
@@ -35,7 +36,7 @@ def choose_collective(
 ) -> str:
     """The collective for these devices, one for each worker: shared, nccl or gloo."""
     if asked == "auto":
-        possible = not (_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
+        possible = not (averaging_obstacle(strategy, workers) or record_events) and len(set(devices)) == workers
         on_gpus = all(device.startswith("cuda") for device in devices)
         return "nccl" if possible and on_gpus and is_available("nccl") else "shared"
     if asked == "nccl":
@@ -53,9 +54,7 @@ def choose_collective(
 
 def choose_on_cluster(asked: str, strategy: Strategy, workers: int, *, on_gpus: bool) -> tuple[str, bool]:
     """The collective on a cluster, server, nccl or gloo, and whether it is also for where the server is sooner."""
-    obstacle = _obstacle(strategy, workers)
-    if not obstacle and strategy.overlap:
-        obstacle = f"those of {strategy.name} compute meanwhile"
+    obstacle = averaging_obstacle_on_cluster(strategy, workers)
     if asked in ("gloo", "nccl"):
         if obstacle:
             raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
@@ -71,16 +70,3 @@ def is_available(backend: str) -> bool:
     from torch import distributed
 
     return distributed.is_available() and distributed.is_backend_available(backend)
-
-
-def _obstacle(strategy: Strategy, workers: int) -> str:
-    """Why members cannot average with torch.distributed; empty if they can."""
-    if strategy.groups is None:
-        return f"{strategy.name} has none, only workers by themselves"
-    if strategy.backup_workers:
-        return f"{strategy.name} continues without some"
-    if not strategy.make_exchange.is_dense:
-        return f"payloads of {strategy.exchange} cannot be added up"
-    if workers // strategy.groups < 2:
-        return f"those of {strategy.name} with {workers} workers have one each"
-    return ""

@@ -75,7 +75,7 @@ def _check_reachable(address: str) -> None:
 def check_room(ray: Any, workers: int, shares: Shares) -> None:
     """Raise an error if `workers` workers do not fit on the nodes of the cluster, even with nothing else running."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    places = sum(_places(node, shares) for node in nodes)
+    places = sum(places_on(node, shares) for node in nodes)
     if places >= workers:
         return
     cpus, gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
@@ -85,7 +85,8 @@ def check_room(ray: Any, workers: int, shares: Shares) -> None:
     )
 
 
-def _places(node: dict[str, float], shares: Shares) -> int:
+def places_on(node: dict[str, float], shares: Shares) -> int:
+    """How many workers a node with these resources has room for."""
     found = [node.get("CPU", 0.0) // shares.cpus] if shares.cpus else []
     found += [node.get("GPU", 0.0) // shares.gpus] if shares.gpus else []
     return int(min(found)) if found else 1 << 30

@@ -14,15 +14,13 @@ from typing import NamedTuple
 import torch
 
 from paceline.strategy.gradient_mean import Payload
+from paceline.strategy.group_averaging import AVERAGED_FROM_BYTES
 from paceline.strategy.instructions import Compute
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
 from paceline.training.drivers.ray.messages import Formation, Push
 from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.vector_parts import VectorParts
-
-WORTHWHILE_BYTES = 1 << 20
-"""Smaller payloads reach the server sooner than members can meet."""
 
 
 class Mean(NamedTuple):
@@ -81,7 +79,7 @@ class Formations:
         """Whether every member has one task of the round, and averaging is worth it."""
         boxes = [self.mailboxes[worker] for worker in self._workers(group)]
         if not self.job.collective_always:
-            small = self.job.payload_size * self.job.layout.torch_dtype.itemsize < WORTHWHILE_BYTES
+            small = self.job.payload_size * self.job.layout.torch_dtype.itemsize < AVERAGED_FROM_BYTES
             if small or all(box.is_near for box in boxes):
                 return False
         return all([task.round for task in (*box.computing.values(), *box.todo)] == [number] for box in boxes)

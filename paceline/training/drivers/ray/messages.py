@@ -110,6 +110,8 @@ class Status:
     closed: int = 0
     """Batches that are done, of the epoch under way."""
     alive: int = 0
+    nodes: int = 0
+    """Nodes that have workers."""
     replicated: bool = False
     """A replica follows."""
     computing: tuple[int, ...] = ()

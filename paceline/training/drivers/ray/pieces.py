@@ -27,8 +27,9 @@ class Pieces:
 
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        inline = size * dtype.itemsize <= INLINE_BYTES
-        self.length = PIECE_BYTES // dtype.itemsize if inline else max(size, 1)
+        self.inline = size * dtype.itemsize <= INLINE_BYTES
+        """Whether they travel in the call itself, not through the object store."""
+        self.length = PIECE_BYTES // dtype.itemsize if self.inline else max(size, 1)
         self.count = max(1, -(-size // self.length))
 
     def __len__(self) -> int:

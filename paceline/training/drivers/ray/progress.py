@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution, FaultRecord, WorkerRecord
@@ -36,6 +37,9 @@ class RayProgress(RunProgress):
         self.epoch_ends_s = {epoch: s for epoch, s in self.epoch_ends_s.items() if epoch < state.epochs_done}
         self.scores.clear()
         self._rate_version = state.version
+
+    def distribution(self) -> Distribution:
+        return replace(super().distribution(), nodes=self.status.nodes)
 
     def standing(self) -> RunState:
         now = self.status

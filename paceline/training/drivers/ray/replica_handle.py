@@ -8,6 +8,7 @@ from typing import Any
 
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState
+from paceline.training.drivers.ray.placing import SOME_MEMORY
 from paceline.training.drivers.ray.replica import ServerReplica
 
 RETRY_S = 1.0
@@ -58,7 +59,11 @@ class ReplicaHandle:
         alive = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
         node = next((node for node in reversed(alive) if node != of_server), of_server)
         where = NodeAffinitySchedulingStrategy(node, soft=True)
-        self.actor = self.ray.remote(ServerReplica).options(num_cpus=0, scheduling_strategy=where).remote(self.job)
+        self.actor = (
+            self.ray.remote(ServerReplica)
+            .options(num_cpus=0, memory=SOME_MEMORY, scheduling_strategy=where)
+            .remote(self.job)
+        )
         self._starting = self.actor.node.remote()
 
     def newest(self, state: ServerState, within_s: float) -> ServerState:

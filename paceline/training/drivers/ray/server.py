@@ -23,6 +23,7 @@ from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.strategy.event_record import EventRecord
 from paceline.trace import Span
 from paceline.training.drivers.ray.actor import Actor
+from paceline.training.drivers.ray.incoming import Incoming
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
 from paceline.training.drivers.ray.messages import Call, ChannelAddress, Reply, ServerState, Status
@@ -47,6 +48,7 @@ class Server(Actor):
         """For the launcher: an epoch, the end, a failure."""
         self.mailboxes = [Mailbox(self.lock) for _ in range(job.workers)]
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
+        self.incoming = Incoming(job.answer_within_s)
         self.serving: ServedTraining | None = None
         self.replica: ReplicaLink | None = None
         self.listener: ChannelListener | None = None
@@ -60,9 +62,9 @@ class Server(Actor):
 
     # What workers call
 
-    def exchange(self, call: Call, *pieces: Array) -> tuple[Any, ...]:
+    def exchange(self, call: Call, *pieces: Any) -> tuple[Any, ...]:
         """Takes a worker's push; returns its next task, with parameters if the first step fetches."""
-        reply, parameters = self._exchange(call, pieces)
+        reply, parameters = self._exchange(call, self.incoming.receive(pieces))
         return reply, *self._cut(parameters)
 
     def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:

@@ -64,7 +64,9 @@ class ServerLink:
         """Sends a payload, or asks for a task. The payload may be overwritten afterwards."""
         call = self._call(report, push)
         if self.channel is None:
-            pieces = self.payloads.cut(payload) if payload is not None else []
+            pieces: list[Any] = list(self.payloads.cut(payload)) if payload is not None else []
+            if not self.payloads.inline:  # the server says when it is transferred
+                pieces = [[ray.put(piece)] for piece in pieces]
             return self._through_ray(self.server.exchange, call, *pieces)
         if push is not None and push.is_part and payload is not None:  # the payload itself may still be asked for
             return self.channel.send((call, self.payloads.cut(payload)))

@@ -56,6 +56,8 @@ class ServedTraining:
         self.formations = Formations(job, mailboxes)
         self.joining: list[int] = []
         self.joined = [0] * job.workers
+        self.nodes: dict[int, str] = {}
+        """By worker."""
         self.tasks: list[TaskRecord] = []
         self.epochs: dict[int, tuple[int, Tensor, float]] = {}
         """Version, parameters and end of the epochs from the one on that the launcher took last."""
@@ -105,6 +107,7 @@ class ServedTraining:
             epochs_done=epoch,
             closed=batches.closed(epoch) if epoch in batches.done else 0,
             alive=coordinator.alive,
+            nodes=len(set(self.nodes.values())),
             computing=tuple(number for number, mailbox in enumerate(self.mailboxes) if mailbox.is_computing),
             joined=tuple(self.joined),
             updating_s=self.updating_s,
@@ -136,6 +139,7 @@ class ServedTraining:
             self.leave(call.worker)
         mailbox.incarnation, mailbox.is_near = call.incarnation, is_near
         self.joined[call.worker] = call.incarnation
+        self.nodes[call.worker] = call.node
         self.scoreboard.joined(call.worker)
         self.coordinator.starts_anew(call.worker)
         self.awaited.discard(call.worker)

@@ -17,6 +17,7 @@ from paceline.strategy.distribution import FaultRecord
 from paceline.training.drivers.ray.connection import Shares
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState, Status
+from paceline.training.drivers.ray.placing import SOME_MEMORY, node_of_server, nodes_of_workers
 from paceline.training.drivers.ray.replica_handle import ReplicaHandle
 from paceline.training.drivers.ray.sent_objects import SentObjects
 from paceline.training.drivers.ray.server import REJOIN_WITHIN_S, Server
@@ -27,7 +28,6 @@ from paceline.training.settings import DriverSettings
 STATUS_EVERY_S = 0.2
 RETRY_S = 1.0
 FAULTS_KEPT = 1000
-PLACEMENT_OF_SERVER: Any = "SPREAD"
 MOST_FAILURES = 5
 """Consecutive failures without a task or an update in between after which the run fails."""
 
@@ -62,17 +62,20 @@ class Supervisor:
             ray.remote(Server)
             .options(
                 num_cpus=job.server_threads if job.server_threads > 1 else 0,
+                memory=SOME_MEMORY,
                 max_concurrency=2 * job.workers + 8,
                 max_restarts=-1,
-                scheduling_strategy=PLACEMENT_OF_SERVER,
+                scheduling_strategy=node_of_server(ray, shares),
             )
             .remote(job)
         )
         self.replica = ReplicaHandle(ray, job, self.server) if limits.server_replica else None
-        make = ray.remote(Worker).options(
-            num_cpus=shares.cpus, num_gpus=shares.gpus, max_concurrency=2, max_restarts=-1, scheduling_strategy="SPREAD"
-        )
-        actors = [make.remote(job, number) for number in range(job.workers)]
+        make = ray.remote(Worker).options
+        options = {"num_cpus": shares.cpus, "num_gpus": shares.gpus, "max_concurrency": 2, "max_restarts": -1}
+        actors = [
+            make(**options, scheduling_strategy=where).remote(job, number)
+            for number, where in enumerate(nodes_of_workers(ray, shares, job.workers, job.groups))
+        ]
         self.workers = [WorkerHandle(ray, actor, self.server, objects) for actor in actors]
 
     def start(self, state: ServerState) -> None:

@@ -75,7 +75,12 @@ class FakeRay:
         return self.actors[-1]
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"Alive": up, "Resources": {"CPU": 2.0}} for up in self.alive]
+        return [{"NodeID": f"{n:056x}", "Alive": up, "Resources": {"CPU": 2.0}} for n, up in enumerate(self.alive)]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0 * sum(self.alive)}
+
+    available_resources = cluster_resources
 
     def wait(self, references: list[Reference], num_returns: int = 1, timeout: float | None = None) -> Any:
         ready = [reference for reference in references if reference.answer is not NEVER][:num_returns]

@@ -20,6 +20,7 @@ from paceline.testing import Fault
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.local import launcher as local
 from paceline.training.drivers.ray import ray_training, supervisor
+from paceline.training.drivers.ray.node_links import measure_node_link
 from paceline.training.watcher import Silent
 from tests.contract.drivers import train
 from tests.contract.small_training import workload
@@ -110,10 +111,11 @@ class Losing(threading.Thread):
 
 
 def on_a_node_of_its_own(node, monkeypatch) -> dict[str, int]:
-    """Settings that let the server fill a node; Ray places actors that need no CPU anywhere."""
+    """Settings that let the server fill a node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    monkeypatch.setattr(supervisor, "PLACEMENT_OF_SERVER", NodeAffinitySchedulingStrategy(node.node_id, soft=True))
+    where = NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+    monkeypatch.setattr(supervisor, "node_of_server", lambda ray, shares: where)
     return {"server_threads": 2}
 
 
@@ -259,3 +261,16 @@ def test_the_command_line(request, tmp_path):
     assert result.code == 0, result.err
     result = paceline("train", "--resume", tmp_path / "run", "--set", "epochs=2")
     assert result.code == 0, result.err
+
+
+def test_the_network_between_nodes_is_measured_through_the_driver():
+    import ray
+
+    found = measure_node_link(ray, large_bytes=4 << 20)
+    assert 0 < found.latency_s < 0.1
+    assert 1e7 < found.bandwidth < 1e11
+
+
+def test_a_record_says_how_many_nodes_had_workers(tmp_path):
+    found = train("ray", made(epochs=1), strategy("mixed"), 4, tmp_path / "run")
+    assert found.distribution.nodes == 3
