@@ -116,7 +116,7 @@ def run_sentence(run: Run) -> str:
     if run.division is not None and len(run.division.processes) > 1:
         workers = f", divided among {len(run.division.processes)} processes"
     seconds = duration(run.wall_s)
-    if d is not None and d.driver == "virtual":
+    if d is not None and run.is_simulated:
         workers = f" with {count(d.workers, 'simulated worker')} ({d.strategy.name})"
         seconds = f"{duration(d.seconds)} of simulated time"
     return f"{shown_name(w.network)} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."

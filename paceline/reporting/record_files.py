@@ -73,7 +73,7 @@ def write_run_files(run: Run, directory: Path, cache: Path | None = None) -> Pat
     try:
         write_learned(run, directory, cache)
     finally:
-        record.write_atomically(directory / TRACE, chrome_trace(run.trace, directory.resolve().name))
+        record.write_atomically(directory / TRACE, chrome_trace(run.timeline, directory.resolve().name))
         page = write_summary(run, directory)
     return page
 

@@ -78,7 +78,7 @@ class TensorBoard:
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         assert self.file is not None
         updates, seconds = updates_at_end(epoch, run), trained_s(run)
-        real = run.distribution is not None and run.distribution.driver != "virtual"
+        real = run.distribution is not None and not run.is_simulated
         took_s = epoch.wall_s if real else seconds - self.seconds
         figures = {
             "loss/train": epoch.loss,
@@ -92,7 +92,7 @@ class TensorBoard:
         }
         if run.distribution is not None:
             figures["staleness/mean"] = run.distribution.ledger.mean_staleness
-            if run.distribution.driver == "virtual":
+            if run.is_simulated:
                 figures["time/virtual_s"] = seconds
         self.file.scalars(updates, figures)
         self.updates, self.seconds = updates, seconds

@@ -73,7 +73,7 @@ def _measured(given: str | Path | Run | Measurement) -> Measured:
     if isinstance(given, Measurement):
         return Measured(measurement=given)
     found = Measured(given) if isinstance(given, Run) else read_measured(Path(given))
-    if found.run is not None and found.run.distribution is not None and found.run.distribution.driver == "virtual":
+    if found.run is not None and found.run.is_simulated:
         raise InputError(f"{_named(given)} is a simulated run: nothing of it was measured")
     return found
 

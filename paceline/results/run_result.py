@@ -158,7 +158,10 @@ class RunResult:
 
     @property
     def trace(self) -> Trace:
-        return self.record.trace if isinstance(self.record, Run | TimeRecord) else Trace()
+        """On the clock of the driver."""
+        if isinstance(self.record, Run):
+            return self.record.timeline
+        return self.record.trace if isinstance(self.record, TimeRecord) else Trace()
 
     @cached_property
     def curve(self) -> tuple[CurvePoint, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from paceline.formatting import duration, percent, signed_percent
-from paceline.measurement.advice import advice
+from paceline.measurement.advice import advice, parts_are_known
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
 from paceline.reporting.sections.setting import BUSY
@@ -39,7 +39,7 @@ def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Seque
     sentences += [f"Warning: {warning}." for warning in warnings if not warning.startswith(BUSY)]  # the answer says it
     points: list[str] = []
     with suppress(KeyError, ZeroDivisionError):  # a custom measurement need not have every part
-        points = [advised for _, m in measured[:1] for advised in advice(m)]
+        points = [advised for _, m in measured[:1] if parts_are_known(m) for advised in advice(m)]
     if len(measured) > MOST_MEASUREMENTS:
         sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
     return section("time", "Where the time goes", sentences, points, figures)
@@ -56,6 +56,10 @@ def iteration_sentence(name: str, m: Measurement) -> str:
     where = f"An iteration of {name}{at} takes {duration(m.iteration_s.median_s)}"
     if not total > 0:
         return f"{where}."
+    if not parts_are_known(m):
+        return (
+            f"{where}; its parts add up to {percent(m.accounted, 0)} of that, too far off to say where the time goes."
+        )
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
     total = sum(max(0.0, seconds) for seconds in m.parts_s.values()) or total  # on a busy machine, more than the mean
     said = f"{where}: {percent(m.parts_s[part] / total, 0)} {PART_NAMES.get(part, part)}"

@@ -21,7 +21,7 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     if len(of_workers) > MOST_VIEWS:  # one of each kind tells more than all repetitions of one
         of_workers = [group[0] for group in groups_of(of_workers).values()]
     of_workers.sort(key=lambda run: -run.workers)
-    traced = [(run.label, on_one_clock(run.trace, run.virtual)) for run in of_workers]
+    traced = [(run.label, run.trace) for run in of_workers]
     traced += [(f"an iteration of {name}", m.trace) for name, m in measured if m.trace.spans]
     shown = traced[:MOST_VIEWS]
     if not shown:
@@ -44,11 +44,6 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     title, note = "Activity of each process", " ".join(notes)
     figure = Figure("timeline", title, "timeline", tuple(views), says, note, choice="trace", wide=True)
     return Section("timeline", "Timeline", blocks=(figure,))
-
-
-def on_one_clock(trace: Trace, virtual: bool) -> Trace:
-    """A simulated run without what this process did in real time."""
-    return Trace(tuple(span for span in trace.spans if span.who != "main")) if virtual else trace
 
 
 def drawn_spans(trace: Trace, most: float = math.inf) -> list[Span]:
