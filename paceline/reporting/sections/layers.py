@@ -57,9 +57,7 @@ def iteration_sentence(name: str, m: Measurement) -> str:
     if not total > 0:
         return f"{where}."
     if not parts_are_known(m):
-        return (
-            f"{where}; its parts add up to {percent(m.accounted, 0)} of that, too far off to say where the time goes."
-        )
+        return f"{where}, but its measured parts add up to {percent(m.accounted, 0)}: measure again."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
     total = sum(max(0.0, seconds) for seconds in m.parts_s.values()) or total  # on a busy machine, more than the mean
     said = f"{where}: {percent(m.parts_s[part] / total, 0)} {PART_NAMES.get(part, part)}"
