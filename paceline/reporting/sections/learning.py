@@ -51,8 +51,8 @@ def _epochs(run: Run) -> TableBlock:
         Column("test top-1", "%"): lambda e: 100 * e.test_accuracy,
         Column(f"test {top}", "%"): lambda e: 100 * e.test_top_accuracy,
         **({Column(f"test {run.metric}"): lambda e: e.test_metric} if run.metric else {}),
-        Column("samples/s"): lambda e: e.samples_per_s,
-        Column("time", "s"): lambda e: e.wall_s,
+        **({} if run.is_simulated else {Column("samples/s"): lambda e: e.samples_per_s}),
+        Column("wall-clock time" if run.is_simulated else "time", "s"): lambda e: e.wall_s,
     }
     data = table(list(columns), [[value(epoch) for value in columns.values()] for epoch in run.epochs])
     return TableBlock("epochs", "Epochs", filled(data) if run.metric else data)

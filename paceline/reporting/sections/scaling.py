@@ -92,7 +92,9 @@ def scaling_sentence(found: Sequence[Series]) -> str:
     clock = "In simulation, " if series.virtual else ""
     alike = differs((run.samples_per_s for run in base.runs), (run.samples_per_s for run in point.runs)) is False
     if point is base and not any(each.ranked for each in series.points[1:]):
-        said = f"no run of {series.name} with more than {count(base.workers, 'worker')} learned enough to be ranked."
+        others = len(same) > 1 and not any(each.ranked for one in same for each in one.points[1:])
+        whose = "" if others else f" of {series.name}"
+        said = f"no run{whose} with more than {count(base.workers, 'worker')} learned enough to be ranked."
     elif point is base:
         said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
     elif alike:
