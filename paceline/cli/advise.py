@@ -1,4 +1,4 @@
-"""`paceline advise`: a network, its settings and how to train it, for a task that is only described."""
+"""`paceline advise`: a network, its settings and how to train it, for a described task."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _show(made: Advice, console: Console) -> None:
 
 
 def _trial_rows(made: Advice) -> list[dict[str, str]]:
-    """What was tried, as text."""
+    """The tried candidates, as text."""
     from paceline.advice.advice import error_words
 
     return [

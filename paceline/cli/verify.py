@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from paceline.cost.verification import Comparison, Verification
 
 EXAMPLE = "Example: paceline verify runs/lenet"
-LEAST_SHARE = 0.005
-"""Share of an iteration below which layers are not shown; the JSON has them all."""
+LEAST_SHARE = 0.005  # of an iteration; smaller layers are only in the JSON
 
 
 def verify(

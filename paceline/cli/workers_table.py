@@ -16,8 +16,7 @@ from paceline.strategy.distribution import WorkerRecord
 from paceline.training.watcher import WorkersProgress
 
 REDRAW_EVERY_S = 0.5
-OVER_S = 5.0
-"""Rates and shares are those of the last seconds."""
+OVER_S = 5.0  # rates and shares are averaged over this time
 ROWS = 16
 
 

@@ -1,4 +1,4 @@
-"""Reads an experiment from a TOML file, with the published numbers that it states there or in a CSV file beside it."""
+"""Reads an experiment from a TOML file. Published numbers may be in a CSV file beside it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def read_experiment(path: str | Path) -> Experiment:
         raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
     if path.suffix != ".toml":
         raise InputError(f"{path} should be a TOML file, its name ending in .toml")
-    table = read_toml(str(path), InputError)  # its errors name the file themselves
+    table = read_toml(str(path), InputError)  # its errors name the file
     with naming(path):
         return experiment_of(table, path.stem, path.parent)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors name the file, and do not speak of options of a command line."""
+    """Errors name the file, and keys instead of command-line options."""
     try:
         yield
     except InputError as error:
@@ -46,7 +46,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Path = Path()) -> Experiment:
-    """From a table as TOML has it; a file of published numbers is looked for in `folder`."""
+    """From a parsed TOML table. A file of published numbers is searched for in `folder`."""
     for key in table:
         if key not in KEYS:
             raise InputError(f"an experiment has no {key!r}: {nearest(key, KEYS)}")
@@ -85,7 +85,7 @@ def _search(table: Mapping[str, Any]) -> RandomSearch:
 
 
 def _check_plain(value: Any, where: str) -> None:
-    """What a record cannot hold is refused; TOML has dates."""
+    """Rejects dates, which records cannot hold."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             _check_plain(item, f"{where}.{key}" if where else key)
@@ -97,7 +97,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def read_published(given: Any, folder: Path, source: Any = "") -> tuple[PublishedNumber, ...]:
-    """From a list of tables, or from a CSV file beside the experiment; all from `source` that name no other."""
+    """From a list of tables, or from a CSV file beside the experiment. `source` is the default source."""
     if not isinstance(source, str):
         raise InputError(f"source={source!r:.60} should be text")
     if isinstance(given, dict):
@@ -125,7 +125,7 @@ def _published(entry: Any, place: str, source: str) -> PublishedNumber:
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Lines by their number. A column is a key; any other column is a setting that the number is for."""
+    """Rows by line number. Columns that are not keys are settings that the number applies to."""
     header, rows = read_cells(path)
     known, found = settings_of(PublishedNumber), []
     for line, row in enumerate(rows, 2):

@@ -11,8 +11,7 @@ from paceline.results.noise import differs
 from paceline.results.table import ResultsTable
 
 HALF = 0.5
-Values = dict[float, list[float]]
-"""Of the repetitions, by dropout."""
+Values = dict[float, list[float]]  # of the repetitions, by dropout rate
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:

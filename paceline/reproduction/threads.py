@@ -21,7 +21,7 @@ SECONDS = {
     "TensorFlow": (7.062, 4.789, 2.648, 1.938),
     "Torch": (1.329, 0.710, 0.423, math.nan),
 }
-"""Per batch of 64 on an Intel i7-3820 with four cores."""
+"""Seconds per batch of 64 on an Intel i7-3820 with four cores."""
 OURS = "Paceline here"
 
 

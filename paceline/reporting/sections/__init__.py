@@ -1,4 +1,4 @@
-"""The sections of a page, in their order; those with nothing to show are left out."""
+"""The sections of a page, in order; empty ones are left out."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def skipped(records: Records) -> Section | None:
 
 
 def extra_tables(tables: Sequence[ExtraTable]) -> Section | None:
-    """Cells as they were given: with as many digits."""
+    """Tables from files; cells keep their digits."""
     blocks = [
         listing(f"extra-{place}", given.title, given.header, [[text or None for text in row] for row in given.rows])
         for place, given in enumerate(tables)

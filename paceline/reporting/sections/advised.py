@@ -15,7 +15,7 @@ def advised(found: Sequence[tuple[str, Advice]]) -> list[Section | None]:
 
 
 def advice_sentence(advice: Advice) -> str:
-    """The network to train, and what is known of it."""
+    """The network to train, with its error or predicted time."""
     network = shown_name(advice.workload.network)
     said = f"To {_task_words(advice)}, train {network} ({advice.family})"
     if (tried := advice.chosen) is not None:

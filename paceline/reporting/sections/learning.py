@@ -18,15 +18,14 @@ SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch"
 MANY_LINES = 12
 ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
 MOST_WORKERS = 8
-MOST_LINES = 12
-"""Of a view; runs with more workers are left out first."""
+MOST_LINES = 12  # per view; runs with more workers are left out first
 OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
 def learning(runs: Sequence[RunResult]) -> Section | None:
     curves = [run for run in runs if run.curve]
-    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are no curves
+    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are not curves
         return None
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
     if not figures:
@@ -126,7 +125,7 @@ def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
 
 
 def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
-    """Every metric; where many lines would be repetitions, their medians come first."""
+    """A view per metric; with many repetitions, medians come first."""
     found = []
     several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
     tables = [(kind, "median of repetitions", some, _medians(some)) for kind, some in runs.items() if several]
@@ -142,7 +141,7 @@ def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
 
 
 def _medians(runs: Sequence[RunResult]) -> Table:
-    """Of all repetitions, epoch by epoch."""
+    """Medians of the repetitions, epoch by epoch."""
     named = []
     for group, members in groups_of(runs).items():
         by_epoch = grouped((point for run in members for point in run.curve), lambda point: point.epoch)
@@ -173,7 +172,7 @@ def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Tab
 
 
 def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
-    """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
+    """A view per workload, if any was trained by synchronous workers; only the first repetition."""
     told = [run for run in runs if _worker_lines(run)]
     if not any(run.workers > 1 for run in told):
         return None
@@ -202,7 +201,7 @@ def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
 
 
 def _worker_lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
-    """Names and accuracies: of one process, or of each worker."""
+    """Names and accuracies of each worker, or of one process."""
     d = run.distribution
     if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
         return []

@@ -50,7 +50,7 @@ def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]
 
 
 def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
-    """Of several runs, a bar each: repetitions are one."""
+    """One bar per setting, if there are several."""
     rows: list[tuple[Cell, ...]] = []
     for group, members in groups_of(run for run, _ in found).items():
         workers_of = [run.distribution.by_worker for run in members if run.distribution is not None]
