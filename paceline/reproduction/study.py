@@ -31,6 +31,7 @@ NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "drop
 """In the order of the list. Each has a file NAME.toml and a module NAME.py here."""
 FOLDER = "study"  # in the experiment's directory: the files of the conclusions
 PACKAGE = "paceline.reproduction"
+OF_LEARNING = ("accuracy-by-", "learned-by-", "time-to-loss")  # figures of accuracy and loss
 
 
 @dataclass
@@ -74,9 +75,11 @@ class Study:
         return _with_data_at_hand(adapt(whole.quickly()), cache) if quick else adapt(whole)
 
     def conclude(self, found: ResultsTable, directory: Path) -> Conclusions:
-        """The conclusions, without empty findings, and with the source of published numbers."""
+        """The conclusions, with the source of published numbers. Synthetic data say nothing about learning."""
         made: Conclusions = self._module.conclude(found, directory)
-        made.findings = [finding for finding in made.findings if finding.sentence]
+        synthetic = bool(found.rows) and all(str(row.get("data")).startswith("synthetic") for row in found.rows)
+        left_out = OF_LEARNING if synthetic else ()
+        made.findings = [each for each in made.findings if each.sentence and not each.figure.startswith(left_out)]
         made.published = [replace(row, source=tomllib.loads(self.text)["source"]) for row in made.published]
         return made
 

@@ -136,7 +136,7 @@ def published_sentence(rows: Sequence[PublishedRow]) -> str:
     known = [row for row in rows if math.isfinite(row.ratio)]
     known = [row for row in known if not (row.along and row.ratio == 1)]  # the reference that others are relative to
     if not known:
-        return f"{count(len(rows), 'published number')}; there is no measurement of ours to compare yet."
+        return f"{count(len(rows), 'published number')}; there is no value of ours to compare."
     if len(known) == 1:
         ours, theirs = (value_text(value, known[0].unit) for value in (known[0].ours, known[0].published))
         return f"{known[0].name}: {ours} here, {theirs} published."

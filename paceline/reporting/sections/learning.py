@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
-from paceline.formatting import UNKNOWN, count, largest, median_of, percent
+from paceline.formatting import largest, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, filled, section, table
 from paceline.results.labels import REPETITION, differing, grouped, telling_keys
@@ -64,19 +64,17 @@ def _sentence(runs: Sequence[RunResult]) -> str:
             return f"The final test {runs[0].metric_name} is {runs[0].metric_value:.4g}."
         if len(runs) == 1:
             return f"The final test loss is {runs[0].loss:.4f}."
-        return f"Final test losses range from {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
+        losses = [run.loss for run in runs if math.isfinite(run.loss)]
+        return f"Final test losses range from {min(losses):.4f} to {max(losses):.4f}." if losses else ""
     if len(known) == 1:
         run = known[0]
         best = max(run.curve, key=lambda p: -1.0 if math.isnan(p.test_accuracy) else p.test_accuracy)
         when = "the last epoch" if best is run.curve[-1] else f"epoch {best.epoch:g} of {len(run.curve)}"
         return f"The best test accuracy, {percent(best.test_accuracy)}, was reached in {when}."
-    spread = _low_high([run.accuracy for run in known], percent)
-    return f"Final test accuracies of {count(len(known), 'run')} range from {spread}."
-
-
-def _low_high(values: list[float], say: Callable[[float], str]) -> str:
-    finite = [v for v in values if math.isfinite(v)]
-    return f"{say(min(finite))} to {say(max(finite))}" if finite else UNKNOWN
+    low, high = (percent(end([run.accuracy for run in known])) for end in (min, max))
+    if low == high:
+        return f"All {len(known)} runs end at {low} test accuracy."
+    return f"Final test accuracies of {len(known)} runs range from {low} to {high}."
 
 
 def _of_one(run: RunResult) -> list[Figure]:
