@@ -47,7 +47,7 @@ def make_app() -> typer.Typer:
 
 
 def make_command() -> Any:
-    """The commands as the program runs them. Some versions of typer would show flags as if they took a value."""
+    """The root command. Some versions of typer show a metavar for flags; it is removed."""
     program: Any = typer.main.get_command(make_app())
     commands = [program]
     for command in commands:
@@ -68,15 +68,14 @@ def _show_version(asked: bool) -> None:
 
 def _about(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=lambda asked: _show_version(asked), is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass
 
 
 def _options_of(arguments: list[str]) -> dict[str, str]:
-    """The options of the verb that is called, by the names of their arguments."""
+    """The options of the called verb, by argument name."""
     command = make_command()
     for word in arguments[:2]:
         command = getattr(command, "commands", {}).get(word, command)

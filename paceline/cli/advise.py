@@ -83,7 +83,6 @@ def _teller(console: Console) -> Callable[[TriedCandidate, str], None]:
 
 
 def _show(made: Advice, console: Console) -> None:
-    """Each choice, and its reason below it."""
     width = max(len(each.topic) for each in made.choices)
     for each in made.choices:
         time = f"  [{duration(each.predicted_s)}]" if math.isfinite(each.predicted_s) else ""
@@ -103,7 +102,6 @@ def _show(made: Advice, console: Console) -> None:
 
 
 def _trial_rows(made: Advice) -> list[dict[str, str]]:
-    """The tried candidates, as text."""
     from paceline.advice.advice import error_words
 
     return [

@@ -37,7 +37,7 @@ REPORT_EVERY_S = 10.0
 
 
 def console_for(json_file: str | None) -> Console:
-    """Text for people goes to standard output, unless JSON goes there."""
+    """A console on standard output, or on standard error if JSON goes to standard output."""
     stream = sys.stderr if json_file == "-" else sys.stdout
     wide = None if stream.isatty() else 120  # a file or a pipe has no width of its own
     return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, markup=False, width=wide)
@@ -88,7 +88,6 @@ def output_json(value: Any, json_file: str | None) -> None:
 
 
 def output_listing(listing: Listing[Any], json_file: str | None) -> None:
-    """Shows a listing as a table, and writes its records as JSON."""
     console = console_for(json_file)
     use_all_columns(console)
     console.print(rows_table(listing.rows, wrap=True), soft_wrap=False)

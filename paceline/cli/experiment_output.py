@@ -63,7 +63,6 @@ def _name(run: PlannedRun) -> str:
 
 
 def _result(row: Row) -> str:
-    """The result of a run in a few words."""
     if row["status"] != "finished":
         return f"{row['status']}: {row['error']}"
     said = []
@@ -81,7 +80,6 @@ def _result(row: Row) -> str:
 
 
 def show_tables(found: ResultsTable, console: Console) -> None:
-    """The summary, and published numbers below it if there are any."""
     use_all_columns(console)
     table = rows_table(found.table()[:MOST_ROWS], left=[setting_heading(name) for name in found.varied])
     if len(found.summary) > MOST_ROWS:

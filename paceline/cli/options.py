@@ -30,17 +30,14 @@ def given_path(text: str | Path) -> Path:
 
 
 def option(help: str, metavar: str) -> Any:
-    """An option that takes a value."""
     return typer.Option(metavar=metavar, help=help)
 
 
 def flag(name: str, help: str) -> Any:
-    """An option that is given or not."""
     return typer.Option(f"--{name}", help=help)
 
 
 def path_option(help: str, metavar: str, panel: str | None = None) -> Any:
-    """An option that takes the path of a file or directory."""
     return typer.Option(metavar=metavar, parser=given_path, help=help, rich_help_panel=panel)
 
 
@@ -104,7 +101,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def of_workload(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of the workload, and the others."""
+    """The settings of the workload, and the remaining ones."""
     own = {key: value for key, value in given.items() if is_option(key) or key in settings_of(Workload)}
     return own, {key: value for key, value in given.items() if key not in own}
 

@@ -91,7 +91,7 @@ def _show(made: Plan, console: Console) -> None:
 
 
 def _rows(made: Plan) -> list[Alternative]:
-    """From the fastest to the slowest, always with the pick."""
+    """At most ROWS alternatives, fastest first, always with the pick."""
     shown = made.shown
     kept = {round(i * (len(shown) - 1) / (ROWS - 2)) for i in range(ROWS - 1)} | {shown.index(made.pick)}
     return [one for i, one in enumerate(shown) if i in kept or len(shown) <= ROWS]

@@ -21,7 +21,7 @@ ROWS = 16
 
 
 class WorkersTable:
-    """Made anew from what a run reports, if it is due."""
+    """Redrawn from the progress of a run, at most every REDRAW_EVERY_S."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

@@ -70,7 +70,6 @@ def _check_new(out: Path, experiment: Experiment) -> None:
 
 
 def saved_experiment(directory: str | Path) -> Experiment:
-    """The experiment in a directory, to be resumed."""
     directory = Path(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")

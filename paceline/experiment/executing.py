@@ -171,7 +171,6 @@ class Execution:
                 processes.kill(number)
 
     def _repeat_lost_runs(self) -> None:
-        """Repeats the runs that were active when the fork server was lost."""
         for number in sorted(self.running, reverse=True):
             self.lost[number] = self.lost.get(number, 0) + 1
             if self.lost[number] < ATTEMPTS:
@@ -199,7 +198,6 @@ class Execution:
         )
 
     def write(self) -> ResultsTable:
-        """Writes the tables of the finished runs."""
         start_s = monotonic()
         directories = {str(row["directory"]): self.directory / row["directory"] for row in self.rows.values()}
         found = results_table(self.rows.values(), directories, (), self.experiment, str(self.directory))

@@ -67,8 +67,7 @@ class Experiment:
 
     def _check_own(self) -> None:
         check(self, InputError)
-        if not isinstance(self.name, str):
-            raise InputError(f"name={self.name!r:.60} should be text")
+        Setting("name", str, "").read(self.name)
         object.__setattr__(self, "notes", _sentences("notes", self.notes))
         if not re.search(r"\w", self.name):
             raise InputError(f"name={self.name!r} should have a letter or a digit")

@@ -101,7 +101,6 @@ def run_settings(settings: Mapping[str, Any]) -> RunSettings:
 
 
 def setup_of(settings: Mapping[str, Any]) -> Setup:
-    """The checked setup of a run with these settings."""
     if is_alone(settings):
         return Setup()
     given = {key: value for key, value in settings.items() if section_of(key) == "strategy"}

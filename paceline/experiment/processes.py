@@ -47,7 +47,6 @@ class Processes:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Kills all runs and waits for them."""
         for number in self.forked:
             self.kill(number)
         for process in self.forked.values():

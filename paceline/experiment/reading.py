@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,7 @@ from paceline.experiment.keys import flattened
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import read_cells
-from paceline.settings import read, read_toml, settings_of
+from paceline.settings import read, read_any, read_toml, settings_of
 
 KEYS = (
     "name", "title", "source", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy",
@@ -25,7 +24,6 @@ KEYS = (
 
 
 def read_experiment(path: str | Path) -> Experiment:
-    """The experiment that a file describes; every error names the file."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
@@ -130,13 +128,6 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     known, found = settings_of(PublishedNumber), []
     for line, row in enumerate(rows, 2):
         cells = {key: text for key, text in zip(header, row, strict=True) if text}
-        where = {key: _value(text) for key, text in cells.items() if key not in known}
+        where = {key: read_any(text) for key, text in cells.items() if key not in known}
         found.append((line, {**{key: text for key, text in cells.items() if key in known}, "where": where}))
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -66,7 +66,6 @@ def _rows(trace: Trace) -> Iterable[tuple[str, list[_Bar]]]:
 
 
 def _bars(trace: Trace) -> list[_Bar]:
-    """Shifted so that none starts before zero."""
     spans = drawn_spans(trace)
     begin_s = min((0.0, *(span.start_s for span in spans)))
     return [

@@ -28,7 +28,7 @@ EXPERIMENT = "experiment.csv"
 MEASURED = "measure"
 UNKNOWN = ValidationTime(math.nan, "not measured")
 TIMES = {share: f"at_{round(100 * share)}_percent_s" for share in SHARES}
-OUTPUTS = ("checkpoint", "record", "summary")
+OUTPUTS = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
 
 
 def write_measurement(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
@@ -128,8 +128,7 @@ def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> Training
     spans = [span for span in run.trace.spans if span.part == "validate"]
     seconds = sum(span.duration_s for span in spans)
     validation = ValidationTime(seconds, f"all {len(spans)} validations of the run") if spans else UNKNOWN
-    files = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
-    outputs = {what: str(directory / name) for what, name in files.items() if (directory / name).exists()}
+    outputs = {what: str(directory / name) for what, name in OUTPUTS.items() if (directory / name).exists()}
     return TrainingContext(quarters.training_s, dict(quarters.reached_s), validation, outputs)
 
 

@@ -165,9 +165,7 @@ def seconds_to_accuracy(run: RunResult, accuracy: float) -> float:
 
 
 def all_seconds_to_accuracy(runs: Sequence[RunResult], accuracy: float) -> list[float]:
-    """Time of each repetition that reached it; empty if fewer than half did."""
-    reached = [s for run in runs if math.isfinite(s := seconds_to_accuracy(run, accuracy))]
-    return reached if 2 * len(reached) >= len(runs) else []
+    return _if_most_reach_it([seconds_to_accuracy(run, accuracy) for run in runs])
 
 
 def target_loss(runs: Sequence[RunResult]) -> float:
@@ -194,5 +192,10 @@ def seconds_to_loss(run: RunResult, loss: float) -> float:
 
 
 def all_seconds_to_loss(runs: Sequence[RunResult], loss: float) -> list[float]:
-    reached = [s for run in runs if math.isfinite(s := seconds_to_loss(run, loss))]
-    return reached if 2 * len(reached) >= len(runs) else []
+    return _if_most_reach_it([seconds_to_loss(run, loss) for run in runs])
+
+
+def _if_most_reach_it(seconds: Sequence[float]) -> list[float]:
+    """The times of the repetitions that reached a target; empty if fewer than half did."""
+    reached = [s for s in seconds if math.isfinite(s)]
+    return reached if 2 * len(reached) >= len(seconds) else []

@@ -82,7 +82,6 @@ def _named(given: str | Path | Run | Measurement) -> str:
 
 
 def read_measured(place: Path) -> Measured:
-    """The records in a directory; a file stands for its directory."""
     if not place.exists():
         raise RecordError(f"{place}: no such directory")
     home = place if place.is_dir() else place.parent
@@ -103,7 +102,6 @@ def read_measured(place: Path) -> Measured:
 
 
 def _load(path: Path, kind: type[Kind]) -> Kind | None:
-    """The record at a path, if it exists."""
     return record.load_as(path, kind) if path.exists() else None
 
 

@@ -116,7 +116,6 @@ def _diverged(found: ResultsTable, setting: str) -> int:
 
 
 def _by_workers(found: ResultsTable) -> ExtraTable:
-    """Accuracy, loss and staleness by number of workers, and how many runs diverged."""
     header = (
         "training", "time", "workers", "runs", "diverged", "accuracy, %", "minimum, %", "test loss", "staleness",
         "epoch time, s",

@@ -157,7 +157,6 @@ def to_make(
 
 
 def reproduced(study: Study, found: ResultsTable) -> Reproduced:
-    """Draws the conclusions, saves them with the runs, and writes the page."""
     conclusions = study.conclude(found, found.home)
     conclusions.write(found.home / FOLDER)
     return Reproduced(study, found, conclusions, report([found.home], found.home / "report.html"))

@@ -53,7 +53,6 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _times(found: ResultsTable, threads: int) -> list[float]:
-    """Iteration times of the repetitions."""
     return [row["iteration_s"] for row in found.rows if row["threads"] == threads and row["status"] == "finished"]
 
 

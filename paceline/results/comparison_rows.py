@@ -27,7 +27,6 @@ class PredictionRow:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, minus one."""
         return self.predicted / self.measured - 1.0 if self.measured else math.nan
 
     @property
@@ -58,8 +57,6 @@ class PublishedNumber:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A published number, and ours."""
-
     name: str
     published: float
     ours: float = math.nan

@@ -28,7 +28,6 @@ def _cell(value: object) -> object:
 
 
 def read_cells(path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The header and the rows as text."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header, *rows = [tuple(row) for row in csv.reader(file) if row]

@@ -39,7 +39,6 @@ def setting_id(settings: Mapping[str, Any]) -> str:
 
 
 def differing(given: Sequence[Settings]) -> list[str]:
-    """Settings that differ between runs, most important first."""
     keys = list(dict.fromkeys([*FIRST, *(key for settings in given for key in settings)]))
     return [key for key in keys if len({settings.get(key) for settings in given}) > 1]
 

@@ -66,6 +66,17 @@ class ExperimentRecord(Protocol):
     def published(self) -> tuple[PublishedNumber, ...]: ...
 
 
+WITH_PLACE: dict[type, str] = {
+    Run: "runs", TimeRecord: "simulations", Measurement: "measurements", LinkMeasurement: "links",
+    Evaluation: "evaluations", Feeding: "feedings", Advice: "advice", Plan: "plans", Scaling: "clusters",
+    RunOutcome: "outcomes",
+}  # fmt: skip
+WITHOUT_PLACE: dict[type, str] = {
+    PredictionRow: "predictions", PublishedRow: "published", CostRow: "costs", Finding: "findings",
+    ExtraTable: "tables", Prediction: "expected",
+}  # fmt: skip
+
+
 @dataclass
 class Records:
     """The contents of a report; each record with the place where it was found."""
@@ -136,19 +147,10 @@ class Records:
 
     def add(self, place: str, found: Any) -> bool:
         """Adds a record or row; returns False if reports do not show its kind."""
-        homes: dict[type, list[Any]] = {
-            Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations, Feeding: self.feedings, Advice: self.advice, Plan: self.plans,
-            Scaling: self.clusters, RunOutcome: self.outcomes,
-        }  # fmt: skip
-        rows: dict[type, list[Any]] = {
-            PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,
-            ExtraTable: self.tables, Prediction: self.expected,
-        }  # fmt: skip
-        if type(found) in homes:
-            homes[type(found)].append((place, found))
-        elif type(found) in rows:
-            rows[type(found)].append(found)
+        if type(found) in WITH_PLACE:
+            getattr(self, WITH_PLACE[type(found)]).append((place, found))
+        elif type(found) in WITHOUT_PLACE:
+            getattr(self, WITHOUT_PLACE[type(found)]).append(found)
         elif isinstance(found, Verification):
             self.predictions += [PredictionRow(*row) for row in found.prediction_rows()]
         elif isinstance(found, ExperimentRecord):

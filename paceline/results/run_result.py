@@ -98,7 +98,6 @@ class RunResult:
 
     @property
     def seconds(self) -> float:
-        """Training time on the driver's clock."""
         return self.metric("virtual_s" if self.virtual else "train_s")
 
     @property
@@ -107,7 +106,6 @@ class RunResult:
 
     @property
     def samples_per_s(self) -> float:
-        """On the driver's clock."""
         if self.virtual:
             return self.metric("steps_per_s") * int(self.row["batch"])
         return self.metric("samples_per_s")
@@ -145,7 +143,6 @@ class RunResult:
 
     @property
     def run(self) -> Run | None:
-        """The record of a training, or None."""
         return self.record if isinstance(self.record, Run) else None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from paceline.formatting import as_number
@@ -57,7 +58,12 @@ def row_of(
 ) -> Row:
     """`measured` was made during the run. Without a record, the row has only the planned settings."""
     settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
-    metrics = (metrics_of(measured) if measured is not None else {}) | metrics_of(found)
+    metrics = {
+        name: value
+        for one in (measured, found)
+        if one is not None
+        for name, value in METRICS_OF[type(one)](one).items()
+    }
     if isinstance(found, Run):
         settings["measure"] = measured is not None or bool(outcome and outcome.run.settings.get("measure"))
     if outcome is None:
@@ -146,22 +152,6 @@ def columns_of(rows: list[Row]) -> tuple[str, ...]:
     return tuple(key for key in ordered if key in filled or key in always)
 
 
-def metrics_of(record: Any) -> Row:
-    """Empty for a record without any."""
-    if isinstance(record, Run):
-        return _run(record)
-    if isinstance(record, Measurement):
-        return _measurement(record)
-    if isinstance(record, TimeRecord):
-        return _simulation(record)
-    if isinstance(record, Feeding):
-        waiting = {"waiting_share": record.waiting_s / record.iteration_s.median_s}
-        return _iteration(record.iteration_s) | waiting
-    if isinstance(record, Evaluation):
-        return {f"test_{name}": getattr(record, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
-    return {}
-
-
 def _run(run: Run) -> Row:
     last = run.epochs[-1] if run.epochs else None
     found: Row = {
@@ -210,6 +200,14 @@ def _simulation(record: TimeRecord) -> Row:
     }
 
 
+def _evaluation(found: Evaluation) -> Row:
+    return {f"test_{name}": getattr(found, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
+
+
+def _feeding(found: Feeding) -> Row:
+    return {**_iteration(found.iteration_s), "waiting_share": found.waiting_s / found.iteration_s.median_s}
+
+
 def _iteration(spread: Spread) -> Row:
     return {"iteration_s": spread.median_s, "iteration_p10_s": spread.p10_s, "iteration_p90_s": spread.p90_s}
 
@@ -223,3 +221,8 @@ def _measurement(m: Measurement) -> Row:
         "overhead": m.overhead,
         "parameters": sum(layer.parameters for layer in m.layers),
     }
+
+
+METRICS_OF: dict[type, Callable[[Any], Row]] = {
+    Run: _run, TimeRecord: _simulation, Measurement: _measurement, Evaluation: _evaluation, Feeding: _feeding,
+}  # fmt: skip

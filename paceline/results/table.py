@@ -81,7 +81,6 @@ class ResultsTable(NotebookRecord):
         return next(iter(self.directories.values())).parent.parent
 
     def of(self, stated: PublishedNumber) -> list[float]:
-        """Our means to compare with a published number."""
         means = (row.get(f"{stated.metric}_mean") for row in self.summary if stated.metric and stated.matches(row))
         return [mean for mean in means if isinstance(mean, int | float) and math.isfinite(mean)]
 
@@ -105,7 +104,6 @@ class ResultsTable(NotebookRecord):
         ]
 
     def _any(self, column: str) -> bool:
-        """Whether any setting has a value other than 0."""
         return any(is_number(row.get(column)) and row[column] for row in self.summary)
 
     def write(self, directory: str | Path) -> list[Path]:

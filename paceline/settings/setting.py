@@ -97,7 +97,6 @@ class Setting:
 
     @functools.cached_property
     def expected(self) -> str:
-        """What a value should be, for error messages."""
         limits = [f"of at least {self.least:,}"] if self.least is not None else []
         limits += [f"above {self.above:,}"] if self.above is not None else []
         limits += [f"below {self.below:,}"] if self.below is not None else []
