@@ -35,7 +35,7 @@ def advise(
     task: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TASK]", help=f"{', '.join(TASKS)}, or a TOML file; asked for on a terminal if nothing is given.",
+            metavar="TASK", help=f"{', '.join(TASKS)}, or a TOML file. Without it, the terminal asks for everything.",
             autocompletion=lambda: list(TASKS),
         ),
     ] = None,
@@ -45,7 +45,7 @@ def advise(
     *,
     given: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Choose a network family, its shape and how to train it, for a task that is described; writes a workload file."""
+    """Choose a network, its size and its training settings for a described task, and write a workload file."""
     console = console_for(json)
     if task is None:
         if given or not (sys.stdin.isatty() and console.is_terminal):

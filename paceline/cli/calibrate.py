@@ -62,7 +62,7 @@ def calibrate(
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Time the operations and links of this machine, so that predict, plan and simulate know it."""
+    """Time the operations and links of this machine, so that predict, plan and simulate can use it."""
     from paceline.cost.calibrations import calibration_path
 
     if out is not None:

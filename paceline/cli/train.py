@@ -53,7 +53,7 @@ def train(
         Path | None, path_option("Write TensorBoard events to a subdirectory of DIR.", "DIR", OUTPUT)
     ] = None,
     live: Annotated[
-        bool, flag("live", "While training, show what each worker does; with --measure, parts and layers.")
+        bool, flag("live", "Show what each worker does while training; with --measure, also parts and layers.")
     ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
