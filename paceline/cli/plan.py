@@ -27,10 +27,7 @@ ROWS = 16
 def plan(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     cluster: Annotated[
-        str,
-        option(
-            "A cluster.toml, machine names, catalogue (all machines it lists) or here (this machine).", "FILE|NAMES"
-        ),
+        str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
     ] = "catalogue",
     epochs: Annotated[float | None, option("Number of epochs to plan for; default: the workload's.", "N")] = None,
     target_accuracy: Annotated[

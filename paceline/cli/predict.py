@@ -35,10 +35,7 @@ def predict(
         str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
     ],
     device: Annotated[
-        str | None,
-        option(
-            "Device to predict for: a catalogue name, a calibration file, cpu or cuda; default: this machine.", "TEXT"
-        ),
+        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.", "TEXT")
     ] = None,
     link: Annotated[str | None, option("Link between the workers: a name from the catalogue.", "NAME")] = None,
     out: OutOption = None,
