@@ -96,7 +96,8 @@ def nearest(word: str, known: Iterable[str], *, or_custom: bool = False) -> str:
     likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
     close = [name for name in close if likeness[name] >= max(likeness.values()) - CLOSE]
     if close:
-        return f"did you mean {' or '.join(close)}{' (or a custom module:name)' * or_custom}?"
+        named = " or ".join(filter(None, (", ".join(close[:-1]), close[-1])))
+        return f"did you mean {named}{' (or a custom module:name)' * or_custom}?"
     return f"known: {', '.join(names)}{', or a custom module:name' * or_custom}"
 
 

@@ -49,11 +49,11 @@ class Workload:
         group=MODEL, choices=LOSSES, or_custom=True,
     )  # fmt: skip
     optimizer: str = setting(
-        "sgd", "Optimizer (or module:name of a torch.optim class or of a function that takes the parameters).",
+        "sgd", "Optimizer (or module:name of a torch.optim class, or of a function of the parameters).",
         group=OPTIMIZER, choices=OPTIMIZERS, or_custom=True, verbs=("train",),
     )  # fmt: skip
     lr: float = setting(
-        0.1, "Learning rate; by default that of the network or PyTorch's for the optimizer.",
+        0.1, "Learning rate; default: that of the network, or PyTorch's for the optimizer.",
         group=OPTIMIZER, above=0, verbs=("train",),
     )  # fmt: skip
     schedule: str = setting(

@@ -56,7 +56,7 @@ class TaskDescription:
     COMMON: ClassVar[dict[str, Any]] = {"group": "Data"}
 
     task: str
-    kind: str | None = setting(None, "Kind of data; with data= it is known.", choices=KINDS)
+    kind: str | None = setting(None, "Kind of data; not needed with --data.", choices=KINDS)
     data: str | None = setting(
         None, "Your data, as for train (see paceline data list); without it, describe them with the options below.",
         metavar="SOURCE",
@@ -66,19 +66,19 @@ class TaskDescription:
         "Shape of a sample: CHANNELSxHEIGHTxWIDTH of an image, STEPSxNUMBERS of a sequence, COLUMNS of a table.",
         check=lambda text: text is None or read_shape(text), metavar="SHAPE",
     )  # fmt: skip
-    samples: int | None = setting(None, "Training samples.", least=1, most=10**12)
-    labels: int | None = setting(None, "Of these, with a label; all by default.", least=0, most=10**12)
-    classes: int | None = setting(None, "Classes.", least=2, most=10**6)
+    samples: int | None = setting(None, "Number of training samples.", least=1, most=10**12)
+    labels: int | None = setting(None, "Number of labeled samples; default: all.", least=0, most=10**12)
+    classes: int | None = setting(None, "Number of classes.", least=2, most=10**6)
     error: str | None = setting(
         None, "Acceptable error, e.g. 0.05 or 5%: the share of wrong answers, or the metric of a network that has one.",
         group="Objective", check=lambda text: text is None or read_error(text), metavar="ERROR",
     )  # fmt: skip
     time: str | None = setting(
-        None, "Time at hand for the training: 90s, 10min, 24h.", group="Objective",
+        None, "Time available for training: 90s, 10min, 24h.", group="Objective",
         check=lambda text: text is None or read_time("time", text), metavar="TIME",
     )  # fmt: skip
     device: str = setting(
-        HERE, "Device or machine of the catalogue, or here for this machine; of several names the fastest is advised.",
+        HERE, "Device or machine of the catalogue, or here (this machine); with several names, the fastest is chosen.",
         group="Hardware", metavar="NAME[,NAME...]",
     )  # fmt: skip
     devices: int = setting(1, "Number of these devices.", group="Hardware", least=1, most=10_000)

@@ -24,7 +24,7 @@ VERBS = (
     "train", "advise", "plan", "deploy", "measure", "calibrate", "predict", "simulate", "verify", "compare", "report",
     "reproduce", "evaluate", "models", "catalogue", "data", "doctor", "demo",
 )  # fmt: skip
-"""In the order of the help; each is a module here with a function of its name, and `data` a group of them."""
+"""In the order of the help. Each is a module of this package with a function of the same name; `data` is a group."""
 
 
 def make_app() -> typer.Typer:
@@ -47,7 +47,7 @@ def make_app() -> typer.Typer:
 
 
 def make_command() -> Any:
-    """The commands as the program runs them. Some versions of typer would show flags as if they took a value."""
+    """The root command. Some versions of typer show a metavar for flags; it is removed."""
     program: Any = typer.main.get_command(make_app())
     commands = [program]
     for command in commands:
@@ -68,15 +68,14 @@ def _show_version(asked: bool) -> None:
 
 def _about(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=lambda asked: _show_version(asked), is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass
 
 
 def _options_of(arguments: list[str]) -> dict[str, str]:
-    """The options of the verb that is called, by the names of their arguments."""
+    """The options of the called verb, by argument name."""
     command = make_command()
     for word in arguments[:2]:
         command = getattr(command, "commands", {}).get(word, command)
@@ -107,13 +106,13 @@ def main(arguments: list[str] | None = None) -> int:
         complain("interrupted")
         return 130
     except MemoryError:
-        complain("there is not enough memory for this: use a smaller batch or network, or fewer workers or steps")
+        complain("out of memory: use a smaller batch or network, or fewer workers or steps")
         return 1
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich ends a program whose output nobody reads
             return 1
-        # Code of the user's called sys.exit: half a command is no success.
-        complain(f"the program was ended before it was done (exit {error.code})")
+        # Code of the user called sys.exit; that is not a success.
+        complain(f"the command exited before it was finished (exit code {error.code})")
         return error.code if isinstance(error.code, int) and error.code else 1
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
@@ -121,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise
             complain(f"{str(error.filename)[:200]}: {error.strerror}")
             return 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left need not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that flushing at exit does not fail again
         if error.errno == errno.ENOSPC:
             complain(f"cannot write the result: {error.strerror}")
         return 1
@@ -133,9 +132,9 @@ def entry() -> None:
         sys.exit(1)
     try:
         code = main()
-    except KeyboardInterrupt:  # once more, while the first was being answered
+    except KeyboardInterrupt:  # a second Ctrl-C while the first is handled
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         complain("interrupted")
         code = 130
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is over at once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing below should be interrupted
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`paceline advise`: a network, its settings and how to train it, for a task that is only described."""
+"""`paceline advise`: a network, its settings and how to train it, for a described task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def advise(
     task: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TASK]", help=f"{', '.join(TASKS)}, or a TOML file; asked for on a terminal if nothing is given.",
+            metavar="TASK", help=f"{', '.join(TASKS)}, or a TOML file. Without it, the terminal asks for everything.",
             autocompletion=lambda: list(TASKS),
         ),
     ] = None,
@@ -45,7 +45,7 @@ def advise(
     *,
     given: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Choose a network family, its shape and how to train it, for a task that is described; writes a workload file."""
+    """Choose a network, its size and its training settings for a described task, and write a workload file."""
     console = console_for(json)
     if task is None:
         if given or not (sys.stdin.isatty() and console.is_terminal):
@@ -83,7 +83,6 @@ def _teller(console: Console) -> Callable[[TriedCandidate, str], None]:
 
 
 def _show(made: Advice, console: Console) -> None:
-    """Each choice, and its reason below it."""
     width = max(len(each.topic) for each in made.choices)
     for each in made.choices:
         time = f"  [{duration(each.predicted_s)}]" if math.isfinite(each.predicted_s) else ""
@@ -103,7 +102,6 @@ def _show(made: Advice, console: Console) -> None:
 
 
 def _trial_rows(made: Advice) -> list[dict[str, str]]:
-    """What was tried, as text."""
     from paceline.advice.advice import error_words
 
     return [

@@ -32,15 +32,10 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: paceline calibrate && paceline predict alexnet --batch 64"
 
-_SHOWN = (
-    ("matmul", "matrix products"),
-    ("convolution", "convolutions"),
-    ("convolution_backward", "convolutions, backward"),
-    ("batch_norm", "batch norms"),
-    ("recurrent", "LSTMs"),
-    ("attention", "attention"),
-    ("add", "elementwise"),
-)
+_SHOWN = {
+    "matmul": "matrix products", "convolution": "convolutions", "convolution_backward": "convolutions, backward",
+    "batch_norm": "batch norms", "recurrent": "LSTMs", "attention": "attention", "add": "elementwise",
+}  # fmt: skip
 
 
 def calibrate(
@@ -58,12 +53,7 @@ def calibrate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
     out: Annotated[
-        Path | None,
-        path_option(
-            "Directory or .json file for the calibration; default: the place where predict looks for it.",
-            "DIR|FILE",
-            OUTPUT,
-        ),
+        Path | None, path_option("Directory or .json file; default: where predict looks for it.", "DIR|FILE", OUTPUT)
     ] = None,
     resume: Annotated[
         Path | None,
@@ -72,7 +62,7 @@ def calibrate(
     minutes: Annotated[float | None, option("Measure for at most this long; needs --resume.", "N")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Time the operations and links of this machine, so that predict, plan and simulate know it."""
+    """Time the operations and links of this machine, so that predict, plan and simulate can use it."""
     from paceline.cost.calibrations import calibration_path
 
     if out is not None:
@@ -121,7 +111,7 @@ def _table(found: Calibration) -> Table:
     rows = []
     for each in found.sets:
         size_bytes = 2 if each.precision == "bfloat16" else 4
-        for family, words in _SHOWN:
+        for family, words in _SHOWN.items():
             trials = [t for t in each.trials if t.family == family]
             if not trials:
                 continue

@@ -16,8 +16,7 @@ from paceline.formatting import count
 from paceline.record import to_json
 
 EXAMPLE = "Example: paceline catalogue machines"
-ROWS = 40
-"""At most this many machines of a file are shown; the JSON has all."""
+ROWS = 40  # machines of a file that are shown; the JSON has all
 NOTES = {
     "devices": "TFLOP/s at most, without sparsity; GB/s of memory. -- : not on the data sheet.",
     "machines": "Gb/s of the network. Prices are approximate, as of their date, many unchecked (sources are in the "

@@ -32,7 +32,7 @@ def compare(
     resume: ResumeOption = None,
     jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
     quick: Annotated[
-        bool, flag("quick", "Run the small version that the section \\[quick] of the file describes.")
+        bool, flag("quick", "Run the quick version, described in the section \\[quick] of the file.")
     ] = False,
     retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
     list_runs: Annotated[bool, flag("list", "List the runs without starting them.")] = False,

@@ -37,14 +37,14 @@ REPORT_EVERY_S = 10.0
 
 
 def console_for(json_file: str | None) -> Console:
-    """Text for people goes to standard output, unless JSON goes there."""
+    """A console on standard output, or on standard error if JSON goes to standard output."""
     stream = sys.stderr if json_file == "-" else sys.stdout
     wide = None if stream.isatty() else 120  # a file or a pipe has no width of its own
     return Console(file=stream, highlight=False, soft_wrap=True, emoji=False, markup=False, width=wide)
 
 
 def check_place(path: Path, option: str) -> None:
-    """Reports before the work, not after it, that the file of an option cannot be written."""
+    """Raises an error before any work is done if the file of an option cannot be written."""
     with writable(f"{option} {path}"):
         real = path if is_stream(path) else Path(os.path.realpath(path))
         if real.is_dir():
@@ -54,7 +54,7 @@ def check_place(path: Path, option: str) -> None:
                 raise OutputError(f"{option} {path} cannot be written: it is write-protected")
             return
         near = next(p for p in real.parents if p.exists())
-        tempfile.TemporaryFile(dir=near).close()  # also where the permissions would allow it, as in /proc
+        tempfile.TemporaryFile(dir=near).close()  # permissions alone do not tell, e.g. in /proc
 
 
 def _checked_json(json_file: str | None) -> str | None:
@@ -88,7 +88,6 @@ def output_json(value: Any, json_file: str | None) -> None:
 
 
 def output_listing(listing: Listing[Any], json_file: str | None) -> None:
-    """Shows a listing as a table, and writes its records as JSON."""
     console = console_for(json_file)
     use_all_columns(console)
     console.print(rows_table(listing.rows, wrap=True), soft_wrap=False)
@@ -97,8 +96,10 @@ def output_listing(listing: Listing[Any], json_file: str | None) -> None:
 
 @contextmanager
 def progress_bar(console: Console, what: str, busy: str = "") -> Iterator[Callable[[float], None]]:
-    """A bar of the share that is done. Without a terminal, a line on standard error now and then: minutes without one
-    look like a hang. A warning that the machine is `busy` waits for the first step, so that errors come alone."""
+    """A progress bar. Without a terminal, a line on standard error every 10 s, so that it does not look like a hang.
+
+    A warning that the machine is `busy` is printed at the first step, so that errors are printed without it.
+    """
     columns = (TextColumn(what), BarColumn(bar_width=24), TimeRemainingColumn())
     said_s = monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -117,7 +118,7 @@ def progress_bar(console: Console, what: str, busy: str = "") -> Iterator[Callab
 
 
 def warn_if_busy(busy: str) -> None:
-    """One line on standard error where times are shown that other work has made longer."""
+    """One line on standard error, printed with times that other work made longer."""
     if busy:
         print(f"warning: {busy}", file=sys.stderr)
 
@@ -130,7 +131,7 @@ def complain(message: str) -> None:
 def rows_table(rows: Iterable[Mapping[str, Any]], left: Collection[str] | None = None, *, wrap: bool = False) -> Table:
     """A row for each mapping; its keys are the headings. Columns that are not `left` are right-aligned.
 
-    Without `left`, those are right-aligned that hold numbers. `wrap` breaks long cells into lines.
+    Without `left`, columns of numbers are right-aligned. `wrap` breaks long cells into lines.
     """
     shown = list(rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -144,7 +145,7 @@ def rows_table(rows: Iterable[Mapping[str, Any]], left: Collection[str] | None =
 
 
 def use_all_columns(console: Console) -> None:
-    """A file or a pipe has room for them."""
+    """For tables with many columns: a file or a pipe has no limited width."""
     if not console.is_terminal:
         console.width = 240
 
@@ -169,7 +170,7 @@ def _cell(value: Any) -> str:
 
 
 class BarAfterDownloads:
-    """A watcher with a bar of its own; a terminal has room for one at a time, so it starts after the downloads."""
+    """A watcher with a progress bar, which starts after the downloads: a terminal shows one bar at a time."""
 
     def __init__(
         self, console: Console, *columns: ProgressColumn, progress: Callable[..., Progress] = Progress
@@ -192,7 +193,7 @@ class BarAfterDownloads:
 
 
 class DownloadBar(Progress):
-    """Callable with (what, bytes so far, bytes in all or None)."""
+    """Callable with (what, bytes so far, total bytes or None)."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(

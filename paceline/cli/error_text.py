@@ -1,4 +1,4 @@
-"""Error messages name arguments as Python has them, in backquotes; here they become options of the command line."""
+"""Translates Python arguments in error messages, which stand in backquotes, into command-line options."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 from paceline.training.settings import SCHEMA
 
 _CODE = re.compile(r"`([^`]+)`")
-_COMMANDS = {"resume": "train --resume"}
-"""Functions that the command line has as an option of another verb."""
+_COMMANDS = {"resume": "train --resume"}  # functions that are an option of another verb
 
 
 def as_command_line(message: str, options: dict[str, str]) -> str:
     """`out='runs/x'` becomes --out runs/x, and `paceline.compare(resume='x')` paceline compare --resume x.
 
-    `options` are those of the verb by the names of their arguments; a setting without one is given with --set.
+    `options` are the verb's options by argument name; a setting without one is written with --set.
     """
     return _CODE.sub(lambda found: _translated(found[1], options), message)
 

@@ -17,8 +17,7 @@ from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, is_number, setting_heading
 
-MOST_LETTERS = 60
-"""Of what is running: the bar should stay on one line."""
+MOST_LETTERS = 60  # of the names of running runs, so that the bar stays on one line
 MOST_ROWS = 60
 
 
@@ -64,7 +63,6 @@ def _name(run: PlannedRun) -> str:
 
 
 def _result(row: Row) -> str:
-    """What a run came to, in a few words."""
     if row["status"] != "finished":
         return f"{row['status']}: {row['error']}"
     said = []
@@ -82,7 +80,6 @@ def _result(row: Row) -> str:
 
 
 def show_tables(found: ResultsTable, console: Console) -> None:
-    """The summary, and published numbers below it if there are any."""
     use_all_columns(console)
     table = rows_table(found.table()[:MOST_ROWS], left=[setting_heading(name) for name in found.varied])
     if len(found.summary) > MOST_ROWS:
@@ -94,12 +91,12 @@ def show_tables(found: ResultsTable, console: Console) -> None:
 
 
 def raise_if_failed(found: ResultsTable, place: Path, verb: str) -> None:
-    """What was made is shown and kept; that some runs failed is then the error of the command."""
+    """Failed runs are an error of the command, raised after the results have been shown and saved."""
     failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:
         raise PacelineError(
             f"{len(failed)} of {len(found.rows)} runs failed, the first with: {failed[0]['error']}; "
-            f"what went wrong is in {place / failed[0]['directory']}; once it is fixed: "
+            f"see {place / failed[0]['directory']}; once it is fixed: "
             f"paceline {verb} --resume {place} --retry"
         )
 

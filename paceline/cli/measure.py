@@ -55,7 +55,7 @@ def measure(
 
 
 def _load(place: Path, out: Path | None) -> Measurement:
-    """Shows a saved measurement; its tables and plots are written again."""
+    """Loads a saved measurement and writes its tables and plots again."""
     from paceline.reporting.record_files import write_tables
 
     found = load_as(place / "measurement.json" if place.is_dir() else place, Measurement, InputError)
@@ -78,7 +78,6 @@ def _measure_links(device: str, console: Console, json: str | None) -> None:
 
 
 def show_parts(measurements: list[tuple[str, Measurement]], console: Console) -> None:
-    """One row per measurement with the parts of an iteration."""
     parts = [part for part in PARTS if any(m.parts_s.get(part, 0.0) for _, m in measurements)]
     rows = []
     for name, m in measurements:
@@ -90,7 +89,6 @@ def show_parts(measurements: list[tuple[str, Measurement]], console: Console) ->
 
 
 def show(m: Measurement, console: Console) -> None:
-    """Prints the measurement as a table, with advice."""
-    console.print(str(m), highlight=False, soft_wrap=True)
+    console.print(str(m))
     for sentence in advice(m):
         console.print(f"- {sentence}")

@@ -1,4 +1,4 @@
-"""Options from the settings schema: the ones a verb shows itself, and `--set` for all others."""
+"""Command-line options made from the settings schema: some have their own option, the others use `--set`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,27 @@ from paceline.settings import Setting, read_any, settings_of
 from paceline.training.settings import SCHEMA
 from paceline.workload import Workload, is_option
 
-OUTPUT, OTHER = "Output", "Other settings"
-"""Panels of the help."""
+OUTPUT, OTHER = "Output", "Other settings"  # panels of the help
 RUNS = {"train": {"alone", "local", "ray", "virtual"}, "simulate": {"simulate"}, "measure": {"measure"}}
-"""The kinds of run that a verb makes; the others take the settings of a workload alone."""
+"""The kinds of run that a verb makes; other verbs take the settings of a workload only."""
 
 
 def given_path(text: str | Path) -> Path:
-    """A path as it was typed; an empty one, which would stand for the current directory, is a mistake."""
+    """A path as typed. An empty one is an error: it would mean the current directory."""
     if not str(text):
         raise typer.BadParameter("it is empty")
     return Path(text)
 
 
 def option(help: str, metavar: str) -> Any:
-    """An option that takes a value."""
     return typer.Option(metavar=metavar, help=help)
 
 
 def flag(name: str, help: str) -> Any:
-    """An option that is given or not."""
     return typer.Option(f"--{name}", help=help)
 
 
 def path_option(help: str, metavar: str, panel: str | None = None) -> Any:
-    """An option that takes the path of a file or directory."""
     return typer.Option(metavar=metavar, parser=given_path, help=help, rich_help_panel=panel)
 
 
@@ -49,15 +45,14 @@ OutOption = Annotated[Path | None, path_option("Directory for the results.", "DI
 ResumeOption = Annotated[Path | None, path_option("Resume the run or experiment in this directory.", "DIR", OUTPUT)]
 DataDirOption = Annotated[Path | None, path_option("Directory where data sets are stored.", "DIR", OUTPUT)]
 WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
-NAMED = ("network", "kind")
-"""Settings that the command line has as an argument and as its verbs."""
+NAMED = ("network", "kind")  # given by an argument and by the verb itself
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
 
 
 def takes_settings(verb: str, record: type | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options of a verb to its command, which receives the given ones as one dictionary, `given`.
+    """Adds the options of a verb to its command, which receives them in one dictionary, `given`.
 
-    They are the settings of a `record` that only this verb has, or those that all verbs share.
+    They are the settings of `record`, or those that all verbs share.
     """
     if record is not None:
         options = known = settings_of(record)
@@ -106,7 +101,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def of_workload(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of the workload, and the others."""
+    """The settings of the workload, and the remaining ones."""
     own = {key: value for key, value in given.items() if is_option(key) or key in settings_of(Workload)}
     return own, {key: value for key, value in given.items() if key not in own}
 
@@ -116,7 +111,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def _option(each: Setting, verb: str) -> Any:
-    """Values are read by the schema, not by typer, so that all errors are alike."""
+    """Values are parsed by the schema, not by typer, so that errors are worded the same everywhere."""
     metavar = each.metavar or (
         "|".join(each.choices) if len(each.choices) == 2 else METAVARS.get(each.kinds[0], "TEXT")
     )

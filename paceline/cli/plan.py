@@ -27,10 +27,7 @@ ROWS = 16
 def plan(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     cluster: Annotated[
-        str,
-        option(
-            "A cluster.toml, machine names, catalogue (all machines it lists) or here (this machine).", "FILE|NAMES"
-        ),
+        str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
     ] = "catalogue",
     epochs: Annotated[float | None, option("Number of epochs to plan for; default: the workload's.", "N")] = None,
     target_accuracy: Annotated[
@@ -91,7 +88,7 @@ def _show(made: Plan, console: Console) -> None:
 
 
 def _rows(made: Plan) -> list[Alternative]:
-    """From the fastest to the slowest, always with the pick."""
+    """At most ROWS alternatives, fastest first, always with the pick."""
     shown = made.shown
     kept = {round(i * (len(shown) - 1) / (ROWS - 2)) for i in range(ROWS - 1)} | {shown.index(made.pick)}
     return [one for i, one in enumerate(shown) if i in kept or len(shown) <= ROWS]

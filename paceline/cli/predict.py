@@ -35,10 +35,7 @@ def predict(
         str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
     ],
     device: Annotated[
-        str | None,
-        option(
-            "Device to predict for: a catalogue name, a calibration file, cpu or cuda; default: this machine.", "TEXT"
-        ),
+        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.", "TEXT")
     ] = None,
     link: Annotated[
         str | None,
@@ -74,7 +71,7 @@ def predict(
     together = _of_workers(made, workers, strategy, link, local) if workers > 1 else ""
     show(made, console)
     if together:
-        console.print(together, highlight=False)
+        console.print(together)
     if out is not None:
         console.print(f"saved to {out if out.suffix == '.json' else out / PREDICTION}")
     output_json(dump(made), json)
@@ -107,8 +104,7 @@ def _pipeline(
     ]
     if made.samples:
         lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
-    for line in lines:
-        console.print(line, highlight=False)
+    console.print("\n".join(lines))
     if out is not None:
         save(made, out if out.suffix == ".json" else out / "pipeline.json")
     output_json(dump(made), json)
@@ -192,8 +188,7 @@ def show(made: Prediction, console: Console) -> None:
         lines.append(
             f"not calibrated: {', '.join(made.unknown)}; treated as a pass over their elements, interval widened"
         )
-    for line in lines:
-        console.print(line, highlight=False)
+    console.print("\n".join(lines))
 
 
 def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:

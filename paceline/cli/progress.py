@@ -113,7 +113,6 @@ def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
 
 
 def _workers(found: WorkersProgress) -> str:
-    """In place of what is less urgent: a line has little room."""
     alive = f"{found.alive}/{found.workers} workers"
     return f"{found.updates_per_s:,.4g} updates/s  staleness {found.staleness:.1f}  {alive}"
 
@@ -126,7 +125,6 @@ def elapsed(seconds: float) -> str:
 
 
 def closing_table(run: Run) -> Table:
-    """The result in a few rows."""
     speed = f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–"
     scored, measured = not math.isnan(run.test_accuracy), not math.isnan(run.test_metric)
     return facts_table({
@@ -143,7 +141,6 @@ def closing_table(run: Run) -> Table:
 
 
 def _division(found: Division) -> dict[str, str]:
-    """How the network was divided, and how long its processes waited."""
     idle = "" if math.isnan(found.idle_share) else f"{percent(found.idle_share, 1)} of the passes' time"
     if idle and not math.isnan(found.predicted_idle_share):
         idle += f", predicted {percent(found.predicted_idle_share, 1)}"
@@ -152,7 +149,6 @@ def _division(found: Division) -> dict[str, str]:
 
 
 def distribution_facts(found: Distribution) -> dict[str, str]:
-    """How the workers did."""
     ledger, virtual = found.ledger, found.driver == "virtual"
     seconds = {"virtual time": f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s"}
     commits = {"throughput": f"{found.updates_per_s:,.0f} updates/s"}
@@ -169,6 +165,5 @@ def distribution_facts(found: Distribution) -> dict[str, str]:
 
 
 def ledger_words(ledger: LedgerSummary) -> str:
-    """What became of the batches."""
     counts = {"dropped": ledger.dropped, "refused": ledger.refused, "reassigned": ledger.returned}
     return ", ".join([f"{ledger.applied:,} applied", *(f"{many:,} {what}" for what, many in counts.items() if many)])

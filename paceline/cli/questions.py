@@ -13,7 +13,7 @@ from paceline.settings import settings_of
 
 
 def ask_task(console: Console) -> tuple[str, dict[str, Any]]:
-    """The task and its settings, as flags would give them."""
+    """The task and its settings, as options would give them."""
     task = _ask(console, f"What should the network do? ({', '.join(TASKS)})", _task)
     given: dict[str, Any] = {}
     for name, question in _questions(task, given):
@@ -25,7 +25,7 @@ def ask_task(console: Console) -> tuple[str, dict[str, Any]]:
 
 
 def _questions(task: str, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What to ask next depends on what was answered."""
+    """Later questions depend on earlier answers."""
     yield "data", "Your data, as in paceline data list (empty: describe them)"
     if "data" not in given:
         yield "kind", f"Kind of data ({', '.join(KINDS)})"

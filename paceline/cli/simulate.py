@@ -88,7 +88,6 @@ def _table(made: TimeRecord) -> Table:
 
 
 def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int | None) -> None:
-    """A table for each kind of machine, for the given number of steps or epochs."""
     use_all_columns(console)
     for place, each in enumerate(made.machines):
         if place:
@@ -101,7 +100,6 @@ def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int
 
 
 def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
-    """Which rows are more than simulated."""
     numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
     return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 

@@ -53,7 +53,7 @@ def train(
         Path | None, path_option("Write TensorBoard events to a subdirectory of DIR.", "DIR", OUTPUT)
     ] = None,
     live: Annotated[
-        bool, flag("live", "While training, show what each worker does; with --measure, parts and layers.")
+        bool, flag("live", "Show what each worker does while training; with --measure, also parts and layers.")
     ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
@@ -101,7 +101,7 @@ def train_run(
     console: Console | None = None,
     **options: Any,
 ) -> None:
-    """Trains with progress on the terminal and shows the result; without `out` the run is kept in runs/NAME-N."""
+    """Trains with progress on the terminal and shows the result. Without `out`, the run is saved in runs/NAME-N."""
     several = (options.get("workers") or 1) > 1 or any(
         options.get(key, 1) not in (None, 1) for key in ("pipeline", "tensor")
     )
@@ -133,7 +133,6 @@ def _follow(
     *,
     live: bool = False,
 ) -> None:
-    """Draws the progress, and prints what came of it."""
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.training.measured_training import TrainingClock
 
@@ -151,7 +150,7 @@ def _follow(
 
 
 def _show_measured(run: Run, directory: Path, console: Console) -> None:
-    """Of one process its layers; of workers a row each, since their layers are in their own folders."""
+    """The layers of a single process, or one row per worker; their layers are in their own folders."""
     from paceline.reporting.record_files import measured_folders
     from paceline.training.worker_measurements import worker_measurements
 

@@ -14,15 +14,14 @@ from rich.table import Table
 from paceline.api.verify import verify as compare
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
 from paceline.cli.options import option, path_option
-from paceline.formatting import duration, signed_percent
+from paceline.formatting import count, duration, signed_percent
 from paceline.record import dump
 
 if TYPE_CHECKING:
     from paceline.cost.verification import Comparison, Verification
 
 EXAMPLE = "Example: paceline verify runs/lenet"
-LEAST_SHARE = 0.005
-"""Share of an iteration below which layers are not shown; the JSON has them all."""
+LEAST_SHARE = 0.005  # of an iteration; smaller layers are only in the JSON
 
 
 def verify(
@@ -46,15 +45,14 @@ def verify(
 
 def show(made: Verification, console: Console) -> None:
     p = made.prediction
-    threads = f", {p.threads} thread{'s' * (p.threads != 1)}" if p.threads else ""
-    lines = [
+    threads = f", {count(p.threads, 'thread')}" if p.threads else ""
+    console.print(
         f"{made.name} at batch {made.batch} on {made.device}, step {made.step}, {p.precision}{threads} ({p.basis})"
-    ]
+    )
     if not made.saved:
-        lines.append("no prediction was saved: predicted now from the run's workload, device and step")
-    lines += [f"note: {note}" for note in made.notes]
-    for line in lines:
-        console.print(line)
+        console.print("no prediction was saved: predicted now from the run's workload, device and step")
+    for note in made.notes:
+        console.print(f"note: {note}")
     console.print(_table(made.notable(LEAST_SHARE)), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:

@@ -16,13 +16,12 @@ from paceline.strategy.distribution import WorkerRecord
 from paceline.training.watcher import WorkersProgress
 
 REDRAW_EVERY_S = 0.5
-OVER_S = 5.0
-"""Rates and shares are those of the last seconds."""
+OVER_S = 5.0  # rates and shares are averaged over this time
 ROWS = 16
 
 
 class WorkersTable:
-    """Made anew from what a run reports, if it is due."""
+    """Redrawn from the progress of a run, at most every REDRAW_EVERY_S."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

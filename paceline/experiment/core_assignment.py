@@ -1,4 +1,4 @@
-"""How runs that are made at the same time share this machine's cores."""
+"""How concurrent runs share the cores of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.step.placement import available_cores
 
 
 def cores_of_jobs(jobs: int) -> list[tuple[int, ...]]:
-    """Each has cores of its own, as long as there are enough. One job has all of them."""
+    """Every job has its own cores if there are enough; a single job has all of them."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(available_cores()))
     if jobs > len(cores):
         return [(cores[job % len(cores)],) for job in range(jobs)]
@@ -21,7 +21,7 @@ def cores_of_jobs(jobs: int) -> list[tuple[int, ...]]:
 
 
 def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int) -> list[str]:
-    """Where runs want more than there is, in words: their times are then those of a crowded machine."""
+    """Notes on runs that need more cores or GPUs than there are, so that their times are longer."""
     import torch
 
     notes = []
@@ -33,7 +33,7 @@ def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int
     if wanted > least:
         each = f"{least} core{'s' * (least != 1)} {'of each' if jobs > 1 else 'there are'}"
         notes.append(
-            f"{run.label or 'every run'} wants {wanted} threads, more than the {each}: they will wait for each other"
+            f"{run.label or 'every run'} uses {wanted} threads, more than the {each}: they will wait for each other"
         )
     if jobs > 1 and torch.cuda.is_available():
         notes.append(f"{jobs} runs at a time share the GPU: their times are not those of an idle one")
@@ -41,7 +41,7 @@ def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int
 
 
 def _threads(run: PlannedRun) -> int:
-    """That it is known to use at the same time."""
+    """Threads that it is known to use at the same time."""
     local = run.kind == "train" and not is_alone(run.settings)
     local = local and run.settings.get("driver", "local") == "local"
     return (run.workers if local else 1) * max(1, run.workload.threads)

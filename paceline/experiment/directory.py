@@ -1,12 +1,12 @@
 """The directory of an experiment, which one process at a time works in.
 
     experiment.toml    as it was given
-    experiment.json    as it was understood
+    experiment.json    as it was parsed
     runs/NAME/         one per finished run: its records, outcome.json and log.txt
-    working/           what is being made; nothing of it counts
+    working/           unfinished runs
     results.csv, summary.csv
 
-A run is made in `working` and moved to `runs` by one rename, when its outcome is in it.
+A run is written to `working` and moved to `runs` by one rename when it is complete.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DAMAGED = "damaged"
 
 @contextmanager
 def locked_experiment(directory: Path) -> Iterator[None]:
-    """Nobody else works in `directory` meanwhile. The lock is the kernel's: it goes with the process that has it."""
+    """Locks the directory against other processes. The kernel releases the lock when its process ends."""
     with writable(str(directory)):
         lock = DirectoryLock(
-            directory, lambda who: f"{directory} is being worked on by another compare{who}: wait for it"
+            directory, lambda who: f"{directory} is in use by another compare{who}: wait until it ends"
         )
     with lock:
         yield
@@ -45,9 +45,9 @@ def new_place(out: Path, experiment: Experiment, text: str) -> Iterator[Path]:
         raise OutputError(f"`out={str(out)!r}` is a file: choose a directory")
     with writable(f"`out={str(out)!r}`"):
         out.mkdir(parents=True, exist_ok=True)
-    _check_new(out, experiment)  # nothing is left in a directory of something else
+    _check_new(out, experiment)  # before the lock file is written
     with locked_experiment(out):
-        _check_new(out, experiment)  # nobody else was first
+        _check_new(out, experiment)  # another process may have been first
         if text:
             record.write_atomically(out / TOML, text)
         record.save(experiment, out / EXPERIMENT)
@@ -70,7 +70,6 @@ def _check_new(out: Path, experiment: Experiment) -> None:
 
 
 def saved_experiment(directory: str | Path) -> Experiment:
-    """The experiment in a directory, to be resumed."""
     directory = Path(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
@@ -84,7 +83,7 @@ def saved_experiment(directory: str | Path) -> Experiment:
 
 @contextmanager
 def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterator[Path]:
-    """`directory`, locked, which must hold `experiment`; what may have changed is brought up to date."""
+    """`directory`, locked, which must hold `experiment`; fields that may change are updated."""
     before = saved_experiment(directory)
     differences = changed(record.to_json(before), record.to_json(experiment))
     if differences:
@@ -101,7 +100,7 @@ def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterat
 
 
 def clear_working(directory: Path) -> Path:
-    """Empties `working`: unfinished runs of a killed process are of no use."""
+    """Empties `working`: unfinished runs of a killed process cannot be continued."""
     working = directory / WORKING
     shutil.rmtree(working, ignore_errors=True)
     with writable(str(working)):
@@ -116,7 +115,7 @@ def put_aside(run: Path, directory: Path, folder: str) -> Path:
 
 
 def move_into_place(made: Path, final: Path) -> None:
-    """By one rename, so that it is there whole or not at all; then made sure that a power cut does not undo it."""
+    """One rename, so that a run is complete or absent; synced, so that a power failure does not undo it."""
     made.rename(final)
     descriptor = os.open(final.parent, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Executes an experiment: every run in a process of its own, each finished one kept at once, none made twice."""
+"""Executes an experiment: every run in its own process, saved when it finishes, and never repeated."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, read_run, results_table
 from paceline.training.stopping import StopRequest
 
-LOOK_UP_S = 0.2
+POLL_INTERVAL_S = 0.2
 WRITE_EVERY_S = 2.0
 WRITING_SHARE = 0.05  # tables may take this much of the time
 ATTEMPTS = 2
-"""A run that was lost with the process that starts runs is made again; a second time it is to blame."""
+"""A run that was lost with the fork server is started again, once; the second time it counts as failed."""
 
 
 def execute(
@@ -43,10 +43,10 @@ def execute(
     verb: str = "compare",
     tensorboard: Path | None = None,
 ) -> ResultsTable:
-    """Makes all runs of `experiment` in a new directory, or those that `resume` does not have yet, `jobs` at a time.
+    """Executes all runs of `experiment` in a new directory, or those missing in `resume`, `jobs` at a time.
 
-    With `retry` failed runs are made again. `text` is the file the experiment was read from, to be kept beside it;
-    `verb` is the function that resumes it. Into `tensorboard` every training writes events, in a folder of its own.
+    `retry` repeats failed runs. `text` is the file that the experiment was read from; a copy is saved. `verb` is the
+    function that resumes it. `tensorboard` is a directory in which every training writes events to its own folder.
     """
     module = user_code.importing()
     if module:
@@ -64,7 +64,7 @@ def execute(
         place = new_place(Path(out) if out is not None else next_directory(experiment.name), experiment, text)
     with place as directory:
         execution = Execution(directory, experiment, planned, jobs, cache, watcher or ExperimentWatcher(), tensorboard)
-        execution.look_at_what_is_there(retry)
+        execution.find_finished_runs(retry)
         execution.fetch_data(progress)
         execution.run(verb)
         return execution.write()
@@ -83,12 +83,10 @@ class Execution:
     ) -> None:
         self.directory, self.experiment, self.planned = directory, experiment, planned
         self.jobs, self.cache, self.watcher, self.tensorboard = jobs, cache, watcher, tensorboard
-        self.rows: dict[str, Row] = {}
-        """By the run's id."""
+        self.rows: dict[str, Row] = {}  # by run id
         self.pending: list[PlannedRun] = []
         self.running: dict[int, Attempt] = {}
-        self.lost: dict[int, int] = {}
-        """How often a run was lost with the fork server."""
+        self.lost: dict[int, int] = {}  # how often a run was lost with the fork server
         self.working = clear_working(directory)
         self.cores = cores_of_jobs(jobs)
         self.notes = crowding(planned, self.cores, jobs)
@@ -101,8 +99,8 @@ class Execution:
     def _row(self, run: PlannedRun) -> Row:
         return read_run(self._final(run), self.directory)
 
-    def look_at_what_is_there(self, retry: bool) -> None:
-        """Finds the runs that are done. What cannot be read is made again, and so is, if asked, what failed."""
+    def find_finished_runs(self, retry: bool) -> None:
+        """Finds finished runs. Unreadable ones are repeated, and with `retry` failed ones."""
         for run in self.planned:
             place = self._final(run)
             if not place.exists():
@@ -111,7 +109,7 @@ class Execution:
                 row = self._row(run)
             except PacelineError as error:
                 aside = put_aside(place, self.directory, DAMAGED)
-                self.notes.append(f"{run.name} cannot be read and is made again ({error}); it was moved to {aside}")
+                self.notes.append(f"{run.name} cannot be read and is repeated ({error}); it was moved to {aside}")
                 continue
             if retry and row["status"] == "failed":
                 shutil.rmtree(put_aside(place, self.directory, WORKING), ignore_errors=True)
@@ -125,7 +123,7 @@ class Execution:
             self.estimate.learn(run, row["process_s"])
 
     def fetch_data(self, progress: data.Progress | None) -> None:
-        """Once, before the runs that would all fetch it."""
+        """Downloads data once, before the runs start."""
         for name in dict.fromkeys(run.workload.data for run in self.pending):
             if data.is_missing(name, self.cache):
                 data.fetch(name, cache=self.cache, progress=progress)
@@ -138,7 +136,7 @@ class Execution:
                     with Processes() as processes:
                         self._run_with(processes, stop)
                 except Lost:
-                    self._make_again()
+                    self._repeat_lost_runs()
                 if stop.made:
                     clear_working(self.directory)
                     self.write()
@@ -152,9 +150,9 @@ class Execution:
             while self.pending and len(self.running) < self.jobs:
                 self._start(self.pending.pop(0), processes)
             self.watcher.advanced(self.standing())
-            for number, ended in processes.wait(LOOK_UP_S).items():
+            for number, ended in processes.wait(POLL_INTERVAL_S).items():
                 self._finish(number, ended)
-            self._look_at_the_clock(processes)
+            self._kill_overdue_runs(processes)
             if monotonic() - self.written_s > max(WRITE_EVERY_S, self.writing_s / WRITING_SHARE):
                 self.write()
 
@@ -165,15 +163,14 @@ class Execution:
         self.running[run.number] = attempt
         processes.start(run.number, attempt.task(self.cache, self.experiment.checkpoints, self.tensorboard))
 
-    def _look_at_the_clock(self, processes: Processes) -> None:
+    def _kill_overdue_runs(self, processes: Processes) -> None:
         limit_s = self.experiment.timeout_s
         for number, attempt in self.running.items():
             if limit_s is not None and attempt.seconds > limit_s and not attempt.ended_by_us:
                 attempt.ended_by_us = f"it took longer than timeout = {limit_s:g} s"
                 processes.kill(number)
 
-    def _make_again(self) -> None:
-        """What was being made when the fork server was lost."""
+    def _repeat_lost_runs(self) -> None:
         for number in sorted(self.running, reverse=True):
             self.lost[number] = self.lost.get(number, 0) + 1
             if self.lost[number] < ATTEMPTS:
@@ -201,7 +198,6 @@ class Execution:
         )
 
     def write(self) -> ResultsTable:
-        """The tables of what is done so far."""
         start_s = monotonic()
         directories = {str(row["directory"]): self.directory / row["directory"] for row in self.rows.values()}
         found = results_table(self.rows.values(), directories, (), self.experiment, str(self.directory))

@@ -1,4 +1,4 @@
-"""An experiment as data: what is common to all runs, what varies between them, and how often each is repeated."""
+"""An experiment as data: settings that all runs share, settings that vary, and the number of repetitions."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ if TYPE_CHECKING:
 
 NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
 MAY_CHANGE = ("name", "title", "notes", "published")
-"""Fields without effect on the runs; they may change before an experiment is resumed."""
-NOT_SETTINGS = ("repetitions", "trials", "notes", "grid")
-"""Keys of `quick` that are not settings of runs."""
+"""Fields that do not affect the runs and may change before an experiment is resumed."""
+NOT_SETTINGS = ("repetitions", "trials", "notes", "grid")  # keys of `quick` that are not settings of runs
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Keys of `workload`, `strategy` and `run` are those of the command line; a grid has lists of values for any."""
+    """Keys of `workload`, `strategy` and `run` are those of the command line; a grid has lists of values."""
 
     name: str
     title: str = setting("")
     notes: tuple[str, ...] = ()
-    """Sentences that a report shows."""
+    """Sentences shown in the report."""
     workload: dict[str, Any] = field(default_factory=dict)
     strategy: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     """kind (train, measure or simulate), step, steps, iterations, measure."""
     grid: tuple[dict[str, Any], ...] = ()
-    """The runs of all blocks; those of one block are all combinations of its values."""
+    """Blocks of lists of values; each block gives one run per combination."""
     random: RandomSearch | None = None
     repetitions: int = setting(1, least=1)
     seed: int = setting(0, least=0)
-    """Seed of the order in which the runs are made."""
+    """Seed of the order of the runs."""
     timeout_s: float | None = None
-    """A run that takes longer has failed."""
+    """A run that takes longer fails."""
     checkpoints: bool = setting(True)
     """Whether the trained parameters of each run are kept."""
     quick: dict[str, Any] = field(default_factory=dict)
-    """Settings, repetitions, trials and grid of the quick version, and notes on it."""
+    """Settings, repetitions, trials, grid and notes of the quick version."""
     is_quick: bool = False
     published: tuple[PublishedNumber, ...] = ()
 
@@ -68,8 +67,7 @@ class Experiment:
 
     def _check_own(self) -> None:
         check(self, InputError)
-        if not isinstance(self.name, str):
-            raise InputError(f"name={self.name!r:.60} should be text")
+        Setting("name", str, "").read(self.name)
         object.__setattr__(self, "notes", _sentences("notes", self.notes))
         if not re.search(r"\w", self.name):
             raise InputError(f"name={self.name!r} should have a letter or a digit")
@@ -96,7 +94,7 @@ class Experiment:
         return flattened({key: each for key, each in self.quick.items() if key not in NOT_SETTINGS}, "[quick]")
 
     def quickly(self) -> Experiment:
-        """The same with what `quick` says in place of what is said elsewhere, and its notes at the end."""
+        """The quick version: the settings of `quick` replace the others, and its notes are appended."""
         if self.is_quick:
             return self
         if not self.quick:
@@ -119,7 +117,7 @@ class Experiment:
         return replace(self, **changes, **base, grid=tuple(grid), random=search)
 
     def runs(self) -> list[PlannedRun]:
-        """Every run there is to make, each with an id that depends on its settings and repetition alone."""
+        """All runs. The id of a run depends only on its settings and repetition."""
         from paceline.experiment.planning import plan_runs
 
         return plan_runs(self)
@@ -166,7 +164,7 @@ def _check_values(where: str, settings: Mapping[str, Any]) -> None:
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
-    """In words, where two experiments differ, both as JSON; what may change is left out."""
+    """Differences between two experiments, given as JSON, in words; fields that may change are ignored."""
     found = []
     for key in dict.fromkeys((*before, *now)):
         if not where and key in MAY_CHANGE:

@@ -1,4 +1,4 @@
-"""Every key that an experiment may set: where it belongs, and to which runs it applies."""
+"""The keys of an experiment: the section that each belongs to, and the runs that it applies to."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from paceline.training.settings import (
 from paceline.training.starting import Setup
 from paceline.workload import Workload, is_option
 
-ALONE = "none"
-"""In place of a strategy: one process, without any."""
+ALONE = "none"  # in place of a strategy: train in one process
 SECTIONS = {
     "run": keys_of(RunSettings),
     "workload": keys_of(Workload),
@@ -36,7 +35,7 @@ def section_of(key: str) -> str | None:
 
 
 def flattened(table: Mapping[str, Any], where: str, section: str | None = None) -> dict[str, Any]:
-    """Known keys in one spelling, `fetch-every` and `fetch_every` alike; a table of options becomes `options.KEY`."""
+    """Keys in one spelling, e.g. `fetch_every` for `fetch-every`; a table of options becomes `options.KEY`."""
     found: dict[str, Any] = {}
     for written, value in table.items():
         key = written if is_option(written) else written.replace("-", "_")
@@ -56,7 +55,7 @@ def flattened(table: Mapping[str, Any], where: str, section: str | None = None) 
 
 
 def check_value(key: str, value: Any) -> None:
-    """Refuses a value that its key could have in no run."""
+    """Rejects a value that is not valid in any run."""
     if is_option(key):
         return
     read = SCHEMA[key].parse(value) if isinstance(value, str) else SCHEMA[key].read(value)
@@ -67,7 +66,7 @@ def check_value(key: str, value: Any) -> None:
 
 
 def is_alone(given: Mapping[str, Any]) -> bool:
-    """Whether it is one process: workers without a strategy are synchronous ones, and a divided network has several."""
+    """Whether it runs in one process. Workers without a strategy are synchronous; a divided network needs several."""
     if ParallelSettings(**pick(ParallelSettings, given)).divides:
         return False
     if "strategy" in given:
@@ -76,7 +75,7 @@ def is_alone(given: Mapping[str, Any]) -> bool:
 
 
 def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of `given` a run of its kind, strategy and driver is made of; the rest has no meaning for it."""
+    """The settings that apply to a run of this kind, strategy and driver."""
     kind, without = given["kind"], set()
     if kind == "train":
         driver = given.get("driver", "auto")
@@ -102,10 +101,9 @@ def run_settings(settings: Mapping[str, Any]) -> RunSettings:
 
 
 def setup_of(settings: Mapping[str, Any]) -> Setup:
-    """How a run of these settings is carried out, checked."""
     if is_alone(settings):
         return Setup()
     given = {key: value for key, value in settings.items() if section_of(key) == "strategy"}
-    if given.get("strategy") == ALONE:  # a divided network has none
+    if given.get("strategy") == ALONE:  # a divided network has no strategy
         del given["strategy"]
     return Setup.of({**given, "driver": "virtual"} if settings["kind"] == "simulate" else given)

@@ -1,4 +1,4 @@
-"""Makes one run of an experiment, in the process that was made for it."""
+"""Executes one run of an experiment, in its own process."""
 
 from __future__ import annotations
 
@@ -35,31 +35,27 @@ TELL_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class RunTask:
-    """What the process is told. Paths are absolute."""
+    """The input of the process. Paths are absolute."""
 
     run: PlannedRun
-    directory: str
-    """Where the run's records go; it does not exist yet."""
-    cache: str
-    """Where data sets are; empty: the usual place."""
+    directory: str  # for the run's records; does not exist yet
+    cache: str  # directory of the data sets; empty: the default one
     cores: tuple[int, ...]
     search_path: tuple[str, ...]
-    checkpoints: bool = True
-    """Whether trained parameters are wanted; large ones take their time to write."""
-    tensorboard: str = ""
-    """A directory for the run's events; empty: none are wanted."""
+    checkpoints: bool = True  # whether to save trained parameters
+    tensorboard: str = ""  # directory for the run's events; empty: none
 
     @property
     def cache_folder(self) -> Path | None:
         return Path(self.cache) if self.cache else None
 
     def beside(self, ending: str) -> Path:
-        """A file beside the directory: `.log`, `.progress` (from 0 to 1), and `.told` for what became of the run."""
+        """A file beside the directory: `.log`, `.progress` (from 0 to 1), or `.told` with the outcome."""
         return Path(self.directory).with_suffix(ending)
 
 
 class _Told:
-    """A watcher of trainings: lines for the log, and now and then how far it is."""
+    """A training watcher that prints to the log and writes the progress to a file."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.told_s = file, 0.0
@@ -87,7 +83,7 @@ class _Told:
 
 
 def make(task: RunTask) -> int:
-    """Makes the run, and tells what became of it in a file; the exit code of the process."""
+    """Executes the run and writes its outcome to a file. Returns the exit code of the process."""
     sys.path.extend(place for place in task.search_path if place not in sys.path)
     status, error = "finished", ""
     try:
@@ -101,7 +97,7 @@ def make(task: RunTask) -> int:
     except Exception as raised:
         traceback.print_exc()
         status, error = "failed", reason(raised)
-    except (SystemExit, KeyboardInterrupt) as raised:  # whatever a user's own code does, it is this run that failed
+    except (SystemExit, KeyboardInterrupt) as raised:  # raised by user code
         status, error = "failed", f"ended by {type(raised).__name__} {raised}".strip()
     if error:
         print(f"{status}: {error}", flush=True)
@@ -117,7 +113,7 @@ def _make(task: RunTask) -> None:
 
 @contextmanager
 def _followed(watcher: Watcher, task: RunTask) -> Iterator[Watcher]:
-    """The watcher, and beside it one for TensorBoard if that is wanted."""
+    """The watcher, combined with one for TensorBoard if requested."""
     if not task.tensorboard:
         yield watcher
         return

@@ -1,4 +1,4 @@
-"""From an experiment to its runs: grids multiplied out, numbers drawn, repetitions with seeds, an order."""
+"""From an experiment to its runs: combinations of the grid, random draws, repetitions with seeds, and their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     combinations = list(_combinations(experiment))
     _check_effect(experiment, [settings for _, settings in combinations])
     unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}
-    for trial, settings in combinations:  # settings that differ only in what does not apply to them are one
+    for trial, settings in combinations:  # settings that differ only in keys that do not apply are equal
         unlike.setdefault(setting_id(settings), (trial, settings))
     texts = {
         setting: {key: setting_text(value) for key, value in settings.items()}
@@ -40,7 +40,7 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
         label = label_by(texts[setting], telling)
         try:
             workload = _workload(settings, bases)
-            data.check_source(workload.data)  # every run would find these out for itself
+            data.check_source(workload.data)  # errors that every run would raise
             if workload.network in KNOWN:
                 check_options(workload.network, workload.options)
             setup = setup_of(settings)
@@ -54,7 +54,7 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
 
 
 def interleaved(runs: Iterable[PlannedRun], seed: int) -> list[PlannedRun]:
-    """Every setting once, then every setting again: a machine that becomes slower does so for all of them."""
+    """Every setting once, then every setting again, so that a slowdown of the machine affects all settings."""
     rounds = grouped(runs, lambda run: run.repetition)
     for repetition, members in rounds.items():
         random.Random(f"{seed}/{repetition}").shuffle(members)
@@ -80,7 +80,7 @@ def _combinations(experiment: Experiment) -> Iterator[tuple[int | None, dict[str
 
 
 def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) -> None:
-    """Something that was asked for and changes nothing is a mistake."""
+    """A setting without effect is an error."""
     drawn = experiment.random.draws if experiment.random is not None else {}
     tables = (experiment.run, experiment.strategy, *experiment.grid, drawn)
     used = {key for settings in all_settings for key in settings}
@@ -93,7 +93,7 @@ def _check_effect(experiment: Experiment, all_settings: list[dict[str, Any]]) ->
 
 
 def _workload(settings: Mapping[str, Any], bases: dict[str, Workload]) -> Workload:
-    """As the run will have it. A function of the user's own is called once, not for every run."""
+    """The workload of a run. A custom function is called once, not for every run."""
     given = {key: value for key, value in settings.items() if section_of(key) == "workload"}
     network = given.pop("network", "mlp")
     if ":" not in network:

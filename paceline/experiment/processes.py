@@ -1,4 +1,4 @@
-"""Runs as they are being made: their processes, and their files in `working`, which become the run's directory."""
+"""Active runs: their processes, and their files in `working`, which become the run's directory."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ IMPORTS = (
     "paceline.simulation.timing", "paceline.training.trainer", "paceline.training.virtual_run",
     "paceline.training.drivers.local.launcher",
 )  # fmt: skip
-"""What runs need, imported once for all of them."""
+"""Modules that runs need; the fork server imports them once."""
 LOG = "log.txt"
 LONGEST = 120
 
 
 class Processes:
-    """Starts runs, and reports which ended. All of them end with it, and with this process."""
+    """Starts runs and reports which have ended. All runs are killed when this object or process ends."""
 
     def __init__(self) -> None:
-        # The kernel ends it with the thread that started it, so this has to be the main one.
+        # The kernel kills the server with the thread that started it, so this must be the main thread.
         self.server = process_server()
         self.forked: dict[int, Forked] = {}
 
@@ -47,7 +47,6 @@ class Processes:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends all of them, and waits until they are gone."""
         for number in self.forked:
             self.kill(number)
         for process in self.forked.values():
@@ -61,7 +60,7 @@ class Processes:
             raise Lost(str(error)) from error
 
     def kill(self, number: int) -> None:
-        """With all that it started and that has not a process group of its own; what has, ends with its parent."""
+        """Kills its process group; processes with their own group end with their parent."""
         process = self.forked[number]
         if process.poll() is None:
             with suppress(ProcessLookupError):
@@ -69,7 +68,7 @@ class Processes:
             process.signal(signal.SIGKILL)
 
     def wait(self, seconds: float) -> dict[int, Ended]:
-        """The runs that have ended, by number, at most `seconds` from now."""
+        """Waits for up to `seconds`; returns the runs that have ended, by number."""
         self.server.wait(seconds)
         if not self.server.alive and self.forked:
             raise Lost("the process that starts the runs ended unexpectedly")
@@ -80,11 +79,11 @@ class Processes:
 
 
 class Lost(PacelineError):
-    """The fork server is gone, and all runs with it."""
+    """The fork server died, and all runs with it."""
 
 
 def become(text: str, _: list[int]) -> None:
-    """A forked process becomes a run, with its own log and, if asked for, only some of the cores."""
+    """Turns a forked process into a run, with its own log and cores."""
     task: RunTask = record.from_json(RunTask, json.loads(text), "task")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setpgid(0, 0)
@@ -93,7 +92,7 @@ def become(text: str, _: list[int]) -> None:
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     if task.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, task.cores)  # what looks for cores finds those of this run
+        os.sched_setaffinity(0, task.cores)  # PyTorch and others count these cores
     code = make(task)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -104,14 +103,12 @@ def become(text: str, _: list[int]) -> None:
 class Attempt:
     run: PlannedRun
     working: Path
-    """Where the run's records come to be; files beside it have its name and an ending."""
-    slot: int
-    """Which of the jobs it is, and so which cores it has."""
+    """The run's directory while it runs. Its log and progress files have the same name and a suffix."""
+    slot: int  # index of the job, which determines its cores
     cores: tuple[int, ...]
     began_s: float = field(default_factory=monotonic)
     started: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
-    ended_by_us: str = ""
-    """Why this process ended the run; empty if it did not."""
+    ended_by_us: str = ""  # why this process ended the run; empty if it did not
 
     @property
     def seconds(self) -> float:
@@ -121,7 +118,7 @@ class Attempt:
         return self.working.with_suffix(ending)
 
     def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> RunTask:
-        """What its process is told, where nothing is left of an attempt before."""
+        """The input of its process; files of an earlier attempt are removed."""
         board = folder_of(self.run, tensorboard) if tensorboard is not None else None
         shutil.rmtree(self.working, ignore_errors=True)
         for ending in (".told", ".progress", ".log"):
@@ -137,7 +134,7 @@ class Attempt:
         )
 
     def part(self) -> float:
-        """How much of it is done, as far as it has told."""
+        """The share that is done, as last reported."""
         try:
             return float(self._file(".progress").read_text())
         except (OSError, ValueError):
@@ -153,7 +150,7 @@ class Attempt:
             return "failed", f"its process {ended.how}"
 
     def keep(self, ended: Ended, final: Path, *, planned: int, checkpoints: bool) -> None:
-        """Writes what became of it into its directory, as the last thing, and moves that into place."""
+        """Writes the outcome into the run's directory, as the last file, and moves the directory into place."""
         status, error = self._told(ended)
         self.working.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
@@ -172,7 +169,7 @@ class Attempt:
 
 
 def folder_of(run: PlannedRun, directory: Path) -> Path | None:
-    """`sync,8-workers-1a2b3c4d5e-1`, which a filter finds by any part; only a training has curves."""
+    """For example `sync,8-workers-1a2b3c4d5e-1`, for filters in TensorBoard; None if the run is not a training."""
     if run.kind != "train":
         return None
     words = (run.label or run.workload.network).replace(" · ", ",")
@@ -180,7 +177,7 @@ def folder_of(run: PlannedRun, directory: Path) -> Path | None:
 
 
 def check_folders(runs: Iterable[PlannedRun], directory: Path, *, new: bool) -> None:
-    """Says before the first run what would keep any from writing."""
+    """Raises an error before the first run if events cannot be written."""
     from paceline.reporting.tensorboard import check_unused, check_writable
 
     check_writable(directory)

@@ -1,5 +1,5 @@
-"""Hyper-parameters drawn at random. Each number depends on (seed, trial, key) alone: more trials, or another key, leave
-those there were as they are."""
+"""Hyper-parameters drawn at random. A value depends only on (seed, trial, key), so that adding trials or keys does not
+change the others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from paceline.errors import InputError, nearest
 from paceline.settings import Setting
 
 SHAPES = ("choice", "uniform", "log-uniform", "integer")
-DIGITS = 6
-"""A drawn number has no more digits than one can read and write again."""
+DIGITS = 6  # significant digits of a drawn number
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class RandomSearch:
     trials: int
     seed: int = 0
     draws: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    """By key, a shape and what it takes: `{"log-uniform": [0.001, 0.1]}`."""
+    """By key, a distribution and its arguments: `{"log-uniform": [0.001, 0.1]}`."""
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 1), ("seed", 0)):
@@ -33,11 +32,11 @@ class RandomSearch:
             _check(key, draw)
 
     def settings(self, trial: int) -> dict[str, Any]:
-        """Of trial 1, 2, …"""
+        """The values of trial 1, 2, …"""
         return {key: _drawn(draw, random.Random(f"{self.seed}/{trial}/{key}")) for key, draw in self.draws.items()}
 
     def extremes(self) -> dict[str, list[Any]]:
-        """By key, values of the kind that is drawn."""
+        """By key, values of the type that is drawn, for checking."""
         draws = {key: next(iter(draw.items())) for key, draw in self.draws.items()}
         return {key: [float(v) for v in vs] if "uniform" in shape else vs for key, (shape, vs) in draws.items()}
 

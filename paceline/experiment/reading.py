@@ -1,8 +1,7 @@
-"""Reads an experiment from a TOML file, with the published numbers that it states there or in a CSV file beside it."""
+"""Reads an experiment from a TOML file. Published numbers may be in a CSV file beside it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,7 @@ from paceline.experiment.keys import flattened
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import read_cells
-from paceline.settings import read, read_toml, settings_of
+from paceline.settings import read, read_any, read_toml, settings_of
 
 KEYS = (
     "name", "title", "source", "notes", "kind", "repetitions", "seed", "timeout", "checkpoints", "workload", "strategy",
@@ -25,20 +24,19 @@ KEYS = (
 
 
 def read_experiment(path: str | Path) -> Experiment:
-    """The experiment that a file describes; every error names the file."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
     if path.suffix != ".toml":
         raise InputError(f"{path} should be a TOML file, its name ending in .toml")
-    table = read_toml(str(path), InputError)  # its errors name the file themselves
+    table = read_toml(str(path), InputError)  # its errors name the file
     with naming(path):
         return experiment_of(table, path.stem, path.parent)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors name the file, and do not speak of options of a command line."""
+    """Errors name the file, and keys instead of command-line options."""
     try:
         yield
     except InputError as error:
@@ -46,7 +44,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Path = Path()) -> Experiment:
-    """From a table as TOML has it; a file of published numbers is looked for in `folder`."""
+    """From a parsed TOML table. A file of published numbers is searched for in `folder`."""
     for key in table:
         if key not in KEYS:
             raise InputError(f"an experiment has no {key!r}: {nearest(key, KEYS)}")
@@ -85,7 +83,7 @@ def _search(table: Mapping[str, Any]) -> RandomSearch:
 
 
 def _check_plain(value: Any, where: str) -> None:
-    """What a record cannot hold is refused; TOML has dates."""
+    """Rejects dates, which records cannot hold."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             _check_plain(item, f"{where}.{key}" if where else key)
@@ -97,7 +95,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def read_published(given: Any, folder: Path, source: Any = "") -> tuple[PublishedNumber, ...]:
-    """From a list of tables, or from a CSV file beside the experiment; all from `source` that name no other."""
+    """From a list of tables, or from a CSV file beside the experiment. `source` is the default source."""
     if not isinstance(source, str):
         raise InputError(f"source={source!r:.60} should be text")
     if isinstance(given, dict):
@@ -125,18 +123,11 @@ def _published(entry: Any, place: str, source: str) -> PublishedNumber:
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Lines by their number. A column is a key; any other column is a setting that the number is for."""
+    """Rows by line number. Columns that are not keys are settings that the number applies to."""
     header, rows = read_cells(path)
     known, found = settings_of(PublishedNumber), []
     for line, row in enumerate(rows, 2):
         cells = {key: text for key, text in zip(header, row, strict=True) if text}
-        where = {key: _value(text) for key, text in cells.items() if key not in known}
+        where = {key: read_any(text) for key, text in cells.items() if key not in known}
         found.append((line, {**{key: text for key, text in cells.items() if key in known}, "where": where}))
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

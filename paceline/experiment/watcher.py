@@ -1,4 +1,4 @@
-"""What a watcher of an experiment is told, the remaining time included: the command line draws its progress from it."""
+"""Progress of an experiment, including the remaining time, as reported to a watcher such as the command line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ class Standing:
     planned: int
     failed: int
     running: tuple[PlannedRun, ...]
-    left_s: float | None
-    """None: nothing is known yet."""
+    left_s: float | None  # None: not known yet
 
 
 class ExperimentWatcher:
-    """Ignores everything it is told; a watcher overrides what it wants to know."""
+    """Ignores all reports; override the methods that you need."""
 
     def begun(self, standing: Standing, notes: list[str]) -> None:
         pass
@@ -36,18 +35,17 @@ class ExperimentWatcher:
 
 
 class Estimate:
-    """The remaining time, from the runs that are done and from how far the others are."""
+    """Estimates the remaining time from finished runs and from the progress of the others."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self.seconds: dict[str, list[float]] = {}
-        """Of finished runs, by setting."""
+        self.seconds: dict[str, list[float]] = {}  # of finished runs, by setting
 
     def learn(self, run: PlannedRun, seconds: float) -> None:
         self.seconds.setdefault(run.setting, []).append(seconds)
 
     def left_s(self, pending: Iterable[PlannedRun], running: list[tuple[PlannedRun, float, float]]) -> float | None:
-        """Of `running`: seconds so far, and the part that is done. None: nothing is known yet."""
+        """`running` has seconds so far and the share that is done. Returns None if nothing is known yet."""
         known = [statistics.fmean(found) for found in self.seconds.values()]
         known += [seconds / part for _, seconds, part in running if part > 0.02]
         if not known:

@@ -8,12 +8,16 @@ from paceline.measurement.measurement import LayerTime, Measurement
 MIN_GAIN = 0.05
 """Advice that would save a smaller share of an iteration is left out."""
 MOST_OFF = 0.1
-"""Where the parts and the iteration disagree by more, shares and gains would not be true."""
+
+
+def parts_are_known(m: Measurement) -> bool:
+    """Whether the parts add up to the iteration well enough to state shares and gains."""
+    return abs(m.accounted - 1.0) <= MOST_OFF
 
 
 def advice(m: Measurement) -> list[str]:
     """Sentences, largest possible gain first."""
-    if abs(m.accounted - 1.0) > MOST_OFF:
+    if not parts_are_known(m):
         return [
             f"The parts add up to {percent(m.accounted, 0)} of an iteration, too far off for advice: measure again, "
             "with nothing else running."
@@ -64,7 +68,8 @@ def _slow_layer(m: Measurement, layer: LayerTime, total: float) -> tuple[float, 
     )
     return (
         gain,
-        f"{layer.name} takes {percent(share, 1)} at {limit}; at 50 % an iteration would be {_faster(gain)} faster.",
+        f"{layer.name} takes {percent(share, 1)} of an iteration, at {limit}; at 50 %, iterations would be "
+        f"{_faster(gain)} faster.",
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -24,6 +25,18 @@ ROUNDS = 7
 ECHO = 200
 NODE_TO_NODE = "node to node, Ray"
 """The network between the nodes of a cluster, as the Ray driver uses it."""
+ECHO_PROGRAM = """
+import sys
+from multiprocessing.connection import Connection
+
+connection = Connection(int(sys.argv[1]))
+try:
+    while True:
+        connection.recv_bytes()
+        connection.send_bytes(b"x")
+except (EOFError, OSError):
+    pass
+"""
 
 
 @dataclass(frozen=True)
@@ -48,20 +61,12 @@ def measure_links(device: torch.device, directory: Path | None = None) -> LinkMe
     return LinkMeasurement(tuple(links), {"device": str(device), "torch": torch.__version__})
 
 
-def _echo(connection: Connection) -> None:
-    """The other process: answers every message with one byte until the connection closes."""
-    try:
-        while True:
-            connection.recv_bytes()
-            connection.send_bytes(b"x")
-    except EOFError:
-        pass
-
-
 def _between_processes() -> LinkSpeed:
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    other = multiprocessing.get_context("spawn").Process(target=_echo, args=(there,), daemon=True)
-    other.start()
+    """To a program that answers every message with one byte. Unlike a `multiprocessing.Process`, it does not import the
+    user's script again, so that a script needs no `if __name__ == "__main__"`."""
+    here, there = multiprocessing.Pipe()
+    words = [sys.executable, "-S", "-c", ECHO_PROGRAM, str(there.fileno())]
+    other = subprocess.Popen(words, pass_fds=[there.fileno()], start_new_session=True)
     there.close()
 
     def exchange(message: bytes) -> None:
@@ -75,9 +80,11 @@ def _between_processes() -> LinkSpeed:
         seconds = median(_seconds(lambda: exchange(large)) for _ in range(ROUNDS))
     finally:
         here.close()
-        other.join(timeout=5)
-        if other.is_alive():
+        try:
+            other.wait(timeout=5)
+        except subprocess.TimeoutExpired:
             other.kill()
+            other.wait()
     return LinkSpeed("process to process, socket", latency, LARGE_BYTES / seconds)
 
 

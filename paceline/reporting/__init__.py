@@ -1,4 +1,4 @@
-"""Turns records into something to look at."""
+"""Reports: pages, figures and tables made from records."""
 
 from __future__ import annotations
 

@@ -24,10 +24,8 @@ from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
 from paceline.training.run import Run
 
-Tile = tuple[str, str]
-"""A value, and what it is of."""
-Said = tuple[str, tuple[str, ...]]
-"""A sentence, and the figures that show it, the best first."""
+Tile = tuple[str, str]  # value and caption
+Said = tuple[str, tuple[str, ...]]  # a sentence and the figures that show it, best first
 MOST_POINTS = 5
 NOTHING = "There is no run or measurement here yet."
 
@@ -35,12 +33,10 @@ NOTHING = "There is no run or measurement here yet."
 @dataclass(frozen=True)
 class Answer:
     sentence: str
-    pictures: tuple[str, ...]
-    """Figures that show it; the first of them that the page has is drawn below the sentence."""
+    pictures: tuple[str, ...]  # the first one that the page has is drawn below the sentence
     tiles: tuple[Tile, ...]
     summary: tuple[str, ...] = ()
-    busy: str = ""
-    """What made the times longer than they would be otherwise."""
+    busy: str = ""  # what made measured times longer
 
 
 def answer_of(records: Records, runs: Sequence[RunResult]) -> Answer:
@@ -52,7 +48,7 @@ def answer_of(records: Records, runs: Sequence[RunResult]) -> Answer:
 
 def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
     """The answer first, then the summary."""
-    if records.findings:  # a study says what it is about
+    if records.findings:  # a study has its own conclusions
         yield from ((given.sentence, (given.figure,)) for given in records.findings)
         yield unranked_sentence(runs), ()
         return
@@ -116,7 +112,7 @@ def run_sentence(run: Run) -> str:
     if run.division is not None and len(run.division.processes) > 1:
         workers = f", divided among {len(run.division.processes)} processes"
     seconds = duration(run.wall_s)
-    if d is not None and d.driver == "virtual":
+    if d is not None and run.is_simulated:
         workers = f" with {count(d.workers, 'simulated worker')} ({d.strategy.name})"
         seconds = f"{duration(d.seconds)} of simulated time"
     return f"{shown_name(w.network)} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."
@@ -145,7 +141,7 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     took = f"{duration(median_of(times_s[first]))}{clock}"
     apart = differs(times_s[first], times_s[second])
     close = median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first])
-    first = re.sub("^one process", "One process", first)  # other names are written as they are
+    first = re.sub("^one process", "One process", first)  # names of strategies are not capitalized
     if apart is False:
         return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
     if close:
@@ -201,7 +197,7 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
         return _tiles_of_one(runs[0])
     if not runs:
         return _tiles_of_plan(records.plans[0][1]) if records.plans else _tiles_of_measurements(records)
-    told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # whose labels mean nothing
+    told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # their labels are random
     best = largest([run.accuracy for run in told if run.ranked])
     workers = sorted({run.workers for run in runs})
     found = [(f"{len(runs):,}", "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations")]

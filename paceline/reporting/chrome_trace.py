@@ -1,6 +1,6 @@
-"""Any trace as a file for Perfetto or chrome://tracing: one row for each who, in the trace-event format.
+"""Exports a trace for Perfetto or chrome://tracing in the trace-event format, with one row per process.
 
-Events of one row may lie inside each other, but must not overlap in part; what does is put into a row below.
+Events of a row may be nested but must not overlap partially; those that do are moved to another row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def chrome_trace(trace: Trace, name: str = "paceline") -> str:
 
 
 def chrome_traces(traces: Mapping[str, Trace]) -> str:
-    """Several, each under its name."""
+    """Several traces in one file, by name."""
     events = [event for number, name in enumerate(traces, start=1) for event in _events(number, name, traces[name])]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A span in whole nanoseconds, which is all that Perfetto keeps: so rounding cannot make two overlap."""
+    """A span in whole nanoseconds, the resolution of Perfetto, so that rounding cannot make two spans overlap."""
 
     who: str
     part: str
@@ -40,7 +40,7 @@ class _Bar:
 
 def _events(process: int, name: str, trace: Trace) -> Iterable[dict[str, Any]]:
     yield _named("process_name", process, 0, name=name)
-    # Rows are counted from 1: to Perfetto, 0 is the idle task of an operating system.
+    # Rows are numbered from 1: Perfetto takes 0 for the idle task of an operating system.
     for row, (who, bars) in enumerate(_rows(trace), start=1):
         yield _named("thread_name", process, row, name=who)
         yield _named("thread_sort_index", process, row, sort_index=row)
@@ -56,7 +56,7 @@ def _named(what: str, process: int, row: int, **words: Any) -> dict[str, Any]:
 
 
 def _rows(trace: Trace) -> Iterable[tuple[str, list[_Bar]]]:
-    """Whose row, and what is in it, in order of time."""
+    """The name of each row and its bars in order of time."""
     bars: dict[str, list[_Bar]] = {}
     for bar in sorted(_bars(trace), key=lambda bar: (bar.start_ns, -bar.end_ns)):
         bars.setdefault(bar.who, []).append(bar)
@@ -66,7 +66,6 @@ def _rows(trace: Trace) -> Iterable[tuple[str, list[_Bar]]]:
 
 
 def _bars(trace: Trace) -> list[_Bar]:
-    """None begins before zero."""
     spans = drawn_spans(trace)
     begin_s = min((0.0, *(span.start_s for span in spans)))
     return [
@@ -76,10 +75,10 @@ def _bars(trace: Trace) -> list[_Bar]:
 
 
 def _without_overlap(bars: list[_Bar]) -> list[list[_Bar]]:
-    """As few rows as it takes, in each of which a bar is after another or inside it."""
+    """The fewest rows in which bars follow each other or are nested."""
     rows: list[list[_Bar]] = []
     under_way: list[list[int]] = []
-    """Of each row, when what is still going on in it ends, the innermost last."""
+    """For each row, when its open bars end, innermost last."""
     for bar in bars:
         for ends_ns in under_way:
             while ends_ns and ends_ns[-1] <= bar.start_ns:

@@ -1,4 +1,4 @@
-"""Colours of a page, on light and on dark paper; figures that stand for something stand out by three to one."""
+"""Colours of a page in light and dark mode; lines and bars have a contrast of at least 3:1."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ DARK = {
     "c0": "#6cb0ff", "c1": "#ffa163", "c2": "#5fcf95", "c3": "#b49bff", "c4": "#4fc7d1", "c5": "#f08cc4",
     "c6": "#e0bd5a", "c7": "#a3afbf", "c8": "#c79a82", "c9": "#b9d3ff",
 }  # fmt: skip
-LINES = 8
-"""How many colours lines and bars take in turn."""
+LINES = 8  # number of colours that lines and bars cycle through
 
 PARTS = {
     "forward": "c0", "backward": "c1", "update": "c2", "communicate": "c3", "load": "c6", "copy": "c4",
@@ -31,11 +30,11 @@ PARTS = {
     "prepare": "c7", "start": "c5", "train": "c9", "validate": "c1", "checkpoint": "c8",
     "published": "c7", "ours": "c0", "test": "c1", "predicted": "c0", "measured": "c1",
 }  # fmt: skip
-"""The same thing has the same colour in every figure; what is not here takes the next one."""
+"""Colours by meaning, the same in every figure; other names take the next colour of the cycle."""
 
 
 def style_of_colours() -> str:
-    """As variables of a style sheet: by what the reader's system prefers, by the page's button, and on paper."""
+    """CSS variables: for the system's preference, the page's button, and print."""
 
     def variables(colours: dict[str, str]) -> str:
         return "".join(f"--{name}:{colour};" for name, colour in colours.items())
@@ -50,7 +49,7 @@ def style_of_colours() -> str:
 
 
 def colour_of(name: str, place: int) -> str:
-    """On white paper."""
+    """The color of a part or line in light mode."""
     return LIGHT[PARTS.get(name, f"c{place % LINES}")]
 
 
@@ -62,7 +61,7 @@ def line_styles(names: Iterable[str], dashed: str) -> dict[str, list[int]]:
 
 
 def group_styles(runs: Sequence[RunResult]) -> dict[str, dict[str, list[int]]]:
-    """A colour and a dash for each group whose name has several parts: there are more colours than dashes."""
+    """A colour and a dash for each group whose name has two parts: one part sets the colour, the other the dash."""
     firsts = list(dict.fromkeys(run.telling[:1] for run in runs))
     rests = list(dict.fromkeys(run.telling[1:] for run in runs))
     if len(firsts) < 2 or len(rests) < 2 or max(len(firsts), len(rests)) > 8 or min(len(firsts), len(rests)) > 3:

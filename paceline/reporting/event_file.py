@@ -1,4 +1,4 @@
-"""TensorBoard's event files: its messages and records, each on its way to the disk when it has been added."""
+"""TensorBoard event files. Every record is written to disk immediately."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ except ImportError:
     raise PacelineError("`tensorboard` needs TensorBoard: pip install paceline[tensorboard]") from None
 
 FILES = "events.out.tfevents.*"
-LARGEST = 3.4028234e38
-"""A scalar is kept as a float of four bytes."""
+LARGEST = 3.4028234e38  # scalars are stored as float32
 
 
 class EventFile:
@@ -32,7 +31,7 @@ class EventFile:
         self.place, self.clock = f"`tensorboard={str(directory)!r}`", clock
         with writable(self.place):
             directory.mkdir(parents=True, exist_ok=True)
-            # Files of a directory are read in the order of their names; the newest comes last.
+            # TensorBoard reads the files of a directory in the order of their names.
             self._file = (directory / FILES.replace("*", f"{time.time_ns()}.paceline")).open("xb", buffering=0)
         self._add(file_version="brain.Event:2")
 
@@ -43,17 +42,17 @@ class EventFile:
         self._file.close()
 
     def begin_at(self, step: int) -> None:
-        """Points of earlier files from this step on are void: what is done again is drawn once."""
+        """Discards the points of earlier files from this step on, so that repeated steps are drawn once."""
         self._add(step=step, session_log=SessionLog(status=SessionLog.START))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """A point of each curve; what is no number has none."""
+        """Adds a point to each curve; non-finite values are left out."""
         drawn = {tag: value for tag, value in values.items() if abs(value) <= LARGEST}
         points = [Summary.Value(tag=tag, simple_value=value) for tag, value in drawn.items()]
         self._add(step=step, summary=Summary(value=points))
 
     def hyper_parameters(self, values: Mapping[str, Any], group: str = "") -> None:
-        """Shown beside what came of them; runs of one `group` are repetitions of each other."""
+        """Shown beside the results; runs of one `group` are repetitions of each other."""
         start = SessionStartInfo(group_name=group, start_time_secs=self.clock())
         for name, value in values.items():
             if isinstance(value, bool):

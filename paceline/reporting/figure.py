@@ -1,7 +1,7 @@
-"""What a page is made of: sections with sentences, tables, and figures that are tables with a way to draw them.
+"""The elements of a page: sections with sentences, tables, and figures.
 
-A figure holds no drawing. The page's script, the CSV that is downloaded, the table for those who cannot see it
-and the plots for a paper are all made from the same rows.
+A figure is a table and a description of how to draw it. The chart on the page, the CSV download, the data table and the
+plots for a paper are all made from the same rows.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from paceline.formatting import listed, number
 
 Cell = str | int | float | None
 
-SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
-"""Up to how many seconds, by what they are multiplied, and their unit then."""
+SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))  # (seconds below, factor, unit)
 
-ALIKE = 10
-"""Columns whose largest values differ by less than this factor have the same unit."""
-FEW_ROWS = 12
-"""A longer table is folded."""
+ALIKE = 10  # columns whose largest values differ by less than this factor share a unit
+FEW_ROWS = 12  # longer tables are folded
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
     unit: str = ""
-    """s, %, samples/s, …; a share is in percent. Where it says what a `value` is, it stands alone."""
+    """s, %, samples/s, …; shares are in percent. A column named `value` is titled by its unit alone."""
 
     @property
     def title(self) -> str:
@@ -50,9 +47,9 @@ class Table:
 
     @property
     def scales(self) -> list[tuple[float, str]]:
-        """By what each column is multiplied for reading, and its title then: seconds below one are ms or µs.
+        """Factor and title of each column for display: seconds below one are shown in ms or µs.
 
-        Columns of seconds that are not far apart, as the ends of an interval, share a unit.
+        Columns of similar size, such as the ends of an interval, share a unit.
         """
         found, sizes = [], []
         for column, cells in zip(self.columns, self._known, strict=True):
@@ -66,35 +63,35 @@ class Table:
 
     @property
     def _known(self) -> list[list[Cell]]:
-        """Of each column, the cells that have a value."""
+        """For each column, the cells that have a value."""
         return [[row[place] for row in self.rows if row[place] is not None] for place in range(len(self.columns))]
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, also as text with the digits that they were given, and nothing else."""
+        """Whether each column holds only numbers; numbers may be written as text."""
         return [bool(cells) and all(value_of(cell) is not None for cell in cells) for cells in self._known]
 
     @property
     def whole(self) -> list[bool]:
-        """Which of them hold whole numbers only."""
+        """Whether each column holds only whole numbers."""
         return [all(isinstance(cell, str | None) or cell == int(cell) for cell in cells) for cells in self._known]
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Rows as they are given; what is no finite number becomes nothing."""
+    """Makes a table; non-finite numbers become empty cells."""
     named = tuple(Column(c) if isinstance(c, str) else c for c in columns)
     cells = ((None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row) for row in rows)
     return Table(named, tuple(map(tuple, cells)))
 
 
 def filled(given: Table) -> Table:
-    """Without the columns that have no value."""
+    """Without empty columns."""
     kept = [any(cell != "" for cell in cells) for cells in given._known]
     return Table(tuple(compress(given.columns, kept)), tuple(tuple(compress(row, kept)) for row in given.rows))
 
 
 def value_of(cell: Cell) -> float | None:
-    """The number that a cell holds, if it does."""
+    """The number in a cell, or None."""
     if not isinstance(cell, str):
         return cell
     try:
@@ -106,14 +103,14 @@ def value_of(cell: Cell) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One way to look at a table. Which columns are drawn, and how, is said in `options`, by the figure's kind:
+    """One way to draw a table. `options` name the columns to draw, depending on the kind of figure:
 
-    lines      line, group (without one, the line): names; x, y: numbers; low, high: the ends of a whisker; ideal: a
-               column for a dashed line; styles: [colour, dash] by group; points: each stands for itself, on
-               logarithmic axes where they reach far
-    stack      category: names; parts: a list of columns, one beside the other in a bar
+    lines      line, group (default: line): names; x, y: numbers; low, high: the ends of a whisker; ideal: a
+               column for a dashed line; styles: [colour, dash] by group; points: not connected, on logarithmic axes
+               if the values have a wide range
+    stack      category: names; parts: a list of columns, stacked in a bar
     bars       category: names; values: a list of columns, side by side
-    intervals  category; value, low, high: what was expected; other: what came
+    intervals  category; value, low, high: the prediction; other: the measurement
     timeline   row, what: names; start, end: seconds; note
     """
 
@@ -127,19 +124,14 @@ class Figure:
     id: str
     title: str
     kind: str
-    views: tuple[View, ...]
-    """Where there are several, the reader chooses one by its name."""
-    says: str = ""
-    """What is to be seen, in a sentence for those who cannot see it; without one, the first values are read out."""
+    views: tuple[View, ...]  # if there are several, the reader chooses one by name
+    says: str = ""  # alternative text; if empty, the first values are read out
     note: str = ""
-    choice: str = "show"
-    """What the views differ in."""
-    wide: bool = False
-    """Takes a row of its own."""
+    choice: str = "show"  # label of the menu of views
+    wide: bool = False  # takes a whole row
 
     @property
     def words(self) -> str:
-        """For those who cannot see it."""
         return f"{self.title}. {self.says or _read_out(self.views[0])}"
 
 
@@ -163,7 +155,7 @@ def _read_out(view: View) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TableBlock:
-    """A table to be read as it is."""
+    """A table that is shown as such."""
 
     id: str
     title: str
@@ -171,7 +163,7 @@ class TableBlock:
     note: str = ""
     folded: bool = False
     of_runs: bool = False
-    """Its rows are the runs: filtering them filters the lines of the figures, which have the same names."""
+    """Whether its rows are the runs: filtering them also filters the lines of the figures."""
 
     @property
     def is_folded(self) -> bool:
@@ -180,17 +172,16 @@ class TableBlock:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture that was drawn before."""
+    """An existing image."""
 
     id: str
     title: str
     png: bytes
-    words: str
-    """For those who cannot see it."""
+    words: str  # alternative text
 
     @property
     def address(self) -> str:
-        """The picture itself, as an address that a page can show."""
+        """The image as a data URL."""
         return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
 
@@ -202,13 +193,12 @@ class Section:
     id: str
     title: str
     sentences: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    """Sentences that are read as a list."""
+    points: tuple[str, ...] = ()  # shown as a list
     blocks: tuple[Block, ...] = ()
 
     @property
     def rows(self) -> list[list[Block]]:
-        """The blocks, with narrow figures that follow each other in one row."""
+        """The blocks, with consecutive narrow figures in one row."""
         found: list[list[Block]] = []
         for block in self.blocks:
             if found and _is_narrow(block) and _is_narrow(found[-1][0]):
@@ -225,14 +215,14 @@ def section(
     points: Iterable[str] = (),
     blocks: Iterable[Block | None] = (),
 ) -> Section | None:
-    """A section without what is empty or None; None if it has nothing to show but sentences."""
+    """A section without empty parts; None if it would have only sentences."""
     shown = tuple(block for block in blocks if block is not None)
     found = Section(id, title, tuple(filter(None, sentences)), tuple(points), shown)
     return found if found.blocks or found.points else None
 
 
 def listing(id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> TableBlock | None:
-    """A table to be read as it is; None without rows."""
+    """A table block; None without rows."""
     data = table(columns, rows)
     return TableBlock(id, title, data) if data.rows else None
 

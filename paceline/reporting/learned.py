@@ -1,4 +1,4 @@
-"""Draws the figure of what a run learned, and writes it beside the run, where pages find it."""
+"""Draws what a run learned and saves the figure in the run's directory, where pages find it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 FILE = "learned.png"
 PANEL_IN = 4.2
 WIDEST_IN = 11.0
-CELL_IN = 0.42
-"""Width of an image in a grid."""
+CELL_IN = 0.42  # width of an image in a grid
 
 
 def draw_panels(panels: Sequence[Panel], title: str = "") -> Drawn:
-    """One beside the other, in rows that a page shows without making them smaller."""
+    """Side by side, in rows that fit a page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Drawn
 
     rows = _in_rows(panels)
     width = max(sum(_size_in(panel)[0] for panel in row) for row in rows)
     heights = [max(_size_in(panel)[1] for panel in row) for row in rows]
-    # Names come from outside: a dollar sign in one is no formula.
+    # Names come from users: a dollar sign does not start a formula.
     with rc_context({"font.size": 8, "axes.edgecolor": LIGHT["rule"], "text.parse_math": False}):
         drawn = Drawn(figsize=(width, sum(heights) + 0.4 * bool(title)), layout="constrained")
         if title:
@@ -65,7 +64,7 @@ def _size_in(panel: Panel) -> tuple[float, float]:
 
 
 def _draw_images(box: Any, panel: ImageGrid) -> None:
-    """All of them as one large image, with a gap between two."""
+    """All images as one, with gaps between them."""
     images = panel.images.detach().float().cpu().numpy()
     low, high = (0.0, 1.0) if images.min() >= -0.5 and images.max() <= 1.5 else (images.min(), images.max())
     images = np.clip((images - low) / max(high - low, 1e-9), 0.0, 1.0)
@@ -123,7 +122,7 @@ _DRAWINGS: dict[type, Any] = {
 
 
 def write_learned(run: Run, directory: Path, cache: Path | None = None) -> None:
-    """The figure as a PNG in the run's directory, where its network has one and its training is over."""
+    """Saves the figure as a PNG, if the network has one and training finished."""
     if run.has_figure and run.status == "finished":
         drawn = draw_panels(learned_by(directory, {}, cache))
         with replacing(directory / FILE) as file:

@@ -1,4 +1,4 @@
-"""The page: sections, figures and their data become one HTML file that needs nothing else, and trusts no text."""
+"""The page: one self-contained HTML file with all sections, figures and data. All text is escaped."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ from paceline.training.conditions import own_version
 from paceline.training.run import Run
 
 SCRIPTS = ("basis.js", "lines.js", "bars.js", "timeline.js", "tables.js", "page.js")
-ROWS_AT_ONCE = 200
-"""Of a figure's table; the CSV has them all."""
+ROWS_AT_ONCE = 200  # of a figure's table; the CSV has all
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
     title: str
     answer: Answer
-    hero: Figure | None
-    """The picture beside the answer."""
+    hero: Figure | None  # the picture below the answer
     sections: tuple[Section, ...]
     skipped: tuple[Skipped, ...]
 
@@ -49,18 +47,18 @@ class Page:
 
 @dataclass(frozen=True)
 class Written:
-    """What a report was made of, and where it is."""
+    """The path of a report, and what it contains."""
 
     path: Path
     size_bytes: int
     counts: dict[str, int]
-    """How many of what are in it."""
+    """Number of records of each kind."""
     skipped: tuple[Skipped, ...]
     figures: tuple[Path, ...] = ()
 
 
 def write_records(records: Records, path: Path, *, figures: Path | None = None) -> Written:
-    """The page of records that are at hand already, and its figures for a paper."""
+    """Writes the page of loaded records, and its figures as files if `figures` is given."""
     page = page_of(records)
     write_atomically(path, render(page))
     drawn = write_figures(page.figures, figures) if figures is not None else []
@@ -70,7 +68,7 @@ def write_records(records: Records, path: Path, *, figures: Path | None = None) 
 def write_summary(run: Run, directory: Path) -> Path:
     """Writes `summary.html` into the run's directory, with what was measured there, and returns its path."""
     records = Records()
-    with suppress(InputError):  # nothing was measured, or nothing that can be read
+    with suppress(InputError):  # no readable measurement
         records.measurements = find_records(sorted(directory.glob("measure*"))).measurements
     name = directory.resolve().name
     records.add(name, run)
@@ -89,7 +87,7 @@ def page_of(records: Records) -> Page:
 
 
 def _without(hero: Figure | None, said: set[str], sections: list[Section]) -> list[Section]:
-    """What the first screen and the summary show is not repeated."""
+    """Removes what the first screen and the summary already show."""
     found = []
     for section in sections:
         blocks = tuple(block for block in section.blocks if block is not hero)
@@ -105,7 +103,7 @@ def render(page: Page) -> str:
         "library": assets.joinpath("echarts", "echarts.min.js").read_text(encoding="utf-8"),
         "own": "\n".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
-    # By these a browser knows the scripts of ours: any other is not run.
+    # With these hashes the browser runs our scripts and no others.
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["glued"] = glued
@@ -128,7 +126,7 @@ def render(page: Page) -> str:
 
 
 def cell_text(cell: Cell, whole: bool = False, factor: float = 1.0) -> str:
-    """In a column of whole numbers, or not, and in its unit for reading."""
+    """The text of a cell; `whole` and `factor` are those of its column."""
     if cell is None:
         return UNKNOWN
     if isinstance(cell, str):
@@ -137,7 +135,7 @@ def cell_text(cell: Cell, whole: bool = False, factor: float = 1.0) -> str:
 
 
 def _data(page: Page) -> dict[str, Any]:
-    """What the script draws from. A table that several figures share is there once."""
+    """The data of the charts. A table that several figures share is included once."""
     tables: dict[int, tuple[int, Table]] = {}
 
     def place(given: Table) -> int:
@@ -164,7 +162,7 @@ def _data(page: Page) -> dict[str, Any]:
 
 
 def _columns(given: Table) -> dict[str, Any]:
-    """Column by column, words by their number: a label stands there once, not in every row."""
+    """By column. Each label is stored once and referred to by its index."""
     columns = []
     for place, column in enumerate(given.columns):
         values = [row[place] for row in given.rows]
@@ -180,6 +178,6 @@ def _columns(given: Table) -> dict[str, Any]:
 
 
 def _embedded(value: Any) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the HTML element that contains it."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

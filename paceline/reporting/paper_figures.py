@@ -12,17 +12,15 @@ from paceline.reporting.colours import LIGHT, colour_of
 from paceline.reporting.figure import Column, Figure, Table, View
 
 WIDTH_IN = 6.4
-MOST_NAMES = 12
-"""A legend with more of them would be larger than the figure."""
+MOST_NAMES = 12  # a longer legend would be larger than the figure
 ONE_IS_ENOUGH = ("timeline", "by-worker")
 DASHES = ("-", "--", ":")
-FAR = 16
-"""Times the least: an axis of points that reaches so far is a logarithmic one."""
+FAR = 16  # an axis of points is logarithmic if its largest value is this many times the smallest
 Drawing = Callable[[View, Any], None]
 
 
 def write_figures(figures: Iterable[Figure], directory: Path, argument: str = "figures") -> list[Path]:
-    """Each figure, and each view of it where there are several; of single runs, one."""
+    """Writes every view of every figure; for figures of single runs, only the first view."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -52,7 +50,7 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
     if not upright:
         names = view.table.values(view.options["row" if "row" in view.options else "category"])
         height = 1.2 + 0.22 * min(len(set(names)), int(view.options.get("most", len(names))), 48)
-    # Names come from outside: a dollar sign in one is no formula.
+    # Names come from users: a dollar sign does not start a formula.
     settings: dict[Any, Any] = {
         "font.size": 9, "svg.fonttype": "none", "axes.edgecolor": LIGHT["rule"], "text.parse_math": False,
         "svg.hashsalt": "paceline",
@@ -120,7 +118,7 @@ def _draw_lines(view: View, axes: Any) -> None:
 
 
 def _draw_bars(view: View, axes: Any) -> None:
-    """Parts side by side, or those of a stack one after the other; of too many bars, the longest."""
+    """Bars side by side or stacked; if there are too many, the longest."""
     o, stacked = view.options, "parts" in view.options
     parts = o["parts"] if stacked else o["values"]
     names = [str(name) for name in view.table.values(o["category"])]

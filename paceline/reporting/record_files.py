@@ -1,4 +1,4 @@
-"""What is made of the record of a run or a measurement and kept beside it: page, tables, trace for Perfetto, plots."""
+"""Files that are made from the record of a run or measurement: page, tables, trace for Perfetto, plots."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXPERIMENT = "experiment.csv"
 MEASURED = "measure"
 UNKNOWN = ValidationTime(math.nan, "not measured")
 TIMES = {share: f"at_{round(100 * share)}_percent_s" for share in SHARES}
-OUTPUTS = ("checkpoint", "record", "summary")
+OUTPUTS = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
 
 
 def write_measurement(m: Measurement, directory: Path, experiment: TrainingContext | None = None) -> list[Path]:
-    """Everything about a measurement, into `directory`; the paths that were written."""
+    """Writes the record and all files of a measurement; returns their paths."""
     record.save(m, directory / "measurement.json")
     return [directory / "measurement.json", *write_tables(m, directory, experiment)]
 
@@ -40,9 +40,9 @@ def write_measurement(m: Measurement, directory: Path, experiment: TrainingConte
 def write_tables(
     m: Measurement, directory: Path, experiment: TrainingContext | None = None, saved: Path | None = None
 ) -> list[Path]:
-    """What is made from the record, and from the `experiment` around it where more is known than the record tells.
+    """Writes the files of a measurement. `experiment` adds what the record does not have.
 
-    A measurement that was `saved` in a directory keeps the experiment.csv that is there.
+    The experiment.csv of a measurement that is already `saved` is kept.
     """
     kept = saved / EXPERIMENT if saved is not None and (saved / EXPERIMENT).is_file() else None
     texts = {
@@ -69,17 +69,17 @@ def iterations_csv(m: Measurement) -> str:
 
 
 def write_run_files(run: Run, directory: Path, cache: Path | None = None) -> Path:
-    """Trace, the figure of what was learned and the page, into the run's directory; the path of the page."""
+    """Writes trace, learned figure and page into the run's directory; returns the path of the page."""
     try:
         write_learned(run, directory, cache)
     finally:
-        record.write_atomically(directory / TRACE, chrome_trace(run.trace, directory.resolve().name))
+        record.write_atomically(directory / TRACE, chrome_trace(run.timeline, directory.resolve().name))
         page = write_summary(run, directory)
     return page
 
 
 def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> None:
-    """What the clock of this process or those of the workers found, as tables, traces and plots."""
+    """Writes the measurements of this process or of the workers."""
     if clock is not None:
         *_, place = measured_folders(directory, new=True)
         write_measurement(clock.measurement(), place, experiment_of_run(run, clock.quarters, directory))
@@ -89,7 +89,7 @@ def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> No
 
 
 def measured_folders(directory: Path, *, new: bool = False) -> list[Path]:
-    """`measure`, and `measure-2`, ... of what was measured since the run was resumed; a `new` one comes last."""
+    """`measure`, and `measure-2`, ... for resumed runs; `new` appends the next one."""
     found: list[Path] = []
     for number in count(1):
         place = directory / (MEASURED if number == 1 else f"{MEASURED}-{number}")
@@ -101,18 +101,16 @@ def measured_folders(directory: Path, *, new: bool = False) -> list[Path]:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What was around a measurement: the training as a whole, its validation, and its files."""
+    """The training that a measurement belongs to: its times, validation and files."""
 
     training_s: float
-    reached_s: dict[float, float]
-    """Seconds of training after which this share of the iterations was done."""
+    reached_s: dict[float, float]  # seconds of training until this share of the iterations was done
     validation: ValidationTime = UNKNOWN
-    outputs: dict[str, str] = field(default_factory=dict)
-    """Files of a run by what they are."""
+    outputs: dict[str, str] = field(default_factory=dict)  # files of the run, by kind
 
 
 def context_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> TrainingContext:
-    """From a measurement alone: the iterations that were kept stand for those between them."""
+    """Estimated from a measurement alone: recorded iterations stand for those between them."""
     untouched = [k for k in m.kept if not k.sampled] or list(m.kept)
     reached_s = {}
     for share in SHARES:
@@ -126,12 +124,11 @@ def context_of(m: Measurement, validation: ValidationTime = UNKNOWN) -> Training
 
 
 def experiment_of_run(run: Run, quarters: Quarters, directory: Path) -> TrainingContext:
-    """Of a run that was measured while it trained, or of the part of it since it was resumed."""
+    """The context of a run that was measured while it trained, since it was last resumed."""
     spans = [span for span in run.trace.spans if span.part == "validate"]
     seconds = sum(span.duration_s for span in spans)
     validation = ValidationTime(seconds, f"all {len(spans)} validations of the run") if spans else UNKNOWN
-    files = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
-    outputs = {what: str(directory / name) for what, name in files.items() if (directory / name).exists()}
+    outputs = {what: str(directory / name) for what, name in OUTPUTS.items() if (directory / name).exists()}
     return TrainingContext(quarters.training_s, dict(quarters.reached_s), validation, outputs)
 
 

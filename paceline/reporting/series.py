@@ -1,7 +1,4 @@
-"""Series: runs that differ in one number alone, such as workers or batch size; when runs reach an accuracy or a loss.
-
-Throughput alone says little where accuracy is lost.
-"""
+"""Series: runs that differ only in one number, such as workers or batch size; times to reach an accuracy or a loss."""
 
 from __future__ import annotations
 
@@ -13,19 +10,16 @@ from paceline.formatting import as_number, median_of
 from paceline.results.labels import REPETITION, differing, grouped, telling_keys, values
 from paceline.results.run_result import LOCAL, ONE_PROCESS, RunResult, group_name
 
-CHOSEN = ("threads", "step", "processor", REPETITION)
-"""Chosen by the program, as it suits the setting."""
-OF_WORKERS = ("workers", "groups", REPETITION, "threads", "step")
-"""Settings that may change along a series of workers."""
-TIED = ("lr", "batch", "epochs", "schedule")
-"""Settings that may change too, where each number of workers has one value."""
+CHOSEN = ("threads", "step", "processor", REPETITION)  # chosen by Paceline to suit the setting
+OF_WORKERS = ("workers", "groups", REPETITION, "threads", "step")  # may change along a series of workers
+TIED = ("lr", "batch", "epochs", "schedule")  # may also change if each number of workers has one value
 NOT_A_SERIES = ("top", "epochs", "PyTorch", "Paceline", "workers", "groups")
 FEWEST_VALUES = 3
 
 
 @dataclass(frozen=True)
 class SeriesPoint:
-    """All repetitions with one value."""
+    """All repetitions with the same value."""
 
     at: float
     runs: tuple[RunResult, ...]
@@ -72,14 +66,14 @@ class Series:
 
     @property
     def fastest(self) -> SeriesPoint:
-        """Of the points that may be ranked."""
+        """The ranked point with the highest throughput."""
         known = [point for point in self.points if math.isfinite(point.samples_per_s)]
         ranked = [point for point in known if point.ranked]
         return max(ranked or known or self.points, key=lambda point: point.samples_per_s)
 
 
 def epoch_s(run: RunResult) -> float:
-    """Training time per epoch on the driver's clock: the median, where each epoch was timed by itself."""
+    """Training time per epoch on the driver's clock; the median if epochs were timed separately."""
     if run.run is None or not run.curve:
         return math.nan
     timed: list[float] = []
@@ -91,7 +85,7 @@ def epoch_s(run: RunResult) -> float:
 
 
 def numeric_settings(runs: Sequence[RunResult]) -> list[str]:
-    """Settings with at least three values, all of them numbers; without the number of workers."""
+    """Settings with at least three values, all numeric; without the number of workers."""
     found = []
     for key in differing([run.settings for run in runs]):
         known = {as_number(run.settings[key]) for run in runs if run.settings.get(key) not in (None, "default")}
@@ -102,14 +96,14 @@ def numeric_settings(runs: Sequence[RunResult]) -> list[str]:
 
 
 def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
-    """Finished runs that differ in `key` alone."""
+    """Finished runs that differ only in `key`."""
     usable = [run for run in runs if run.settings.get(key) not in (None, "default") and run.status == "finished"]
     others = [k for k in differing([run.settings for run in usable]) if k not in (key, *CHOSEN)]
     members = grouped(usable, lambda run: values(run.settings, others)).values()
     all_points = [grouped(some, lambda run: float(run.settings[key])) for some in members]
     found = [points for points in all_points if len(points) >= FEWEST_VALUES]
     firsts = [next(iter(points.values()))[0] for points in found]
-    # A single one is named where there are other runs.
+    # A single series is named if there are other runs.
     named = firsts if len(firsts) > 1 else usable
     telling = telling_keys([run.settings for run in named], (key, *CHOSEN))
     return [
@@ -122,7 +116,7 @@ def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
 
 
 def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
-    """Finished runs that differ in their workers alone, and in what must change with them."""
+    """Finished runs that differ only in the number of workers and in what must change with it."""
     usable = [run for run in runs if run.samples_per_s > 0 and run.status == "finished"]
     keys = _telling(usable)
     members = grouped(usable, lambda run: values(run.settings, keys))
@@ -144,7 +138,7 @@ def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
 
 
 def _telling(runs: Sequence[RunResult]) -> list[str]:
-    """Settings that tell series apart; a learning rate that follows from the number of workers does not."""
+    """Settings that distinguish series; a learning rate that follows from the number of workers does not."""
     keys = [key for key in differing([run.settings for run in runs]) if key not in OF_WORKERS]
     for key in [key for key in keys if key in TIED]:
         others = [other for other in keys if other != key]
@@ -160,20 +154,18 @@ def _same_work(alone: RunResult, other: RunResult) -> bool:
 
 
 def target_accuracy(runs: Sequence[RunResult]) -> float:
-    """A whole percentage that half of the runs end at or above, so that their times to it can be compared."""
+    """A whole percentage that half of the runs reach, so that their times to it can be compared."""
     known = median_of(run.accuracy for run in runs if run.ranked)
     return math.floor(100 * known) / 100 if math.isfinite(known) else math.nan
 
 
 def seconds_to_accuracy(run: RunResult, accuracy: float) -> float:
-    """When a validation first showed the accuracy."""
+    """Time of the first validation with at least this accuracy."""
     return next((p.seconds for p in run.curve if p.test_accuracy >= accuracy), math.nan)
 
 
 def all_seconds_to_accuracy(runs: Sequence[RunResult], accuracy: float) -> list[float]:
-    """When each repetition reached it; empty if fewer than half of them did."""
-    reached = [s for run in runs if math.isfinite(s := seconds_to_accuracy(run, accuracy))]
-    return reached if 2 * len(reached) >= len(runs) else []
+    return _if_most_reach_it([seconds_to_accuracy(run, accuracy) for run in runs])
 
 
 def target_loss(runs: Sequence[RunResult]) -> float:
@@ -187,7 +179,7 @@ def target_loss(runs: Sequence[RunResult]) -> float:
 
 
 def seconds_to_loss(run: RunResult, loss: float) -> float:
-    """When the test loss fell to this value, interpolated linearly between two validations."""
+    """Time at which the test loss fell to this value, interpolated between validations."""
     before = None
     for point in run.curve:
         if point.test_loss <= loss:
@@ -200,5 +192,10 @@ def seconds_to_loss(run: RunResult, loss: float) -> float:
 
 
 def all_seconds_to_loss(runs: Sequence[RunResult], loss: float) -> list[float]:
-    reached = [s for run in runs if math.isfinite(s := seconds_to_loss(run, loss))]
-    return reached if 2 * len(reached) >= len(runs) else []
+    return _if_most_reach_it([seconds_to_loss(run, loss) for run in runs])
+
+
+def _if_most_reach_it(seconds: Sequence[float]) -> list[float]:
+    """The times of the repetitions that reached a target; empty if fewer than half did."""
+    reached = [s for s in seconds if math.isfinite(s)]
+    return reached if 2 * len(reached) >= len(seconds) else []

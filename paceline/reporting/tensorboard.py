@@ -1,4 +1,4 @@
-"""Follows a training for TensorBoard: at the end of every epoch a point of each curve, at once on disk."""
+"""Writes the curves of a training for TensorBoard, one point per epoch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paceline.training.watcher import Progress
 
 
 def check_writable(directory: Path) -> None:
-    """Says before the work, not after it, that no events can be written there. Nothing is made."""
+    """Raises an error before any work is done if events cannot be written there. Creates nothing."""
     with writable(f"`tensorboard={str(directory)!r}`"):
         near = next(place for place in (directory, *directory.parents) if place.exists())
         if not near.is_dir():
@@ -34,23 +34,21 @@ def check_writable(directory: Path) -> None:
 
 
 def check_unused(directory: Path) -> None:
-    """The curves of a new run would be drawn over those of the old one."""
+    """Raises an error if there are events: two runs would be drawn as one."""
     if any(directory.glob(FILES)):
         raise OutputError(f"`tensorboard={str(directory)!r}` holds the events of another run: choose another directory")
 
 
 class TensorBoard:
-    """A watcher of trainings that writes events into `directory`, for TensorBoard one run.
+    """A training watcher that writes events into `directory`, which is one run for TensorBoard.
 
-    Hyper-parameters are those of the run's workload and strategy, and further `settings`. Runs of one `group` are
-    shown as repetitions.
+    Hyper-parameters are those of the workload and strategy, and `settings`. Runs of one `group` are repetitions.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, Any] | None = None, group: str = "") -> None:
         self.directory, self.settings, self.group = directory, settings or {}, group
         self.file: EventFile | None = None
-        self.updates, self.seconds = 0, 0.0
-        """At the end of the last epoch."""
+        self.updates, self.seconds = 0, 0.0  # at the end of the last epoch
 
     def __enter__(self) -> TensorBoard:
         return self
@@ -62,7 +60,7 @@ class TensorBoard:
             try:
                 self.file.ended(kind is None)
             except OutputError:
-                if kind is None:  # else what ended the run is what is to be said
+                if kind is None:  # otherwise the error that ended the run is reported
                     raise
 
     def begun(self, run: Run, notes: list[str]) -> None:
@@ -78,7 +76,7 @@ class TensorBoard:
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
         assert self.file is not None
         updates, seconds = updates_at_end(epoch, run), trained_s(run)
-        real = run.distribution is not None and run.distribution.driver != "virtual"
+        real = run.distribution is not None and not run.is_simulated
         took_s = epoch.wall_s if real else seconds - self.seconds
         figures = {
             "loss/train": epoch.loss,
@@ -92,14 +90,14 @@ class TensorBoard:
         }
         if run.distribution is not None:
             figures["staleness/mean"] = run.distribution.ledger.mean_staleness
-            if run.distribution.driver == "virtual":
+            if run.is_simulated:
                 figures["time/virtual_s"] = seconds
         self.file.scalars(updates, figures)
         self.updates, self.seconds = updates, seconds
 
 
 def updates_at_end(epoch: Epoch, run: Run) -> int:
-    """Several processes go on while an epoch is tested; what they did since is of the epochs after it."""
+    """Updates until the end of the epoch; workers continue with later epochs during validation."""
     found = run.distribution
     if found is None:
         return run.updates
@@ -110,14 +108,14 @@ def updates_at_end(epoch: Epoch, run: Run) -> int:
 
 
 def trained_s(run: Run) -> float:
-    """On the driver's own clock, real or virtual."""
+    """Training time on the driver's clock, real or simulated."""
     if run.distribution is None:
         return run.train_s
     return run.points[-1].seconds if run.points else run.distribution.seconds
 
 
 def last_rate(epoch: Epoch, run: Run) -> float:
-    """The learning rate of the epoch's last step; not known where phases have rules of their own."""
+    """The learning rate of the epoch's last step; NaN if phases have their own rules."""
     if run.workload.phases or run.stages:
         return math.nan
     rule, found = Rule.of(run.workload), run.distribution
@@ -133,7 +131,7 @@ def last_rate(epoch: Epoch, run: Run) -> float:
 
 
 def _server_rule(strategy: Strategy, rule: Rule) -> Rule | None:
-    """None where the server's optimizer is the user's, with a schedule of its own."""
+    """None for a custom server optimizer with its own schedule."""
     try:
         return server_optimizer(strategy, PhaseLayout(rule, ()), torch.float32).rule
     except StrategyError:  # it cannot be made without parameters

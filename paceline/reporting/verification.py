@@ -1,6 +1,6 @@
-"""Compares a run or a measurement with its prediction, which is loaded or made now.
+"""Compares a run or a measurement with its prediction, saved or made now.
 
-Of a distributed run, a worker's step is predicted and the exchange simulated.
+For a distributed run, a worker's step is predicted and the exchange is simulated.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Measured:
 
     run: Run | None = None
     measurement: Measurement | None = None
-    workers: tuple[Measurement, ...] = ()
-    """Measurements of the workers of a distributed run."""
+    workers: tuple[Measurement, ...] = ()  # of the workers of a distributed run
     prediction: Prediction | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -73,8 +72,8 @@ def _measured(given: str | Path | Run | Measurement) -> Measured:
     if isinstance(given, Measurement):
         return Measured(measurement=given)
     found = Measured(given) if isinstance(given, Run) else read_measured(Path(given))
-    if found.run is not None and found.run.distribution is not None and found.run.distribution.driver == "virtual":
-        raise InputError(f"{_named(given)} is a simulated run: nothing of it was measured")
+    if found.run is not None and found.run.is_simulated:
+        raise InputError(f"{_named(given)} is a simulated run: there are no measured times to compare")
     return found
 
 
@@ -83,7 +82,6 @@ def _named(given: str | Path | Run | Measurement) -> str:
 
 
 def read_measured(place: Path) -> Measured:
-    """Every file of the directory that matters; a file stands for its directory."""
     if not place.exists():
         raise RecordError(f"{place}: no such directory")
     home = place if place.is_dir() else place.parent
@@ -95,7 +93,7 @@ def read_measured(place: Path) -> Measured:
     if run is not None:
         folders += sorted(home.glob("measure")) + sorted(home.glob("measure-*"))
         measurement = next((m for folder in folders[1:] if (m := _load(folder / MEASUREMENT, Measurement))), None)
-    elif home.name.startswith("measure"):  # of a run, one folder above
+    elif home.name.startswith("measure"):  # the run is one directory up
         run = _load(home.parent / RUN, Run)
         folders.append(home.parent)
     workers = [_load(path, Measurement) for path in sorted(home.glob("measure/worker-*.json"))]
@@ -104,7 +102,6 @@ def read_measured(place: Path) -> Measured:
 
 
 def _load(path: Path, kind: type[Kind]) -> Kind | None:
-    """The record at a place, if there is one."""
     return record.load_as(path, kind) if path.exists() else None
 
 

@@ -19,8 +19,7 @@ from paceline.results.table import ResultsTable
 NODES = (4, 8, 12)
 EPOCH_S = {"downpour": (3.52, 3.53, 3.55), "delay-compensated": (3.59, 3.61, 3.64)}
 """As published, on 4, 8 and 12 nodes."""
-GROWTH = {"downpour": 0.008, "delay-compensated": 0.014}
-"""Of the epoch time from 4 to 12 nodes, as published."""
+GROWTH = {"downpour": 0.008, "delay-compensated": 0.014}  # of the epoch time from 4 to 12 nodes, as published
 NAMES = {"downpour": "Downpour", "delay-compensated": "delay compensation"}
 CLOCKS = {"virtual": "simulated", "local": "measured, processes on this machine", "ray": "measured, a Ray cluster"}
 WAYS: dict[str, dict[str, str]] = {
@@ -28,11 +27,9 @@ WAYS: dict[str, dict[str, str]] = {
     "constant compensation": {"correction": "constant:0.04"},
     "adaptive compensation": {"correction": "adaptive:2"},
 }
-STEPS = math.ceil(55_000 / 64)
-"""Of each worker, per full epoch."""
+STEPS = math.ceil(55_000 / 64)  # of each worker per epoch
 EPOCHS = 20
-GUESSING = math.log(10)
-"""The loss of predicting ten classes with equal probability."""
+GUESSING = math.log(10)  # loss of predicting ten classes with equal probability
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
@@ -79,7 +76,7 @@ def _rows(found: ResultsTable, **where: Any) -> list[dict[str, Any]]:
 
 
 def _epoch_s(found: ResultsTable, strategy: str, driver: str, workers: int) -> float:
-    """Of a full epoch, from the time of a worker's steps; with the constant compensation, which is cheaper."""
+    """Time of a full epoch, from a worker's steps/s; with constant compensation, which is cheaper."""
     where = {"strategy": strategy, "driver": driver, "workers": workers}
     if strategy == "delay-compensated":
         where["correction"] = "constant:0.04"
@@ -119,7 +116,6 @@ def _diverged(found: ResultsTable, setting: str) -> int:
 
 
 def _by_workers(found: ResultsTable) -> ExtraTable:
-    """Accuracy, loss and staleness by number of workers, and how many runs diverged."""
     header = (
         "training", "time", "workers", "runs", "diverged", "accuracy, %", "minimum, %", "test loss", "staleness",
         "epoch time, s",
@@ -139,7 +135,7 @@ def _by_workers(found: ResultsTable) -> ExtraTable:
 
 
 def _figure(row: dict[str, Any], column: str, factor: float = 1.0) -> str:
-    """Of the runs that finished; empty if none did."""
+    """A formatted value over finished runs; empty if none finished."""
     value = factor * float(row.get(column, math.nan))
     return f"{value:.4g}" if math.isfinite(value) else ""
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from paceline.formatting import listed, median_of, percent, signed_percent
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding
+from paceline.results.labels import grouped
 from paceline.results.noise import differs
 from paceline.results.table import ResultsTable
 
 HALF = 0.5
-Values = dict[float, list[float]]
-"""Of the repetitions, by dropout."""
+Values = dict[float, list[float]]  # of the repetitions, by dropout rate
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:
@@ -52,8 +52,6 @@ def _changes(who: str, what: str, found: dict[str, str]) -> str:
 
 
 def _values(found: ResultsTable, network: str, metric: str) -> Values:
-    values: Values = {}
-    for row in found.rows:
-        if row["network"] == network and row["status"] == "finished":
-            values.setdefault(float(row["dropout"]), []).append(float(row[metric]))
-    return dict(sorted(values.items()))
+    rows = [row for row in found.rows if row["network"] == network and row["status"] == "finished"]
+    by_rate = grouped(rows, lambda row: float(row["dropout"]))
+    return {rate: [float(row[metric]) for row in some] for rate, some in sorted(by_rate.items())}

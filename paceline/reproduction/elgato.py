@@ -23,8 +23,7 @@ from paceline.step.build import assemble, load_data
 from paceline.training.placement_log import count_operations
 from paceline.workload import Workload
 
-WHOLE = SampleCounts(50_000, 10_000, 2)
-"""SampleCounts of a pass in the publication, with two devices."""
+WHOLE = SampleCounts(50_000, 10_000, 2)  # of a pass in the publication, with two devices
 TOWERS = 2
 WHAT = {
     "time": ("time", "s per pass"), "t_g": ("t_g, per batch", "ms"), "t_s": ("t_s, per sample", "µs"),
@@ -32,12 +31,10 @@ WHAT = {
     "communication": ("communication", "% of the time"),
 }  # fmt: skip
 """Name and unit of each quantity."""
-LSTM_OBSERVED_S = {2000: 110.0}
-"""Mentioned beside the share of communication."""
+LSTM_OBSERVED_S = {2000: 110.0}  # mentioned with the share of communication
 COMMUNICATION_S = {"mlp": {100: 57.5, 2000: 2.85}, "lstm": {2000: 15.25}}
-"""As printed; at batch size 100 with 0.115 s per batch instead of 0.114."""
-OPERATIONS = {"CPU:0": 1855, "each GPU": 2373}
-"""Of the LSTM's graph, by device."""
+"""As printed; the value at batch size 100 was computed with 0.115 s per batch instead of 0.114."""
+OPERATIONS = {"CPU:0": 1855, "each GPU": 2373}  # of the LSTM's graph, by device
 
 
 def adapted(experiment: Experiment) -> Experiment:
@@ -71,7 +68,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _published(network: str, model: TwoParameters | None) -> list[PublishedRow]:
-    """Every figure that was printed, those that follow exactly from what was observed, and ours beside each."""
+    """All printed numbers, those that follow exactly from the observed times, and ours."""
     rows = []
     for what, batch, theirs, how in [*_printed(network), *(_solved() if network == "mlp" else [])]:
         ours = math.nan if model is None else _value(model, what, batch)
@@ -84,8 +81,7 @@ def _published(network: str, model: TwoParameters | None) -> list[PublishedRow]:
     return rows
 
 
-Quantity = tuple[str, int, float, str]
-"""What it is, its batch size or 0, its value, and where that is from."""
+Quantity = tuple[str, int, float, str]  # quantity, batch size or 0, value, origin
 
 
 def _printed(network: str) -> list[Quantity]:

@@ -20,8 +20,7 @@ from paceline.results.table import ResultsTable
 
 LONGER = {"alexnet": 245.0, "vgg11": 235.0}
 MISSED = {"alexnet, the smaller batch": (44.0, 54.0), "alexnet, the larger batch": (38.0, 44.0), "vgg11": (45.0, 49.0)}
-GPU_EPOCHS = 10
-"""On a GPU, more iterations are needed for steady times, and they are faster."""
+GPU_EPOCHS = 10  # iterations are faster on a GPU, and steady times need more of them
 
 
 def adapted(experiment: Experiment) -> Experiment:
@@ -50,7 +49,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _of(measured: list[tuple[str, Measurement]], name: str) -> list[Measurement]:
-    """Of a network, or of its smaller or larger batch."""
+    """Measurements of a network, or of its smaller or larger batch."""
     network, _, which = name.partition(", ")
     mine = [m for _, m in measured if m.name == network]
     batches = sorted({m.batch for m in mine})

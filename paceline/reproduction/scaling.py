@@ -16,8 +16,7 @@ from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
 
 SAVED = {"CNTK and MXNet": 35.0, "Caffe": 28.0, "Torch and TensorFlow": 10.0}
-FEW = 4
-"""Devices in one machine, as the frameworks were compared with."""
+FEW = 4  # devices in one machine, as in the published comparison
 
 
 def conclude(found: ResultsTable, directory: Path) -> Conclusions:

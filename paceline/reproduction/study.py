@@ -1,4 +1,4 @@
-"""A study: its experiment, full or quick, as this machine can run it, its conclusions, and how it is reproduced."""
+"""A study: its experiment, full or quick, adapted to this machine, its conclusions, and how it is reproduced."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 NAMES = ("elgato", "downpour", "scaling", "layers", "threads", "transfer", "dropout", "text")
-"""In the order in which they are listed; each has a file NAME.toml and a module NAME.py here."""
-FOLDER = "study"
-"""In the directory of the experiment: the files of its conclusions."""
+"""In the order of the list. Each has a file NAME.toml and a module NAME.py here."""
+FOLDER = "study"  # in the experiment's directory: the files of the conclusions
 PACKAGE = "paceline.reproduction"
+OF_LEARNING = ("accuracy-by-", "learned-by-", "time-to-loss")  # figures of accuracy and loss
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Conclusions:
     tables: list[ExtraTable] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """As files that a report finds, also one that is made later."""
+        """Writes CSV files that reports read, now and later."""
         for name, kind in FILES.items():
             rows = [astuple(row) for row in (*self.findings, *self.published, *self.costs) if isinstance(row, kind)]
             (folder / name).unlink(missing_ok=True)
@@ -58,8 +58,7 @@ class Conclusions:
 @dataclass(frozen=True)
 class Study:
     name: str
-    text: str
-    """Of its file."""
+    text: str  # content of its TOML file
 
     @property
     def title(self) -> str:
@@ -70,15 +69,17 @@ class Study:
         return importlib.import_module(f"{PACKAGE}.{self.name}")
 
     def experiment(self, *, quick: bool, cache: Path | None = None) -> Experiment:
-        """As it can run here, with the data and devices that are available."""
+        """The experiment, adapted to the data and devices that are available."""
         whole = experiment_of(tomllib.loads(self.text), self.name)
         adapt: Callable[[Experiment], Experiment] = getattr(self._module, "adapted", lambda given: given)
         return _with_data_at_hand(adapt(whole.quickly()), cache) if quick else adapt(whole)
 
     def conclude(self, found: ResultsTable, directory: Path) -> Conclusions:
-        """The findings that there are, and published numbers with their source."""
+        """The conclusions, with the source of published numbers. Synthetic data say nothing about learning."""
         made: Conclusions = self._module.conclude(found, directory)
-        made.findings = [finding for finding in made.findings if finding.sentence]
+        synthetic = bool(found.rows) and all(str(row.get("data")).startswith("synthetic") for row in found.rows)
+        left_out = OF_LEARNING if synthetic else ()
+        made.findings = [each for each in made.findings if each.sentence and not each.figure.startswith(left_out)]
         made.published = [replace(row, source=tomllib.loads(self.text)["source"]) for row in made.published]
         return made
 
@@ -114,7 +115,7 @@ def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment
 class Reproduced:
     study: Study
     table: ResultsTable
-    """A row for each run."""
+    """One row per run."""
     conclusions: Conclusions
     written: Written
 
@@ -156,7 +157,6 @@ def to_make(
 
 
 def reproduced(study: Study, found: ResultsTable) -> Reproduced:
-    """Draws the conclusions, keeps them beside the runs, and writes the page."""
     conclusions = study.conclude(found, found.home)
     conclusions.write(found.home / FOLDER)
     return Reproduced(study, found, conclusions, report([found.home], found.home / "report.html"))

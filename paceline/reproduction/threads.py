@@ -21,7 +21,7 @@ SECONDS = {
     "TensorFlow": (7.062, 4.789, 2.648, 1.938),
     "Torch": (1.329, 0.710, 0.423, math.nan),
 }
-"""Per batch of 64 on an Intel i7-3820 with four cores."""
+"""Seconds per batch of 64 on an Intel i7-3820 with four cores."""
 OURS = "Paceline here"
 
 
@@ -53,7 +53,6 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _times(found: ResultsTable, threads: int) -> list[float]:
-    """Iteration times of the repetitions."""
     return [row["iteration_s"] for row in found.rows if row["threads"] == threads and row["status"] == "finished"]
 
 

@@ -37,7 +37,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 
 def _links(directory: Path) -> LinkMeasurement:
-    """Of this machine, measured once."""
+    """The links of this machine, measured once."""
     path = directory / FOLDER / LINKS
     if path.exists():
         before = record.load(path)

@@ -1,4 +1,4 @@
-"""Rows that stand beside records: what was predicted, published, paid or found; also as CSV files."""
+"""Rows of predicted and published values, costs and findings, from records or CSV files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paceline.settings import check, setting
 
 @dataclass(frozen=True)
 class PredictionRow:
-    """What was expected, the interval it was expected in, and what came; a plan has only the former."""
+    """A predicted value with its interval, and the measured value if there is one."""
 
     name: str
     predicted: float
@@ -27,12 +27,11 @@ class PredictionRow:
 
     @property
     def error(self) -> float:
-        """What was predicted, over what came, minus one."""
         return self.predicted / self.measured - 1.0 if self.measured else math.nan
 
     @property
     def inside(self) -> bool | None:
-        """Whether what came lies in the interval; None where there is no interval, or nothing came."""
+        """Whether the interval covers the measured value; None if either is missing."""
         if not all(math.isfinite(value) for value in (self.low, self.high, self.measured)):
             return None
         return self.low <= self.measured <= self.high
@@ -40,16 +39,14 @@ class PredictionRow:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A number that an experiment states for comparison, and the settings it is for."""
+    """A published number that an experiment states for comparison."""
 
     label: str = setting("")
     value: float = setting(0.0)
     unit: str = setting("")
     source: str = setting("")
-    metric: str = setting("")
-    """The column of the results it can be compared with, if there is one."""
-    where: dict[str, Any] = setting({})
-    """The settings it is for."""
+    metric: str = setting("")  # column of the results to compare it with, if any
+    where: dict[str, Any] = setting({})  # settings that it applies to
 
     def __post_init__(self) -> None:
         check(self, InputError)
@@ -60,19 +57,14 @@ class PublishedNumber:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A figure that someone published, and ours."""
-
     name: str
     published: float
     ours: float = math.nan
     unit: str = ""
     source: str = ""
-    along: str = ""
-    """What such figures are drawn against, as `threads`; nothing: a bar each."""
-    at: float = math.nan
-    """Where on that axis it lies."""
-    line: str = ""
-    """Which of the published lines it belongs to, and which of ours."""
+    along: str = ""  # axis that it is drawn along, such as `threads`; empty: a bar
+    at: float = math.nan  # position on that axis
+    line: str = ""  # names of the published and of our line
     our_line: str = "ours"
 
     @property
@@ -85,8 +77,7 @@ class CostRow:
     name: str
     amount: float
     currency: str = "US$"
-    what: str = ""
-    """What is paid for it: a run, an hour, a year."""
+    what: str = ""  # what the amount pays for: a run, an hour, a year
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ExtraTable:
-    """A table to be read as it is, from a file whose name ends in .table.csv and begins with its title."""
+    """A table from a file TITLE.table.csv, shown as it is."""
 
     title: str
     header: tuple[str, ...]
@@ -115,7 +106,7 @@ TABLE = ".table.csv"
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """The rows of a CSV file whose header has the names of the fields; other columns are left alone."""
+    """The rows of a CSV file with the names of the fields as header; other columns are ignored."""
     header, rows = read_cells(path)
     needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
     if missing := [name for name in needed if name not in header]:
@@ -134,7 +125,7 @@ def _row(kind: type[Row], given: dict[str, str], where: str) -> Row:
     try:
         return kind(**values)
     except TypeError:
-        raise RecordError(f"{where} is not whole") from None
+        raise RecordError(f"{where} is incomplete") from None
 
 
 def read_table(path: Path) -> ExtraTable:

@@ -28,7 +28,6 @@ def _cell(value: object) -> object:
 
 
 def read_cells(path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The names of the columns, and the rows as they are written."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header, *rows = [tuple(row) for row in csv.reader(file) if row]
@@ -42,7 +41,7 @@ def read_cells(path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file that `csv_text` made: numbers and truth values as such, None for empty cells."""
+    """The rows of a file written by `csv_text`, with numbers, booleans, and None for empty cells."""
     header, rows = read_cells(path)
     return [dict(zip(header, map(_value, row), strict=True)) for row in rows]
 

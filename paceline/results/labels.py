@@ -1,4 +1,4 @@
-"""Labels of runs: as few settings as tell them apart, the same on the terminal, in files and on pages."""
+"""Labels of runs, made of as few settings as distinguish them; the same on the terminal, in files and on pages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 FIRST = ("network", "strategy", "correction", "workers", "groups", "driver", "batch", "data", "optimizer", "lr")
-"""Settings by which runs are told apart before any other."""
+"""Settings that distinguish runs before any other."""
 BARE = ("network", "data", "strategy", "correction", "driver", "optimizer", "processor", "kind")
-"""Settings whose value says by itself what it is."""
+"""Settings whose value needs no name beside it."""
 DRIVERS = {"virtual": "simulated", "local": "processes", "ray": "Ray cluster"}
 REPETITION = "seed"
 ID_LENGTH = 10
@@ -33,19 +33,18 @@ def setting_id(settings: Mapping[str, Any]) -> str:
     """A hash that repetitions of a setting share."""
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     digits = hashlib.sha256(text.encode()).hexdigest()
-    # A spreadsheet would read digits alone, or digits with one e, as a number.
+    # Spreadsheets would read digits with at most one e as a number.
     starts = (digits[at : at + ID_LENGTH] for at in range(len(digits) - ID_LENGTH))
     return next((start for start in starts if re.search("[a-df]", start)), digits)
 
 
 def differing(given: Sequence[Settings]) -> list[str]:
-    """The settings that are not the same in all runs, the most telling first."""
     keys = list(dict.fromkeys([*FIRST, *(key for settings in given for key in settings)]))
     return [key for key in keys if len({settings.get(key) for settings in given}) > 1]
 
 
 def telling_keys(given: Sequence[Settings], beside: Iterable[str] = (REPETITION,)) -> list[str]:
-    """As few settings as tell all runs apart: each distinguishes runs that those before it do not."""
+    """As few settings as distinguish all runs; each separates runs that the previous ones do not."""
     keys = [key for key in differing(given) if key not in set(beside)]
     whole = len({values(settings, keys) for settings in given})
     telling: list[str] = []
@@ -59,9 +58,9 @@ def telling_keys(given: Sequence[Settings], beside: Iterable[str] = (REPETITION,
 
 
 def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """All keys in which settings differ, in the order in which they were given.
+    """All keys in which settings differ, in the given order.
 
-    A key with a single value where it has any, such as a driver beside runs without one, is left out if not needed.
+    A key that has one value or none, such as a driver, is left out if the others suffice.
     """
     texts = [{key: json.dumps(value) for key, value in settings.items()} for settings in given]
     found = {key: {settings.get(key) for settings in texts} for settings in texts for key in settings}
@@ -74,7 +73,7 @@ def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by a key, in the order of the first one of each."""
+    """Items by key, in order of first appearance."""
     found: dict[Key, list[Item]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -91,7 +90,7 @@ def place_in_order(settings: Settings, keys: Iterable[str]) -> list[tuple[int, f
 
 
 def label_by(settings: Settings, keys: Iterable[str]) -> str:
-    """`downpour · 4 workers · lr 0.1`; empty where none of the keys has a value."""
+    """For example `downpour · 4 workers · lr 0.1`; empty if no key has a value."""
     words = []
     for key in keys:
         value = settings.get(key)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 
 LEAST_GAIN = 0.05
-"""A time that is shorter by less than this share is not called shorter, however often it was measured."""
+"""Times that differ by less than this share are not called different, however often they were measured."""
 
 
 def differs(first: Iterable[float], second: Iterable[float]) -> bool | None:
-    """True if the ranges of the repetitions do not overlap; None where a setting has a single run, so noise is unknown.
+    """True if the ranges of the repetitions do not overlap; None if a setting has a single run, so noise is unknown.
 
-    With three repetitions each, ranges of equal settings are disjoint in one case of ten. With two they would be in one
-    of three, so the gap between them must also exceed the wider range, which it does in one case of eleven.
+    With three repetitions each, the ranges of equal settings are disjoint in 10 % of cases. With two it would be 33 %,
+    so the gap must also exceed the wider range, which happens in 9 %.
     """
     a, b = ([value for value in values if math.isfinite(value)] for values in (first, second))
     if len(a) < 2 or len(b) < 2:

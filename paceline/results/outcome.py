@@ -1,4 +1,4 @@
-"""One run of an experiment: as it is planned, and what became of it."""
+"""One run of an experiment: its plan and its outcome."""
 
 from __future__ import annotations
 
@@ -13,20 +13,14 @@ FILE = "outcome.json"
 
 @dataclass(frozen=True)
 class PlannedRun:
-    number: int
-    """Its place in the tables."""
-    setting: str
-    """A hash of the settings, which its repetitions share."""
-    repetition: int
-    """Counted from 1."""
-    trial: int | None
-    """Of a random search, counted from 1."""
-    settings: dict[str, Any]
-    """What the experiment says of it, as far as it applies to a run of its kind."""
+    number: int  # position in the tables
+    setting: str  # hash of the settings, shared by its repetitions
+    repetition: int  # from 1
+    trial: int | None  # of a random search, from 1
+    settings: dict[str, Any]  # those of the experiment that apply to this kind of run
     workload: Workload
     workers: int
-    label: str
-    """What distinguishes it from the others, for people."""
+    label: str  # what distinguishes it from the other runs
 
     @property
     def id(self) -> str:
@@ -38,27 +32,21 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Of its directory: readable, and unlike any other's."""
+        """The name of its directory: readable and unique."""
         word = re.sub(r"[^A-Za-z0-9.]+", "-", self.label).strip("-.")[:60].strip("-.")
         return f"{word}-{self.id}" if word else self.id
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The record that is written last, and says that the run is done."""
+    """The record that is written last and marks the run as done."""
 
     run: PlannedRun
-    planned: int
-    """How many runs the experiment has."""
-    status: str
-    """finished, diverged (a result too) or failed."""
+    planned: int  # number of runs of the experiment
+    status: str  # finished, diverged or failed
     error: str = ""
-    started: str = ""
-    """Local time, with its offset."""
-    process_s: float = 0.0
-    """From the start of its process to its end, loading and writing included."""
+    started: str = ""  # local time with UTC offset
+    process_s: float = 0.0  # lifetime of its process, including loading and writing
     cpu_s: float = 0.0
-    peak_memory_bytes: int = 0
-    """Of the largest of its processes."""
-    cores: int = 0
-    """That it was given."""
+    peak_memory_bytes: int = 0  # of its largest process
+    cores: int = 0  # assigned to it

@@ -1,4 +1,4 @@
-"""Finds what is saved under directories: records of every kind, and rows beside them. What cannot be read is named."""
+"""Finds and loads the records and CSV rows in directories; unreadable files are listed."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ from paceline.training.evaluate import Evaluation
 from paceline.training.run import Run
 
 RECORD, MEASUREMENT, RESULTS = "record.json", "measurement.json", "results.csv"
-OWN_NAMES = (RECORD, MEASUREMENT, outcome.FILE)
-"""What a directory is about, the most telling first; others may lie beside it."""
+OWN_NAMES = (RECORD, MEASUREMENT, outcome.FILE)  # main record of a directory, in order of precedence
 NOT_SHOWN = ("trace.json", "events.json")
-EXPERIMENT, NOT_COUNTED = "experiment.json", ("working", "damaged")
-"""Folders of an experiment in which nothing is a result."""
+EXPERIMENT, NOT_COUNTED = "experiment.json", ("working", "damaged")  # folders of an experiment without results
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that should have been in the report and could not be read."""
+    """A file that could not be read, and why."""
 
     place: str
     reason: str
@@ -56,7 +54,7 @@ class Skipped:
 
 @runtime_checkable
 class ExperimentRecord(Protocol):
-    """What the table of results and a page need of an experiment."""
+    """The attributes of an experiment that tables and pages need."""
 
     @property
     def name(self) -> str: ...
@@ -68,9 +66,20 @@ class ExperimentRecord(Protocol):
     def published(self) -> tuple[PublishedNumber, ...]: ...
 
 
+WITH_PLACE: dict[type, str] = {
+    Run: "runs", TimeRecord: "simulations", Measurement: "measurements", LinkMeasurement: "links",
+    Evaluation: "evaluations", Feeding: "feedings", Advice: "advice", Plan: "plans", Scaling: "clusters",
+    RunOutcome: "outcomes",
+}  # fmt: skip
+WITHOUT_PLACE: dict[type, str] = {
+    PredictionRow: "predictions", PublishedRow: "published", CostRow: "costs", Finding: "findings",
+    ExtraTable: "tables", Prediction: "expected",
+}  # fmt: skip
+
+
 @dataclass
 class Records:
-    """All that a report is about; each record with the place it was found at."""
+    """The contents of a report; each record with the place where it was found."""
 
     runs: list[tuple[str, Run]] = field(default_factory=list)
     simulations: list[tuple[str, TimeRecord]] = field(default_factory=list)
@@ -86,25 +95,19 @@ class Records:
     costs: list[CostRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     tables: list[ExtraTable] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    """What the author of an experiment wants to be known of it."""
-    expected: list[Prediction] = field(default_factory=list)
-    """Predictions of an iteration, to be compared with measurements of the same."""
+    notes: list[str] = field(default_factory=list)  # by the authors of experiments
+    expected: list[Prediction] = field(default_factory=list)  # predicted iterations, to compare with measured ones
     experiments: list[tuple[str, ExperimentRecord]] = field(default_factory=list)
-    outcomes: list[tuple[str, RunOutcome]] = field(default_factory=list)
-    """What became of the runs of experiments."""
-    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """Runs of which only the row of a results.csv is there."""
+    outcomes: list[tuple[str, RunOutcome]] = field(default_factory=list)  # of the runs of experiments
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # runs known only from a results.csv
     skipped: list[Skipped] = field(default_factory=list)
-    directories: dict[str, Path] = field(default_factory=dict)
-    """Where on this machine each place is."""
+    directories: dict[str, Path] = field(default_factory=dict)  # path of each place on this machine
     title: str = ""
-    price: float | None = None
-    """Of a machine an hour."""
+    price: float | None = None  # per machine and hour
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind, and of rows beside them; without what there is none of."""
+        """The number of records and rows of each kind that there is."""
         lists: dict[str, tuple[Sequence[Any], ...]] = {
             "runs": (self.runs, self.rows), "failed runs": (self.failed,), "advice": (self.advice,),
             "plans": (self.plans,),
@@ -120,7 +123,7 @@ class Records:
         return [entry for entry in self.outcomes if entry[1].status == "failed"]
 
     def directory(self, place: str) -> str:
-        """Of a run: inside the experiment it belongs to, else as it was named."""
+        """The directory of a run, relative to its experiment if it belongs to one."""
         path = self.directories.get(place, Path(place))
         for home, _ in self.experiments if len(self.experiments) == 1 else ():
             root = self.directories[home].parent
@@ -130,8 +133,8 @@ class Records:
 
     @property
     def all_predictions(self) -> list[PredictionRow]:
-        """Those that were given as rows, and those of iterations beside what was measured."""
-        known = {row.name for row in self.predictions}  # a verification has said it already
+        """Predictions given as rows, and predicted iterations with the measurement of the same iteration."""
+        known = {row.name for row in self.predictions}  # already part of a verification
         beside = (self._compared(expected) for expected in self.expected)
         return [*self.predictions, *(row for row in beside if row.name not in known)]
 
@@ -139,24 +142,15 @@ class Records:
         same = (expected.name, expected.batch, expected.device)
         measured = [m.iteration_s.median_s for _, m in self.measurements if (m.name, m.batch, m.device_name) == same]
         name = described("an iteration", *same)
-        seconds = measured[0] if len(measured) == 1 else math.nan  # several would need someone to choose
+        seconds = measured[0] if len(measured) == 1 else math.nan  # with several, none is preferred
         return PredictionRow(name, expected.iteration_s, expected.low_s, expected.high_s, seconds)
 
     def add(self, place: str, found: Any) -> bool:
-        """Whether it is something that a report shows."""
-        homes: dict[type, list[Any]] = {
-            Run: self.runs, TimeRecord: self.simulations, Measurement: self.measurements, LinkMeasurement: self.links,
-            Evaluation: self.evaluations, Feeding: self.feedings, Advice: self.advice, Plan: self.plans,
-            Scaling: self.clusters, RunOutcome: self.outcomes,
-        }  # fmt: skip
-        rows: dict[type, list[Any]] = {
-            PredictionRow: self.predictions, PublishedRow: self.published, CostRow: self.costs, Finding: self.findings,
-            ExtraTable: self.tables, Prediction: self.expected,
-        }  # fmt: skip
-        if type(found) in homes:
-            homes[type(found)].append((place, found))
-        elif type(found) in rows:
-            rows[type(found)].append(found)
+        """Adds a record or row; returns False if reports do not show its kind."""
+        if type(found) in WITH_PLACE:
+            getattr(self, WITH_PLACE[type(found)]).append((place, found))
+        elif type(found) in WITHOUT_PLACE:
+            getattr(self, WITHOUT_PLACE[type(found)]).append(found)
         elif isinstance(found, Verification):
             self.predictions += [PredictionRow(*row) for row in found.prediction_rows()]
         elif isinstance(found, ExperimentRecord):
@@ -169,7 +163,7 @@ class Records:
 
 
 def find_records(paths: Iterable[str | Path]) -> Records:
-    """Everything under the paths. Nothing at all is an error, something beside what is broken is not."""
+    """All records under the paths. It is an error if there are none that can be read."""
     records, seen = Records(), set[Path]()
     given = [Path(path) for path in paths]
     if not given:
@@ -193,12 +187,12 @@ def _refuse(given: list[Path], records: Records) -> None:
         many = len(records.skipped)
         said = f"{many} records, none of which can be read" if many > 1 else "one record, which cannot be read"
         raise RecordError(f"{where} has {said}; {first.place}: {first.reason}")
-    come = "they come from train, measure, compare, simulate and plan, with `out`"
+    come = "train, measure, compare, simulate and plan save records, with `out`"
     raise RecordError(f"no records in {where}: {come}")
 
 
 def files_under(directory: Path) -> Iterator[Path]:
-    """Files that may be of interest, in an order that does not depend on the file system."""
+    """Files that may be records, in an order that does not depend on the file system."""
     for place, folders, names in os.walk(directory):
         left_out = NOT_COUNTED if EXPERIMENT in names else ()
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in left_out)
@@ -206,13 +200,13 @@ def files_under(directory: Path) -> Iterator[Path]:
 
 
 def _is_of_interest(name: str, in_experiment: bool) -> bool:
-    if name == RESULTS:  # an experiment's own table says nothing that its runs do not
+    if name == RESULTS:  # the runs of an experiment are read instead
         return not in_experiment
     return name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN)
 
 
 def path_label(file: Path, given: Path) -> str:
-    """Where it is, from the directory that was named on; no page tells where on a machine that is."""
+    """Its path relative to the given directory: pages do not reveal absolute paths."""
     return file.name if file == given else str(Path(given.resolve().name) / file.relative_to(given))
 
 
@@ -234,14 +228,14 @@ def _read_file(file: Path, given: Path, records: Records) -> None:
             if not records.add(home, found) and named:
                 records.skipped.append(Skipped(place, f"holds {type(found).__name__}, which a report does not show"))
     except PacelineError as error:
-        reason = str(error).removeprefix(f"{file} ").removeprefix("is ")  # the place stands before it already
+        reason = str(error).removeprefix(f"{file} ").removeprefix("is ")  # the place is shown beside it
         records.skipped.append(Skipped(place, reason.replace(str(file), file.name)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         records.skipped.append(Skipped(place, f"cannot be read: {type(error).__name__}: {error}"[:300]))
 
 
 def looks_like_a_record(file: Path) -> bool:
-    """Other programs write JSON, too."""
+    """Whether a JSON file is one of ours."""
     with file.open("rb") as opened:
         head = opened.read(400)
     return b'"schema"' in head and b'"kind"' in head

@@ -1,4 +1,4 @@
-"""A run of the table of results with the record behind it: what pages and studies are made from."""
+"""A row of the results table with its record, as used by pages and studies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ SHOWN_CONDITIONS = {
     "step": "step", "device_name": "processor", "threads_used": "threads", "torch": "PyTorch", "paceline": "Paceline",
 }  # fmt: skip
 WORTH_RANKING = 0.5
-"""Of the best accuracy on the same data; runs below it are left out of rankings."""
-MEASURED = "measure"
-"""The setting, and the folder in a run's directory, of a training that was measured."""
+"""Runs below this share of the best accuracy on the same data are left out of rankings."""
+MEASURED = "measure"  # the setting of a measured training, and the folder with its measurement
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Where a run stood at a validation."""
+    """The state of a run at a validation."""
 
     epoch: float
     seconds: float
@@ -49,19 +48,16 @@ class CurvePoint:
 class RunResult:
     row: Row
     place: str
-    record: RunRecord | None = None
-    """None: the run failed, or was read from a results.csv alone."""
-    group: str = ""
-    """The name that it shares with its repetitions."""
+    record: RunRecord | None = None  # None: it failed, or is known only from a results.csv
+    group: str = ""  # name that it shares with its repetitions
     label: str = ""
-    telling: tuple[str | None, ...] = ()
-    """The values that its group's name is made of."""
+    telling: tuple[str | None, ...] = ()  # values that make up the group's name
     ranked: bool = True
-    """Whether it may be called best or fastest: it finished, and did not end far below the best run on its data."""
+    """Whether it may be called best or fastest: it finished, and is not far below the best run on its data."""
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """As text: of the workload, its network's options, the strategy and the machine."""
+        """Settings of workload, network, strategy and machine, as text."""
         row = self.row
         found = {
             key: setting_text(value)
@@ -102,7 +98,6 @@ class RunResult:
 
     @property
     def seconds(self) -> float:
-        """Of training, on the driver's own clock."""
         return self.metric("virtual_s" if self.virtual else "train_s")
 
     @property
@@ -111,7 +106,6 @@ class RunResult:
 
     @property
     def samples_per_s(self) -> float:
-        """On the driver's own clock."""
         if self.virtual:
             return self.metric("steps_per_s") * int(self.row["batch"])
         return self.metric("samples_per_s")
@@ -130,7 +124,7 @@ class RunResult:
 
     @property
     def metric_value(self) -> float:
-        """Of the metric of the workload or its network, if there is one."""
+        """The metric of the workload or of its network, or NaN."""
         return self.metric("test_metric")
 
     @property
@@ -139,7 +133,7 @@ class RunResult:
 
     @property
     def has_network_metric(self) -> bool:
-        """Whether its network brought the metric: less is better then."""
+        """Whether the metric is that of the network, where lower is better."""
         brought = self.run is not None and not self.run.workload.metric
         return brought and math.isfinite(self.metric_value)
 
@@ -149,7 +143,6 @@ class RunResult:
 
     @property
     def run(self) -> Run | None:
-        """The record, where something was trained."""
         return self.record if isinstance(self.record, Run) else None
 
     @property
@@ -158,7 +151,10 @@ class RunResult:
 
     @property
     def trace(self) -> Trace:
-        return self.record.trace if isinstance(self.record, Run | TimeRecord) else Trace()
+        """On the clock of the driver."""
+        if isinstance(self.record, Run):
+            return self.record.timeline
+        return self.record.trace if isinstance(self.record, TimeRecord) else Trace()
 
     @cached_property
     def curve(self) -> tuple[CurvePoint, ...]:
@@ -166,7 +162,7 @@ class RunResult:
 
 
 def all_results(records: Records) -> list[RunResult]:
-    """Every run, simulation, measurement, evaluation and feeding that was found, and the runs that failed."""
+    """All runs, simulations, measurements, evaluations and feedings, and failed runs."""
     outcomes, runs = dict(records.outcomes), {place for place, _ in records.runs}
     within = {place: m for place, m in records.measurements if not runs.isdisjoint(map(str, Path(place).parents))}
     alone: list[tuple[str, RunRecord]] = [entry for entry in records.measurements if entry[0] not in within]
@@ -205,7 +201,7 @@ def run_results(records: Records) -> tuple[RunResult, ...]:
 
 
 def _may_rank(run: RunResult, best: Mapping[str, float]) -> bool:
-    """Speed is no merit of a run that did not learn."""
+    """A run that did not learn is not ranked, however fast it is."""
     if run.status != "finished" or (run.run is not None and not math.isfinite(run.loss)):
         return False
     return not run.labelled or run.accuracy >= WORTH_RANKING * best[run.settings["data"]]
@@ -225,7 +221,7 @@ def _label(run: RunResult, group: list[RunResult]) -> str:
 
 
 def groups_of(runs: Iterable[RunResult]) -> dict[str, list[RunResult]]:
-    """Repetitions together, in the order of their first one."""
+    """Runs by group, in order of first appearance."""
     return grouped(runs, lambda run: run.group)
 
 
@@ -243,7 +239,7 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
             )
             for p in run.points
         )  # fmt: skip
-    # A record of one process does not count updates by epoch; a finished run made as many in each.
+    # The record of one process has no updates per epoch; a finished run made the same number in each.
     each = run.updates / len(run.epochs) if run.status == "finished" and run.epochs else math.nan
     ends = accumulate(e.wall_s for e in run.epochs)
     return tuple(
@@ -253,7 +249,7 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
 
 
 def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
-    """Measurements with the shortest names that tell them apart; with their places where nothing else does."""
+    """Measurements with the shortest names that distinguish them; places are added if needed."""
     found = sorted(records.measurements, key=lambda entry: (entry[1].name, entry[1].batch, threads_of(entry[1])))
     told = [
         {
@@ -270,12 +266,12 @@ def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
 
 
 def _short_place(place: str) -> str:
-    """The repetition, for a run of an experiment: its directory's name ends in a hash and that number."""
+    """The repetition, for a run of an experiment, whose directory name ends in a hash and that number."""
     run = re.search(r"(^|[-/])[0-9a-f]{10}-([0-9]+)(/measure)?$", place)
     return f"repetition {run.group(2)}" if run else place
 
 
 def threads_of(m: Measurement) -> int:
-    """0: not known, as of one on a GPU."""
+    """0 if unknown, as on a GPU."""
     stated = m.conditions.get("threads", "")
     return int(stated) if stated.isdigit() else 0

@@ -1,10 +1,11 @@
-"""One run as one row of `results.csv`: its settings, what became of it, its metrics and the conditions it ran under."""
+"""One run as one row of `results.csv`: settings, status, metrics and conditions."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from paceline.formatting import as_number
@@ -42,23 +43,27 @@ OF_A_RUN = (
     "test_accuracy", "test_top_accuracy", "test_loss", "test_metric", "updates", "wall_s", "train_s", "samples_per_s",
     "parameters",
 )  # fmt: skip
-"""That its record has under the same names."""
+"""Attributes of a run's record that have the same names."""
 IDENTITY = ("run", "setting", "repetition", "trial", "kind")
 WORKLOAD = tuple(f.name for f in dataclasses.fields(Workload))
 DISTRIBUTION = ("strategy", "workers", "driver")
 CONDITIONS = ("step", "device_name", "threads_used", "cores", "torch", "paceline")
 ENDING = ("status", "error", "started", "directory")
-HIDDEN = ("number", "planned", "given")
-"""Keys of a row that order and group the table and are not columns of it."""
+HIDDEN = ("number", "planned", "given")  # used to order and group rows; not columns
 NOT_SETTINGS = {*IDENTITY, *METRICS, *CONDITIONS, *ENDING, *HIDDEN}
 
 
 def row_of(
     found: RunRecord | None, directory: str, outcome: RunOutcome | None = None, measured: Measurement | None = None
 ) -> Row:
-    """`measured` was made while the run trained; without a record there is only what the experiment asked for."""
+    """`measured` was made during the run. Without a record, the row has only the planned settings."""
     settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
-    metrics = (metrics_of(measured) if measured is not None else {}) | metrics_of(found)
+    metrics = {
+        name: value
+        for one in (measured, found)
+        if one is not None
+        for name, value in METRICS_OF[type(one)](one).items()
+    }
     if isinstance(found, Run):
         settings["measure"] = measured is not None or bool(outcome and outcome.run.settings.get("measure"))
     if outcome is None:
@@ -80,7 +85,7 @@ def row_of(
 
 
 def row_settings(found: RunRecord) -> Row:
-    """The settings that a record states, as far as they differ from those published under a strategy's name."""
+    """The settings in a record; those of a strategy only if they differ from its preset."""
     if isinstance(found, Run):
         return _workload(found.workload) | _distribution(found.distribution) | _division(found.division)
     if isinstance(found, TimeRecord):
@@ -128,14 +133,14 @@ def _division(found: Division | None) -> Row:
 
 
 def _plain(value: Any) -> Any:
-    """What a cell of a table can hold."""
+    """A value that fits a table cell."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, sort_keys=True)
     return shown_name(value) if isinstance(value, str) else value
 
 
 def columns_of(rows: list[Row]) -> tuple[str, ...]:
-    """Settings, then the status, then metrics; columns without any value are left out."""
+    """Settings, status, metrics; empty columns are left out."""
     filled = {key for row in rows for key, value in row.items() if value is not None and value == value}
     core = (*IDENTITY, *WORKLOAD, "strategy", "workers")
     named = {*core, *DISTRIBUTION, *NOT_SETTINGS}
@@ -145,22 +150,6 @@ def columns_of(rows: list[Row]) -> tuple[str, ...]:
     )  # fmt: skip
     always = {*core, "status", "error", "directory"} - {"trial"}
     return tuple(key for key in ordered if key in filled or key in always)
-
-
-def metrics_of(record: Any) -> Row:
-    """Empty for a record without any."""
-    if isinstance(record, Run):
-        return _run(record)
-    if isinstance(record, Measurement):
-        return _measurement(record)
-    if isinstance(record, TimeRecord):
-        return _simulation(record)
-    if isinstance(record, Feeding):
-        waiting = {"waiting_share": record.waiting_s / record.iteration_s.median_s}
-        return _iteration(record.iteration_s) | waiting
-    if isinstance(record, Evaluation):
-        return {f"test_{name}": getattr(record, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
-    return {}
 
 
 def _run(run: Run) -> Row:
@@ -211,6 +200,14 @@ def _simulation(record: TimeRecord) -> Row:
     }
 
 
+def _evaluation(found: Evaluation) -> Row:
+    return {f"test_{name}": getattr(found, name) for name in ("accuracy", "top_accuracy", "loss", "metric")}
+
+
+def _feeding(found: Feeding) -> Row:
+    return {**_iteration(found.iteration_s), "waiting_share": found.waiting_s / found.iteration_s.median_s}
+
+
 def _iteration(spread: Spread) -> Row:
     return {"iteration_s": spread.median_s, "iteration_p10_s": spread.p10_s, "iteration_p90_s": spread.p90_s}
 
@@ -224,3 +221,8 @@ def _measurement(m: Measurement) -> Row:
         "overhead": m.overhead,
         "parameters": sum(layer.parameters for layer in m.layers),
     }
+
+
+METRICS_OF: dict[type, Callable[[Any], Row]] = {
+    Run: _run, TimeRecord: _simulation, Measurement: _measurement, Evaluation: _evaluation, Feeding: _feeding,
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The table of results: one row per run, a summary per setting, and what could not be read.
+"""The table of results: one row per run, one summary per setting, and files that could not be read.
 
 `compare` writes it as results.csv and summary.csv; pages, the terminal and notebooks read it.
 """
@@ -62,16 +62,16 @@ class ResultsTable(NotebookRecord):
     name: str
     title: str
     rows: tuple[Row, ...]
-    """One per run; every row has a key for each column."""
+    """One per run, with a key for each column."""
     columns: tuple[str, ...]
     summary: tuple[Row, ...]
-    """One per setting: the number of runs, and mean, std, min and max of each metric over the finished ones."""
+    """One per setting: number of runs, and mean, std, min and max of each metric over the finished ones."""
     varied: tuple[str, ...]
     """Columns in which settings differ."""
     directories: dict[str, Path]
-    """Of the runs, by the row's `directory`."""
+    """Directories of the runs, by the `directory` of their row."""
     planned: int = 0
-    """Runs of the experiment, finished or not; 0: not known."""
+    """Runs of the experiment, finished or not; 0: unknown."""
     published: tuple[PublishedNumber, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
@@ -81,7 +81,6 @@ class ResultsTable(NotebookRecord):
         return next(iter(self.directories.values())).parent.parent
 
     def of(self, stated: PublishedNumber) -> list[float]:
-        """Our means that a published number is to be compared with."""
         means = (row.get(f"{stated.metric}_mean") for row in self.summary if stated.metric and stated.matches(row))
         return [mean for mean in means if isinstance(mean, int | float) and math.isfinite(mean)]
 
@@ -92,7 +91,7 @@ class ResultsTable(NotebookRecord):
         return {"title": self.title, "runs": len(self.rows)}
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per setting: what distinguishes it, and mean ± standard deviation of its repetitions."""
+        """One row per setting: the settings that differ, and mean ± standard deviation of the repetitions."""
         counts = {"runs": "n"} | {name: name for name in ("diverged", "failed", "unfinished") if self._any(name)}
         shown = [column for column in SHOWN if self._any(f"{column[1]}_mean")][:MOST_COLUMNS]
         return [
@@ -105,7 +104,6 @@ class ResultsTable(NotebookRecord):
         ]
 
     def _any(self, column: str) -> bool:
-        """Whether any setting has a value but 0."""
         return any(is_number(row.get(column)) and row[column] for row in self.summary)
 
     def write(self, directory: str | Path) -> list[Path]:
@@ -145,7 +143,7 @@ def collect(*places: str | Path) -> ResultsTable:
 
 
 def read_run(directory: Path, root: Path) -> Row:
-    """The row of one run of an experiment; RecordError where anything of it cannot be read."""
+    """The row of one run of an experiment. Raises RecordError if a file cannot be read."""
     records = find_records([directory])
     results = all_results(records)
     if records.skipped or len(results) != 1:
@@ -219,7 +217,7 @@ def is_number(value: Any) -> bool:
 
 
 def load(path: str | Path) -> Any:
-    """Load a record from its file or its directory, whatever it holds; of an experiment's directory, all its results.
+    """Load the record in a file or directory. An experiment's directory gives the table of its results.
 
     >>> run = paceline.train("mlp", data="digits", epochs=1, out="runs/loaded")
     >>> paceline.load("runs/loaded").test_accuracy == run.test_accuracy
@@ -232,13 +230,13 @@ def load(path: str | Path) -> Any:
         return collect(path)
     file = _file_in(path) if path.is_dir() else path
     found = record.load(file)
-    if isinstance(found, Run):  # which may have been moved since
+    if isinstance(found, Run):  # it may have been moved
         return replace(found, directory=str(file.resolve().parent))
     return found
 
 
 def _file_in(directory: Path) -> Path:
-    """The record that a directory stands for: one of a usual name, else the only one there is."""
+    """The main record of a directory, or the only one."""
     try:
         usual = [directory / name for name in OWN_NAMES if (directory / name).exists()]
         found = usual[:1] or [file for file in sorted(directory.glob("*.json")) if looks_like_a_record(file)]

@@ -1,4 +1,4 @@
-"""One setting: its name, type, default, help, bounds and where it applies, and how a value of it is read and refused.
+"""One setting: its name, type, default, help, bounds and where it applies; values are parsed and checked here.
 
 A record that holds settings is a frozen dataclass whose fields are declared with `setting`. Everything else follows
 from the fields: keyword arguments, TOML keys, command-line options, grid keys and columns. msgspec does the checking.
@@ -27,8 +27,7 @@ NAMES: dict[Any, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a table",
     tuple: "two numbers", list: "a list of texts", list[float]: "a list of numbers",
 }  # fmt: skip
-NONE_WORDS = ("none", "default")
-"""Text for None, where a setting may be None."""
+NONE_WORDS = ("none", "default")  # text for None, if a setting may be None
 LARGEST = sys.float_info.max
 
 
@@ -40,24 +39,18 @@ class Setting:
     kind: Any
     default: Any
     help: str = ""
-    group: str = ""
-    """The panel of the command-line help."""
-    verbs: tuple[str, ...] = ()
-    """The verbs that have an option for it; in the others it is given with `--set`."""
-    runs: tuple[str, ...] = ()
-    """The kinds of run that it has an effect on; none: on all."""
-    several: tuple[str, ...] = ()
-    """The verbs whose option takes several values, with commas between them."""
+    group: str = ""  # panel of the command-line help
+    verbs: tuple[str, ...] = ()  # verbs with an option for it; other verbs take it with `--set`
+    runs: tuple[str, ...] = ()  # kinds of run that it affects; empty: all
+    several: tuple[str, ...] = ()  # verbs whose option takes several values, separated by commas
     metavar: str | None = None
     least: float | None = None
     above: float | None = None
     below: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
-    or_custom: bool = False
-    """Whether the user's own `module:name` may stand for a choice."""
-    check: Callable[[Any], object] | None = None
-    """Raises an `InputError` for a value that has the right type but cannot be."""
+    or_custom: bool = False  # whether a custom `module:name` is allowed, too
+    check: Callable[[Any], object] | None = None  # raises `InputError` for an invalid value of the right type
 
     @property
     def option(self) -> str:
@@ -74,13 +67,13 @@ class Setting:
         return type(None) in typing.get_args(self.kind)
 
     def read(self, value: Any, error: type[InputError] = InputError) -> Any:
-        """A value as Python or TOML has it, checked; a whole number may stand for a number, a list for a tuple."""
+        """Checks a Python or TOML value. An integer is accepted for a float, a list for a tuple."""
         if value is None and self.may_be_none:
             return None
         return self._convert(value, value, error, strict=True)
 
     def parse(self, text: str, error: type[InputError] = InputError) -> Any:
-        """A value from the text of a command line."""
+        """Parses and checks text from the command line."""
         if self.may_be_none and text.lower() in NONE_WORDS:
             return None
         several = any(typing.get_origin(kind) in (tuple, list) for kind in self.kinds) and str not in self.kinds
@@ -104,7 +97,6 @@ class Setting:
 
     @functools.cached_property
     def expected(self) -> str:
-        """What a value should be, for error messages."""
         limits = [f"of at least {self.least:,}"] if self.least is not None else []
         limits += [f"above {self.above:,}"] if self.above is not None else []
         limits += [f"below {self.below:,}"] if self.below is not None else []
@@ -120,7 +112,7 @@ class Setting:
 
     @functools.cached_property
     def _checked(self) -> Any:
-        """The type for msgspec, with bounds at every number in it; a float is finite."""
+        """The type for msgspec, with bounds on all numbers; floats are finite."""
         limits = {"ge": self.least, "gt": self.above, "lt": self.below, "le": self.most}
         given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
         finite = given | ({} if given.keys() & {"ge", "gt"} else {"ge": -LARGEST})
@@ -146,10 +138,7 @@ def _is_number(given: float | str) -> bool:
 
 
 def setting(default: Value, help: str = "", **declared: Any) -> Value:
-    """A field of a record that is a setting; its name and type are those of the field.
-
-    `declared` are fields of `Setting`.
-    """
+    """Declares a field of a record as a setting with its name and type; `declared` are fields of `Setting`."""
     metadata = {"setting": Setting("", Any, default, help, **declared)}
     if isinstance(default, dict | list):
         return typing.cast(Value, field(default_factory=lambda: type(default)(default), metadata=metadata))
@@ -158,7 +147,7 @@ def setting(default: Value, help: str = "", **declared: Any) -> Value:
 
 @functools.cache
 def settings_of(record: type) -> dict[str, Setting]:
-    """The settings that a record declares, by name. What all of them share is in its attribute `COMMON`."""
+    """The settings of a record, by name. Its attribute `COMMON` has defaults for all of them."""
     hints, common, found = typing.get_type_hints(record), getattr(record, "COMMON", {}), {}
     for each in dataclasses.fields(record):
         if declared := each.metadata.get("setting"):
@@ -168,17 +157,14 @@ def settings_of(record: type) -> dict[str, Setting]:
 
 
 def check(record: Any, error: type[InputError]) -> None:
-    """Checks every setting of a record where it is made, for `__post_init__`."""
+    """Checks all settings of a record; called in `__post_init__`."""
     kind: Any = type(record)
     for name, each in settings_of(kind).items():
         object.__setattr__(record, name, each.read(getattr(record, name), error))
 
 
 def read(record: type, given: Mapping[str, Any], error: type[InputError], what: str) -> dict[str, Any]:
-    """Settings of a record as users give them: text is read as the type, an unknown name is answered with the nearest.
-
-    `what` names the record in errors.
-    """
+    """Parses settings of a record as users write them. Errors name the record by `what`, and the nearest known name."""
     known, found = settings_of(record), {}
     for written, value in given.items():
         name = written.replace("-", "_")
@@ -189,5 +175,5 @@ def read(record: type, given: Mapping[str, Any], error: type[InputError], what: 
 
 
 def pick(record: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `given` that are settings of a record, text read as the type."""
+    """The items of `given` that are settings of a record, parsed."""
     return read(record, {key: given[key] for key in settings_of(record) if key in given}, InputError, record.__name__)

@@ -1,4 +1,4 @@
-"""Settings as users write them: TOML files and KEY=VALUE words, and values as error messages show them."""
+"""Settings as text: TOML files, command-line values, times, and values in error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_toml(path: str | Path, error: type[InputError] = InputError) -> dict[st
 
 
 def read_any(text: str) -> Any:
-    """Text as the TOML value it looks like, or as text."""
+    """Text as a TOML value if it is one, else as text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -39,7 +39,7 @@ def read_any(text: str) -> Any:
 
 
 def read_time(name: str, text: str) -> float:
-    """Seconds of `24h`, `90min`, `1d12h`; `name` is the argument that an error names."""
+    """Seconds of `24h`, `90min`, `1d12h`; errors refer to the argument `name`."""
     found = _PART.findall(text.strip().lower())
     whole = "".join(f"{number}{unit}" for number, unit in found)
     if not found or whole != re.sub(r"\s+", "", text.lower()) or any(unit not in _UNITS for _, unit in found):

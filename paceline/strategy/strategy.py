@@ -39,7 +39,7 @@ class Strategy:
     groups: int | None = setting(1, "Number of synchronous groups; none: every worker is its own group.", least=1)
     exchange: str = setting(
         "gradient", "What workers push: gradient, delta, elastic, int8, topk:SHARE, momentum-topk:SHARE, module:name; "
-        "delta+int8 and the like compress what local steps changed.", verbs=_OPTIONS,
+        "delta+int8 and similar compress the result of local steps.", verbs=_OPTIONS,
     )  # fmt: skip
     fetch_every: int = setting(
         1, "Steps between two fetches of the parameters; 0: only when a worker joins.", least=0, verbs=_OPTIONS

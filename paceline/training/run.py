@@ -124,6 +124,17 @@ class Run(NotebookRecord):
     """How one network was divided among processes, if it was."""
     trace: Trace = field(default_factory=Trace)
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its times are those of a simulated cluster."""
+        return self.distribution is not None and self.distribution.driver == "virtual"
+
+    @property
+    def timeline(self) -> Trace:
+        """The spans that share one clock: for a simulated run, only the simulated ones."""
+        spans = (span for span in self.trace.spans if span.who != "main")  # main is timed by the real clock
+        return Trace(tuple(spans)) if self.is_simulated else self.trace
+
     def facts(self) -> dict[str, Any]:
         strategy = {"strategy": self.distribution.strategy.name} if self.distribution is not None else {}
         workers = {"workers": self.distribution.workers} if self.distribution is not None else {}

@@ -169,14 +169,14 @@ class ParallelSettings:
 
     pipeline: int = setting(
         1,
-        "Stages of a pipeline: processes that have consecutive layers each.",
+        "Number of pipeline stages: processes that each hold consecutive layers.",
         least=1,
         most=MOST_STAGES,
         verbs=("train", "predict"),
     )
     microbatches: int | None = setting(
         None,
-        "Micro-batches that a pipeline divides a batch into; about 4 per stage by default.",
+        "Number of micro-batches per batch in a pipeline; about 4 per stage by default.",
         least=1,
         most=4096,
         verbs=("train", "predict"),
@@ -186,15 +186,15 @@ class ParallelSettings:
         verbs=(), choices=PIPELINE_SCHEDULES,
     )  # fmt: skip
     tensor: int = setting(
-        1, "Processes that each linear layer is divided among, by feature.", least=1, most=MOST_STAGES,
+        1, "Number of processes that split each linear layer by feature.", least=1, most=MOST_STAGES,
         verbs=("train", "predict"),
     )  # fmt: skip
     shard: str = setting(
-        "none", "fsdp: workers divide parameters, gradients and optimizer state among themselves.", choices=SHARDINGS,
+        "none", "fsdp: shard parameters, gradients and optimizer state across the workers.", choices=SHARDINGS,
         verbs=("train", "predict"),
     )  # fmt: skip
     cut: str = setting(
-        "", "Layers that stages 2, 3, … of a pipeline begin with; by default stages take equally long.",
+        "", "First layers of pipeline stages 2, 3, …; by default, stages take about the same time.",
         verbs=(), metavar="LAYER,LAYER",
     )  # fmt: skip
 

@@ -182,7 +182,7 @@ def _replicas(given: Mapping[str, Any], measuring: bool) -> int:
     if not is_plain or given.get("driver", "local") != "local":
         key = "driver" if is_plain else "strategy"
         raise StrategyError(
-            f"a divided network is trained by processes of this machine, and copies of it synchronously: leave out "
+            f"pipeline, tensor and shard train synchronously, in processes of this machine: leave out "
             f"`{key}={given[key]!r}`"
         )
     for key in given:

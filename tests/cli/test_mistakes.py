@@ -340,4 +340,4 @@ def test_a_network_that_ends_the_program_is_a_failure(paceline, tmp_path, monkey
     (tmp_path / "ending_net.py").write_text(source)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     line = paceline("train", "ending_net:Ends").refused(1)
-    assert line == "the program was ended before it was done (exit 0)"
+    assert line == "the command exited before it was finished (exit code 0)"

@@ -51,7 +51,7 @@ def test_what_is_broken_is_skipped_named_and_counted(paceline, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["empty"], "no records in empty: they come from train, measure, compare, simulate and plan, with --out"),
+        (["empty"], "no records in empty: train, measure, compare, simulate and plan save records, with --out"),
         (["missing"], "missing: no such file or directory"),
         (["broken"], "broken has one record, which cannot be read"),
         (["broken/notes.txt"], "notes.txt: not a Paceline record"),

@@ -10,7 +10,7 @@ import pytest
 import paceline as package
 from paceline.cluster import Device
 from paceline.cost.prediction import Prediction
-from paceline.reporting.sections.clusters import cluster_sentence, clusters
+from paceline.reporting.sections.clusters import cluster_section, cluster_sentence
 from paceline.results.records import find_records
 from paceline.workload import Workload
 from tests.reporting.trace_reading import read_rows
@@ -133,7 +133,7 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
     records = find_records([tmp_path / "s"])
     (_, made), *others = records.clusters
     assert not others and not records.skipped
-    (section,) = clusters(records.clusters)
+    section = cluster_section(records.clusters[0][1], "")
     figure, listing = section.blocks
     assert [row[1] for row in listing.table.rows] == [1, 2, 1, 2, 3, 4]
     fastest = max((o for m in made.machines for o in m.outcomes), key=lambda o: o.samples_per_s)
@@ -142,7 +142,7 @@ def test_a_report_draws_it_by_number_of_workers(paceline, tmp_path):
     assert any("8 workers need 3 × g2-standard-48" in point for point in section.points)
     assert section.sentences[0] in (tmp_path / "s.html").read_text()
     nothing = replace(made, machines=tuple(replace(m, outcomes=()) for m in made.machines))
-    assert "number of workers fits" in cluster_sentence(nothing) and clusters([("", nothing)])[0].blocks == ()
+    assert "number of workers fits" in cluster_sentence(nothing) and cluster_section(nothing, "").blocks == ()
 
 
 def test_epochs_or_steps_are_paid_for_as_a_whole(paceline):

@@ -24,3 +24,4 @@ def test_every_worker_has_a_row_of_its_own(paceline, tmp_path, driver):
     rows = {who: row for (_, who), row in read_rows((tmp_path / "run" / "trace.json").read_text()).items()}
     assert [who for who in rows if who.startswith("worker")] == ["worker 0", "worker 1", "worker 2"]
     assert all(any(event[0] == "compute" for event in rows[f"worker {number}"]) for number in range(3))
+    assert ("main" in rows) == (driver == "local")  # what this process did is not on the simulated clock

@@ -266,7 +266,7 @@ def test_a_record_of_another_kind_is_refused(paceline, tmp_path):
 
 def test_a_simulated_run_was_not_measured(paceline, tmp_path):
     place = saved_run(tmp_path / "run", distribution=a_distribution())
-    assert "is a simulated run: nothing of it was measured" in paceline("verify", place).refused()
+    assert "is a simulated run: there are no measured times to compare" in paceline("verify", place).refused()
 
 
 def test_a_run_that_stopped_at_once_has_nothing_to_compare(paceline, tmp_path, asked):

@@ -1,8 +1,8 @@
 """Runs the blocks of one page in order, in this process, in the current directory.
 
 Python blocks of a page share their names. In `console` blocks lines after `$` are commands and the rest is their
-output; where a line of output begins with `paceline: `, the command must fail with that line. `paceline` and `python`
-run in this process, anything else in a shell.
+output; where a line of output begins with `paceline: `, the command must fail with that line, and where it begins with
+`pick: `, the command must print it. `paceline` and `python` run in this process, anything else in a shell.
 """
 
 from __future__ import annotations
@@ -75,12 +75,14 @@ class PageRun:
 
     def _command(self, command: Command, place: str) -> None:
         words = [path for word in shlex.split(command.line, comments=True) for path in _expanded(word)]
-        said = io.StringIO()
+        said, printed = io.StringIO(), io.StringIO()
         if words[0] == "cd":
             os.chdir(words[1])
             return
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
             code = _call(words, command.line)
+        for line in (line for line in command.output if line.startswith("pick: ")):
+            assert line in printed.getvalue().splitlines(), f"{place}: {line!r} is not in\n{printed.getvalue()}"
         if command.failure is None:
             assert code == 0, f"{place}: {command.line}\nexit code {code}\n{said.getvalue()}"
         else:

@@ -171,7 +171,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(here):
     counts = {row["network"]: (row["n"], row["diverged"], row["failed"]) for row in found.summary}
     assert counts["dnn"] == (0, 1, 0) and counts["own_parts:dies"] == (0, 0, 1)
 
-    # What failed is made again when asked, and only that.
+    # Failed runs are repeated on request, and only those.
     (here / "own_parts.py").write_text(OWN.replace("IN_A_RUN = any", "IN_A_RUN = False and any"))
     again = Kept()
     execute(experiment, resume="study", watcher=again)
@@ -232,7 +232,7 @@ def test_a_damaged_run_is_put_aside_and_made_again(done, tmp_path):
     watcher = Kept()
     after = execute(experiment, resume=place, jobs=2, watcher=watcher)
     assert watcher.finished_runs == [before.rows[0]["run"]]
-    assert "cannot be read and is made again" in watcher.notes[0]
+    assert "cannot be read and is repeated" in watcher.notes[0]
     assert without_times(list(after.rows)) == without_times(list(before.rows))
     assert len(list((place / "damaged").iterdir())) == 1
 
@@ -272,7 +272,7 @@ class TestPlaces:
 
 @pytest.mark.slow
 def test_the_process_that_starts_runs_may_be_lost_too(tmp_path):
-    """Its runs are made again; none of its processes stays."""
+    """Its runs are repeated; none of its processes stays."""
     lost: list[int] = []
 
     class Killer(Kept):

@@ -165,5 +165,5 @@ def test_two_commands_on_one_directory_are_refused(tmp_path, start):
     wait_for(lambda: (tmp_path / "study" / "experiment.json").exists())
     code, said = start("--resume", "study").end()
     assert code == 2
-    expected = f"study is being worked on by another compare (process {first.process.pid}): wait for it"
+    expected = f"study is in use by another compare (process {first.process.pid}): wait until it ends"
     assert said == f"paceline: {expected}\n"

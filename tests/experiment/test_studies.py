@@ -206,6 +206,9 @@ def test_what_diverges_is_counted_and_said():
     worse = replace(once, rows=(*once.rows, {"setting": "3", "status": "finished", "test_loss": 61.5}))
     made = find_study("downpour").conclude(worse, Path())
     assert made.tables[0].rows[0][4] == "1" and made.findings[0].sentence.endswith("Downpour diverges.")
+    synthetic = replace(once, rows=({**once.rows[0], "data": "synthetic:1x28x28/10:100"},))
+    left = find_study("downpour").conclude(synthetic, Path()).findings
+    assert not any("accuracy" in finding.sentence for finding in left), "accuracies on synthetic data mean nothing"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from paceline.reporting.answer import answer_of, title_of
 from paceline.reporting.figure import Figure, TableBlock
 from paceline.reporting.page import page_of, render
 from paceline.reporting.paper_figures import write_figures
-from paceline.reporting.sections.plans import PICK, plan_sentence, plans
+from paceline.reporting.sections.plans import PICK, plan_section, plan_sentence
 from paceline.results.records import Records, find_records
 from tests.a_run import a_run
 from tests.planning.invented import WORKLOAD, invented_cluster, invented_predictions
@@ -55,7 +55,7 @@ def test_a_wish_that_nothing_keeps_is_said_first(plan):
 
 
 def test_reasons_rows_and_figures(plan):
-    (section,) = plans([("mine", plan)])
+    section = plan_section(plan, "")
     assert len(section.points) == len(plan.reasons) and all(point.endswith(".") for point in section.points)
     listing = next(b for b in section.blocks if isinstance(b, TableBlock))
     assert [row[1] for row in listing.table.rows].count(PICK) == 1
@@ -64,9 +64,9 @@ def test_reasons_rows_and_figures(plan):
 
 
 def test_several_plans_have_a_section_each(plan):
-    found = plans([("a", plan), ("b", replace(plan, objective=Objective(epochs=3, budget=1.0)))])
-    assert [section.id for section in found] == ["plan", "plan-2"]
-    text = render(page_of(Records(plans=[("a", plan), ("b", plan)])))
+    page = page_of(Records(plans=[("a", plan), ("b", replace(plan, objective=Objective(epochs=3, budget=1.0)))]))
+    assert [section.id for section in page.sections] == ["plan", "plan-2"]
+    text = render(page)
     assert 'id="figure-plan-2-front"' in text
 
 

@@ -319,6 +319,13 @@ def test_shares_of_an_iteration_whose_parts_are_too_long_are_those_of_its_parts(
     assert share < 100 and f"{share:.0f} % backward pass" in said
 
 
+def test_no_shares_are_stated_where_the_parts_do_not_add_up():
+    records = Records(measurements=[("m", replace(a_measurement(3), accounted=1.257))])
+    said = answer_of(records, run_results(records)).sentence
+    assert said.endswith("takes 1.84 ms, but its measured parts add up to 126 %: measure again.")
+    assert len(said.split()) <= 25 and "slowest" not in said
+
+
 def test_times_that_belong_together_have_one_unit():
     seconds = [Column(name, "s") for name in ("predicted", "low", "high", "server")]
     given = table(("what", *seconds), [("a", 0.5, 0.1, 1.7, 40.0), ("b", 1e-5, 1e-6, 1e-4, 1.0)])

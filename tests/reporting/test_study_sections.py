@@ -143,8 +143,8 @@ def test_feeding_is_shown_beside_its_arithmetic():
     images = [a_feeding(1, ahead, 0.6, IMAGES) for ahead in (False, True)]
     section = made(Records(feedings=[("f", one) for one in (*found, *images)]))["feeding"]
     assert section.sentences[0] == (
-        "Prefetching shortens an iteration by 34 % with 1 emulated device on one bus; from 4 on, the bus is saturated "
-        "and it does not help."
+        "Prefetching shortens an iteration by 34 % with 1 emulated device on one bus; from 4 devices on, the bus "
+        "is saturated and it does not help."
     )
     assert [block.id for block in section.blocks] == ["feeding-bus", "feeding-images", "feeding-rows"]
     assert len(rows(section, "feeding-rows")) == 6

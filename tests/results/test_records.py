@@ -58,7 +58,7 @@ def test_what_is_broken_is_named_with_a_reason_and_the_rest_is_there(tmp_path):
 
 def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path):
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.raises(RecordError, match=r"no records in .*: they come from train"):
+    with pytest.raises(RecordError, match=r"no records in .*: train, measure"):
         find_records([tmp_path])
     with pytest.raises(InputError, match="no such file or directory"):
         find_records([tmp_path / "missing"])

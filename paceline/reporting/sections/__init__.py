@@ -1,22 +1,23 @@
-"""The sections of a page, in their order; those with nothing to show are left out."""
+"""The sections of a page, in order; empty ones are left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from paceline.formatting import count
 from paceline.reporting.figure import Section, listing, section
-from paceline.reporting.sections.advised import advised
+from paceline.reporting.sections.advised import advice_section
 from paceline.reporting.sections.batch_model import batch_model
 from paceline.reporting.sections.by_setting import by_setting
-from paceline.reporting.sections.clusters import clusters
+from paceline.reporting.sections.clusters import cluster_section
 from paceline.reporting.sections.comparisons import costs, predictions, published
 from paceline.reporting.sections.feeding import feeding
 from paceline.reporting.sections.layers import where_the_time_goes
 from paceline.reporting.sections.learned import what_was_learned
 from paceline.reporting.sections.learning import learning
 from paceline.reporting.sections.overhead import overhead
-from paceline.reporting.sections.plans import plans
+from paceline.reporting.sections.plans import plan_section
 from paceline.reporting.sections.scaling import scaling
 from paceline.reporting.sections.setting import conditions, run_table, what_was_run
 from paceline.reporting.sections.timeline import timeline
@@ -30,9 +31,9 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     measured = measurement_names(records)
     made = (
         section("about", "About this experiment", points=records.notes),
-        *advised(records.advice),
-        *plans(records.plans),
-        *clusters(records.clusters),
+        *numbered(advice_section, records.advice),
+        *numbered(plan_section, records.plans),
+        *numbered(cluster_section, records.clusters),
         predictions(records.all_predictions),
         published(records.published),
         by_setting(runs, measured),
@@ -55,6 +56,11 @@ def sections_of(records: Records, runs: tuple[RunResult, ...]) -> list[Section]:
     return [each for each in made if each is not None]
 
 
+def numbered(make: Callable[[Any, str], Section | None], found: Sequence[tuple[str, Any]]) -> list[Section | None]:
+    """A section per record; the ids of the second and later ones end in their number."""
+    return [make(record, f"-{place}" if place > 1 else "") for place, (_, record) in enumerate(found, 1)]
+
+
 def skipped(records: Records) -> Section | None:
     many = count(len(records.skipped), "file")
     said = f"{many} could not be read and {'is' if len(records.skipped) == 1 else 'are'} not included."
@@ -64,7 +70,7 @@ def skipped(records: Records) -> Section | None:
 
 
 def extra_tables(tables: Sequence[ExtraTable]) -> Section | None:
-    """Cells as they were given: with as many digits."""
+    """Tables from files; cells keep their digits."""
     blocks = [
         listing(f"extra-{place}", given.title, given.header, [[text or None for text in row] for row in given.rows])
         for place, given in enumerate(tables)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from paceline.advice.advice import Advice, error_words
 from paceline.formatting import count, duration
 from paceline.held_objects import shown_name
 from paceline.reporting.figure import Column, Section, listing, section
 
 
-def advised(found: Sequence[tuple[str, Advice]]) -> list[Section | None]:
-    return [_section(advice, "" if place == 0 else f"-{place + 1}") for place, (_, advice) in enumerate(found)]
-
-
 def advice_sentence(advice: Advice) -> str:
-    """The network to train, and what is known of it."""
+    """The network to train, with its error or predicted time."""
     network = shown_name(advice.workload.network)
     said = f"To {_task_words(advice)}, train {network} ({advice.family})"
     if (tried := advice.chosen) is not None:
@@ -32,7 +26,7 @@ def _task_words(advice: Advice) -> str:
     return words.get(advice.task.task, advice.task.task)
 
 
-def _section(advice: Advice, suffix: str) -> Section | None:
+def advice_section(advice: Advice, suffix: str) -> Section | None:
     points = [
         f"{each.topic.capitalize()}: {each.value}. {each.reason[0].upper()}{each.reason[1:]}."
         for each in advice.choices

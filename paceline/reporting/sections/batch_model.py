@@ -14,8 +14,7 @@ from paceline.reporting.series import Series, epoch_s, series_by
 from paceline.results.run_result import RunResult
 
 BATCH = "batch"
-WORST_FIT = 0.2
-"""A model that misses an epoch time by more than this share does not describe it."""
+WORST_FIT = 0.2  # largest error, as a share of the epoch time, at which the model counts as fitted
 MODEL = (
     "The model: epoch time = (samples / batch size) · t_g + (samples / devices) · t_s. t_g is the overhead per batch, "
     "whatever its size (gathering gradients, sending parameters, launching kernels); t_s is the time per sample. Both "
@@ -37,22 +36,22 @@ class FittedSeries:
 
     @property
     def is_fitted(self) -> bool:
-        """At the bound of 0, or far from the times, the model says nothing: then there is no estimate."""
+        """Whether both parameters are positive and the model is close to the measured times."""
         return self.model.batch_s > 0 and self.model.sample_s > 0 and self.error <= WORST_FIT
 
     def share(self, place: int) -> float:
-        """Of the epoch time that is overhead per batch, at one of the batch sizes."""
+        """The share of the epoch time that is overhead, at one of the batch sizes."""
         return self.model.communication_share(self.observed[place][0]) if self.is_fitted else math.nan
 
     @property
     def error(self) -> float:
-        """The largest one."""
+        """The largest error, as a share of the measured time."""
         errors = (abs(self.model.time_s(batch) / seconds - 1.0) for batch, seconds in self.observed if seconds > 0)
         return max(errors, default=math.inf)
 
 
 def fit_batch_models(runs: Sequence[RunResult]) -> list[FittedSeries]:
-    """Of measured trainings that finished, with at least three batch sizes."""
+    """Fits measured, finished trainings with at least three batch sizes."""
     usable = [run for run in runs if not run.virtual and run.status == "finished" and run.curve and run.seconds > 0]
     found = []
     for series in series_by(usable, BATCH):
@@ -64,7 +63,7 @@ def fit_batch_models(runs: Sequence[RunResult]) -> list[FittedSeries]:
 
 
 def samples_per_epoch(run: RunResult) -> int:
-    """In one process, as many as its batches hold; the last batch may not be full."""
+    """In one process, estimated from full batches; the last one may be smaller."""
     told = sum(w.samples for w in run.distribution.by_worker) if run.distribution is not None else 0
     return round((told or run.updates * int(run.settings[BATCH])) / len(run.curve))
 

@@ -16,8 +16,7 @@ from paceline.results.run_result import RunResult, threads_of
 
 MOST_KEYS = 3
 NOTE = "Points are medians of the repetitions; whiskers show their minimum and maximum."
-Metric = tuple[str, str, Callable[[RunResult], float]]
-"""Name, unit and value."""
+Metric = tuple[str, str, Callable[[RunResult], float]]  # name, unit and value
 
 LEARNED: tuple[Metric, ...] = (
     ("test accuracy", "%", lambda run: 100 * run.accuracy),
@@ -81,14 +80,15 @@ def _options(x: str, y: str, *, zero: bool) -> dict[str, Any]:
 
 
 def setting_sentence(found: Sequence[Series], key: str) -> str:
-    """The series whose epoch time changes most between the smallest and the largest value."""
+    """About the series whose epoch time changes most between the smallest and the largest value."""
     changes = {series: _change(series) for series in found if math.isfinite(_change(series)) and _change(series) > 0}
     if not changes:
         return ""
     series = max(changes, key=lambda one: abs(math.log(changes[one])))
     first, last = series.points[0], series.points[-1]
     whose = f" of {series.name}" if series.name else ""
-    where = f"at {_word(key)} {first.at:g} and {last.at:g}"
+    word, values = _word(key), f"{first.at:g} and {last.at:g}"
+    where = f"with {values} {word}" if word.endswith("s") else f"at {word} {values}"
     apart = differs(map(epoch_s, first.runs), map(epoch_s, last.runs))
     if apart is False:
         said = f"The epoch time{whose} is the same within noise {where}"
@@ -125,13 +125,14 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             speed = alone_s / median_of(seconds) if median_of(seconds) > 0 else math.nan
             rows.append((label, threads, median_of(seconds), min(seconds), max(seconds), speed, len(seconds)))
         fastest = min(by_threads, key=lambda t: median_of(by_threads[t]))
-        gain = alone_s / median_of(by_threads[fastest])
-        if gain < 1 + LEAST_GAIN or differs(by_threads[few], by_threads[fastest]) is False:
+        gain, apart = alone_s / median_of(by_threads[fastest]), differs(by_threads[few], by_threads[fastest])
+        if gain < 1 + LEAST_GAIN or apart is False:
             said.append(f"More threads do not make an iteration of {label} faster than {count(few, 'thread')} does")
         else:
             said.append(
                 f"An iteration of {label} is fastest with {count(fastest, 'thread')}: "
                 f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}"
+                f"{' (one run each)' * (apart is None)}"
             )
     columns = (
         "runs", Column("threads"), Column("iteration", "s"), Column("min", "s"), Column("max", "s"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from paceline.formatting import count, duration, listed, percent, rate
 from paceline.held_objects import shown_name
@@ -12,10 +12,6 @@ from paceline.simulation.scaling import MachineScaling, Scaling
 
 Row = tuple[MachineScaling, ClusterOutcome]
 METRICS = ("throughput", "epoch time", "efficiency", "waiting", "exchange", "staleness", "cost per epoch")
-
-
-def clusters(found: Sequence[tuple[str, Scaling]]) -> list[Section]:
-    return [_section(scaling, "" if place == 0 else f"-{place + 1}") for place, (_, scaling) in enumerate(found)]
 
 
 def cluster_sentence(scaling: Scaling) -> str:
@@ -68,7 +64,7 @@ def _table(scaling: Scaling) -> Table:
     return table(columns, cells)
 
 
-def _section(scaling: Scaling, suffix: str) -> Section:
+def cluster_section(scaling: Scaling, suffix: str) -> Section:
     alone = [f"{duration(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
     left_out = tuple(reason for machine in scaling.machines for reason in machine.left_out)
     blocks: list[Figure | TableBlock] = []

@@ -13,8 +13,7 @@ from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRo
 from paceline.results.labels import grouped
 from paceline.results.run_result import RunResult
 
-ITERATION = "an iteration of "
-"""How the name of the row begins that a verification is about."""
+ITERATION = "an iteration of "  # how the name of a predicted iteration begins
 INTERVAL = "Low and high are the ends of the 90 % interval. A positive error means that the prediction was too high."
 
 
@@ -24,7 +23,7 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     known = [row for row in rows if math.isfinite(row.error)]
     title = "Predictions and measurements" if known else "Predictions"
     whose = {row.name.partition(" of ")[2] for row in rows}
-    same = whose.pop() if len(rows) > 1 and len(whose) == 1 else ""  # all of one iteration: said once, in the title
+    same = whose.pop() if len(rows) > 1 and len(whose) == 1 else ""  # of the same iteration: named in the title
     views = []
     for unit, some in grouped(rows, lambda row: row.unit).items():
         named = [Column(name, unit) for name in ("predicted", "low", "high", "measured")]
@@ -81,7 +80,7 @@ def value_text(value: float, unit: str) -> str:
 
 
 def _short(name: str) -> str:
-    """`an iteration of lenet5 at batch 32 on a processor`: the device is said elsewhere."""
+    """Without article and device: `iteration time of lenet5 at batch 32`."""
     return (
         re.sub(r"^an? | on .*$", "", name).replace("iteration", "iteration time").replace("epoch of", "epoch time of")
     )
@@ -100,7 +99,7 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
         views.append(View(unit or "figures", table(columns, cells), options))
     says = published_sentence(rows)
     bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
-    same = rows[0].unit if len({row.unit for row in rows}) == 1 else ""  # one unit is said in the heading
+    same = rows[0].unit if len({row.unit for row in rows}) == 1 else ""  # a common unit is part of the heading
     columns_of = ("what", "unit", Column("published", same), Column(ours, same), "ours / published")
     cells_of = [(r.name, "" if same else r.unit, r.published, r.ours, r.ratio) for r in rows]
     listing = filled(table(columns_of, cells_of))
@@ -135,9 +134,9 @@ def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
 
 def published_sentence(rows: Sequence[PublishedRow]) -> str:
     known = [row for row in rows if math.isfinite(row.ratio)]
-    known = [row for row in known if not (row.along and row.ratio == 1)]  # what the others are relative to
+    known = [row for row in known if not (row.along and row.ratio == 1)]  # the reference that others are relative to
     if not known:
-        return f"{count(len(rows), 'published number')}; there is no measurement of ours to compare yet."
+        return f"{count(len(rows), 'published number')}; there is no value of ours to compare."
     if len(known) == 1:
         ours, theirs = (value_text(value, known[0].unit) for value in (known[0].ours, known[0].published))
         return f"{known[0].name}: {ours} here, {theirs} published."

@@ -56,13 +56,13 @@ def feeding_sentence(on_bus: Sequence[Feeding]) -> str:
         devices = count(most, "emulated device")
         said = f"Prefetching shortens an iteration by {percent(saved[most], 0)} with {devices} on one bus"
         rest = [n for n in saved if n > max(helped)]
-        return f"{said}; from {rest[0]} on, the bus is saturated and it does not help." if rest else f"{said}."
+        return f"{said}; from {rest[0]} devices on, the bus is saturated and it does not help." if rest else f"{said}."
     return "Prefetching does not shorten an iteration here."
 
 
 def arithmetic_sentence(on_bus: Sequence[Feeding]) -> str:
     worst = max(abs(made.iteration_s.median_s / expected_s(made) - 1) for made in on_bus)
-    return f"Measured iteration times differ from the arithmetic model by {percent(worst, 0)} at most."
+    return f"Measured iteration times differ from the arithmetic model by at most {percent(worst)}."
 
 
 def _on_bus(found: Sequence[Feeding]) -> Figure | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from paceline.formatting import duration, percent, signed_percent
-from paceline.measurement.advice import advice
+from paceline.measurement.advice import advice, parts_are_known
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
 from paceline.reporting.sections.setting import BUSY
@@ -16,8 +16,7 @@ from paceline.trace import Trace
 
 MOST_MEASUREMENTS = 24
 LAYER_BARS = {"category": "layer", "parts": ["forward", "backward", "update"], "most": 30}
-MOST_LINES = 16
-"""At a time: eight colours, whole and dashed."""
+MOST_LINES = 16  # per view: eight colours, solid and dashed
 NAMES = {
     "load": "loading data", "prepare": "preparing", "start": "starting processes", "train": "training",
     "validate": "validating", "checkpoint": "writing checkpoints",
@@ -36,10 +35,12 @@ def where_the_time_goes(measured: Sequence[tuple[str, Measurement]], runs: Seque
     figures = (*measurement_figures(shown), wall_clock_figure(runs))
     sentences = [said for name, m in measured[:1] for said in (iteration_sentence(name, m), uneven_sentence(m))]
     warnings = (warning for _, m in measured[:1] for warning in m.warnings)
-    sentences += [f"Warning: {warning}." for warning in warnings if not warning.startswith(BUSY)]  # the answer says it
+    sentences += [
+        f"Warning: {warning}." for warning in warnings if not warning.startswith(BUSY)
+    ]  # shown with the answer
     points: list[str] = []
     with suppress(KeyError, ZeroDivisionError):  # a custom measurement need not have every part
-        points = [advised for _, m in measured[:1] for advised in advice(m)]
+        points = [advised for _, m in measured[:1] if parts_are_known(m) for advised in advice(m)]
     if len(measured) > MOST_MEASUREMENTS:
         sentences.append(f"The first {MOST_MEASUREMENTS} of {len(measured)} measurements are shown.")
     return section("time", "Where the time goes", sentences, points, figures)
@@ -56,8 +57,10 @@ def iteration_sentence(name: str, m: Measurement) -> str:
     where = f"An iteration of {name}{at} takes {duration(m.iteration_s.median_s)}"
     if not total > 0:
         return f"{where}."
+    if not parts_are_known(m):
+        return f"{where}, but its measured parts add up to {percent(m.accounted, 0)}: measure again."
     part = max(m.parts_s, key=lambda p: m.parts_s[p])
-    total = sum(max(0.0, seconds) for seconds in m.parts_s.values()) or total  # on a busy machine, more than the mean
+    total = sum(max(0.0, seconds) for seconds in m.parts_s.values()) or total  # may exceed the mean on a busy machine
     said = f"{where}: {percent(m.parts_s[part] / total, 0)} {PART_NAMES.get(part, part)}"
     layers = [layer for layer in m.layers if layer.kind not in ("outside", "whole", "recompute")]
     if len(layers) > 1:
@@ -67,7 +70,7 @@ def iteration_sentence(name: str, m: Measurement) -> str:
 
 
 def uneven_sentence(m: Measurement) -> str:
-    """Where other work made some iterations much longer, the parts add up to more than a usual one takes."""
+    """Says that some iterations took much longer; their parts then add up to more than the median iteration."""
     mean_s, usual_s = m.iteration_s.mean_s, m.iteration_s.median_s
     if not usual_s > 0 or mean_s < (1 + LEAST_GAIN) * usual_s:
         return ""
@@ -138,7 +141,7 @@ def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[V
 
 
 def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
-    """Every iteration that was kept, those with the clock's marks apart."""
+    """Every recorded iteration, sampled or not."""
     views = []
     for name, m in measured:
         rows = [("sampled" if k.sampled else "not sampled", k.number, k.seconds) for k in m.kept]
@@ -172,8 +175,8 @@ def _layer_table(layers: Sequence[LayerTime]) -> Table:
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
-    """Seconds of the main process by what it did; what no span covers is shown as such."""
-    spans = [span for span in trace.spans if span.who == "main"]  # those of workers overlap, or are simulated
+    """Seconds of the main process by activity, and the rest that no span covers."""
+    spans = [span for span in trace.spans if span.who == "main"]  # spans of workers overlap
     total = max((span.end_s for span in spans), default=0.0)
     if not total > 0:
         return {}

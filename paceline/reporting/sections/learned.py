@@ -1,4 +1,4 @@
-"""The figures of what runs learned, which lie beside them."""
+"""Figures of what runs learned, from the directories of the runs."""
 
 from __future__ import annotations
 

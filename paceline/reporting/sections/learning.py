@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
-from paceline.formatting import UNKNOWN, count, largest, median_of, percent
+from paceline.formatting import largest, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, filled, section, table
 from paceline.results.labels import REPETITION, differing, grouped, telling_keys
@@ -18,15 +18,14 @@ SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch"
 MANY_LINES = 12
 ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
 MOST_WORKERS = 8
-MOST_LINES = 12
-"""Of a view; runs with more workers are left out first."""
+MOST_LINES = 12  # per view; runs with more workers are left out first
 OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
 OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETITION, "device", "threads"))
 
 
 def learning(runs: Sequence[RunResult]) -> Section | None:
     curves = [run for run in runs if run.curve]
-    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are no curves
+    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are not curves
         return None
     figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
     if not figures:
@@ -51,8 +50,8 @@ def _epochs(run: Run) -> TableBlock:
         Column("test top-1", "%"): lambda e: 100 * e.test_accuracy,
         Column(f"test {top}", "%"): lambda e: 100 * e.test_top_accuracy,
         **({Column(f"test {run.metric}"): lambda e: e.test_metric} if run.metric else {}),
-        Column("samples/s"): lambda e: e.samples_per_s,
-        Column("time", "s"): lambda e: e.wall_s,
+        **({} if run.is_simulated else {Column("samples/s"): lambda e: e.samples_per_s}),
+        Column("wall-clock time" if run.is_simulated else "time", "s"): lambda e: e.wall_s,
     }
     data = table(list(columns), [[value(epoch) for value in columns.values()] for epoch in run.epochs])
     return TableBlock("epochs", "Epochs", filled(data) if run.metric else data)
@@ -65,19 +64,17 @@ def _sentence(runs: Sequence[RunResult]) -> str:
             return f"The final test {runs[0].metric_name} is {runs[0].metric_value:.4g}."
         if len(runs) == 1:
             return f"The final test loss is {runs[0].loss:.4f}."
-        return f"Final test losses range from {_low_high([run.loss for run in runs], lambda v: f'{v:.4f}')}."
+        losses = [run.loss for run in runs if math.isfinite(run.loss)]
+        return f"Final test losses range from {min(losses):.4f} to {max(losses):.4f}." if losses else ""
     if len(known) == 1:
         run = known[0]
         best = max(run.curve, key=lambda p: -1.0 if math.isnan(p.test_accuracy) else p.test_accuracy)
         when = "the last epoch" if best is run.curve[-1] else f"epoch {best.epoch:g} of {len(run.curve)}"
         return f"The best test accuracy, {percent(best.test_accuracy)}, was reached in {when}."
-    spread = _low_high([run.accuracy for run in known], percent)
-    return f"Final test accuracies of {count(len(known), 'run')} range from {spread}."
-
-
-def _low_high(values: list[float], say: Callable[[float], str]) -> str:
-    finite = [v for v in values if math.isfinite(v)]
-    return f"{say(min(finite))} to {say(max(finite))}" if finite else UNKNOWN
+    low, high = (percent(end([run.accuracy for run in known])) for end in (min, max))
+    if low == high:
+        return f"All {len(known)} runs end at {low} test accuracy."
+    return f"Final test accuracies of {len(known)} runs range from {low} to {high}."
 
 
 def _of_one(run: RunResult) -> list[Figure]:
@@ -126,7 +123,7 @@ def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
 
 
 def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
-    """Every metric; where many lines would be repetitions, their medians come first."""
+    """A view per metric; with many repetitions, medians come first."""
     found = []
     several = sum(map(len, runs.values())) > MANY_LINES and any(len(groups_of(r)) < len(r) for r in runs.values())
     tables = [(kind, "median of repetitions", some, _medians(some)) for kind, some in runs.items() if several]
@@ -142,7 +139,7 @@ def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
 
 
 def _medians(runs: Sequence[RunResult]) -> Table:
-    """Of all repetitions, epoch by epoch."""
+    """Medians of the repetitions, epoch by epoch."""
     named = []
     for group, members in groups_of(runs).items():
         by_epoch = grouped((point for run in members for point in run.curve), lambda point: point.epoch)
@@ -173,7 +170,7 @@ def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Tab
 
 
 def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
-    """A view for each workload, if some were trained by synchronous workers; of repetitions, the first."""
+    """A view per workload, if any was trained by synchronous workers; only the first repetition."""
     told = [run for run in runs if _worker_lines(run)]
     if not any(run.workers > 1 for run in told):
         return None
@@ -202,7 +199,7 @@ def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
 
 
 def _worker_lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:
-    """Names and accuracies: of one process, or of each worker."""
+    """Names and accuracies of each worker, or of one process."""
     d = run.distribution
     if run.run is None or run.workers > MOST_WORKERS or (d is not None and not d.strategy.is_synchronous):
         return []

@@ -10,8 +10,7 @@ from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock,
 from paceline.results.noise import differs
 from paceline.results.run_result import MEASURED, RunResult
 
-Setting = tuple[str, int]
-"""A network and its batch size."""
+Setting = tuple[str, int]  # network and batch size
 NOTE = (
     "Whole trainings with the same seed, one with the layer clock and one without; other load on the machine affects "
     "both. The clock's own estimate compares neighbouring iterations of one training. Unattributed is the part of an "
@@ -20,7 +19,7 @@ NOTE = (
 
 
 def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> Section | None:
-    """Where trainings were made both with and without measuring."""
+    """None unless some trainings ran both with and without measuring."""
     pairs = measured_pairs(measured, runs)
     if not pairs:
         return None
@@ -51,7 +50,7 @@ def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResu
 def measured_pairs(
     measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]
 ) -> dict[Setting, list[tuple[float, float]]]:
-    """Training seconds without and with measuring, of runs that are the same otherwise."""
+    """Training seconds without and with measuring, for runs with otherwise equal settings."""
     pairs = {}
     for setting in dict.fromkeys((m.name, m.batch) for _, m in measured):
         seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"False": {}, "True": {}}

@@ -21,10 +21,6 @@ IN_FLIGHT_NOTE = (
 )
 
 
-def plans(found: Sequence[tuple[str, Plan]]) -> list[Section]:
-    return [_section(plan, "" if place == 0 else f"-{place + 1}") for place, (_, plan) in enumerate(found)]
-
-
 def plan_sentence(plan: Plan) -> str:
     """What to rent: predicted time and cost, and whether that meets the deadline and the budget."""
     pick = plan.pick
@@ -42,7 +38,7 @@ def plan_sentence(plan: Plan) -> str:
     return f"{said}, the best balance of time and cost."
 
 
-def _section(plan: Plan, suffix: str) -> Section:
+def plan_section(plan: Plan, suffix: str) -> Section:
     shown = plan.shown
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (

@@ -1,6 +1,6 @@
-"""Time, throughput and efficiency by number of workers, where runs differ in it; time saved by doubling them.
+"""Time, throughput and efficiency by number of workers, and the time saved by doubling it.
 
-Efficiency is the throughput divided by that of the fewest workers times how many times as many workers there are.
+Efficiency is the speedup over the fewest workers divided by the increase in workers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from paceline.results.comparison_rows import PublishedRow
 from paceline.results.noise import differs
 from paceline.results.run_result import RunResult
 
-UNIT = "% of the time, saved by doubling"
-"""Published numbers in this unit are drawn here, too."""
+UNIT = "% of the time, saved by doubling"  # published numbers in this unit are drawn, too
 
 Seconds = Callable[[SeriesPoint], float]
-Made = tuple[str, str, dict[str, str], dict[str, Any]]
-"""A figure: id, title, columns by the names of its views, and options."""
+Made = tuple[str, str, dict[str, str], dict[str, Any]]  # id, title, columns by view, options
 
 
 def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -> Section | None:
@@ -79,7 +77,7 @@ def _several(data: Table, column: str) -> bool:
 
 
 def _comparable(found: Sequence[Series], loss: float) -> bool:
-    """Whether a loss means the same to all: the runs end near each other, with several numbers of workers."""
+    """Whether times to a loss can be compared: all runs end near it, with at least three numbers of workers."""
     losses = [run.loss for series in found for point in series.points for run in point.runs if math.isfinite(run.loss)]
     return max(len(series.points) for series in found) > 2 and loss <= 3 * min(losses, default=0.0)
 
@@ -92,7 +90,9 @@ def scaling_sentence(found: Sequence[Series]) -> str:
     clock = "In simulation, " if series.virtual else ""
     alike = differs((run.samples_per_s for run in base.runs), (run.samples_per_s for run in point.runs)) is False
     if point is base and not any(each.ranked for each in series.points[1:]):
-        said = f"no run of {series.name} with more than {count(base.workers, 'worker')} learned enough to be ranked."
+        others = len(same) > 1 and not any(each.ranked for one in same for each in one.points[1:])
+        whose = "" if others else f" of {series.name}"
+        said = f"no run{whose} with more than {count(base.workers, 'worker')} learned enough to be ranked."
     elif point is base:
         said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
     elif alike:
@@ -140,7 +140,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def savings(series: Series, seconds: Seconds) -> list[tuple[int, float]]:
-    """(workers, share of the time that they save over half as many), where both are there and may be ranked."""
+    """(workers, share of the time saved over half as many) for ranked points."""
     known = {point.workers: seconds(point) for point in series.points if point.ranked}
     pairs = [(n, known[n // 2], known[n]) for n in known if n % 2 == 0 and n // 2 in known]
     return [(n, 1.0 - after / before) for n, before, after in pairs if before > 0 and math.isfinite(after)]

@@ -18,8 +18,7 @@ from paceline.results.run_result import LOCAL, ONE_PROCESS, SIMULATED, TIMED, Ru
 MOST_STEPS = 30
 MOST_WARNINGS = 10
 BUSY = "this machine is busy"
-NOT_OF_THE_MACHINE = ("busy", "made_in")
-"""Conditions that are said elsewhere, or to nobody: no page tells where on a machine something lies."""
+NOT_OF_THE_MACHINE = ("busy", "made_in")  # shown elsewhere, or not at all: pages do not reveal paths
 IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_timeout", "timeout")
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 NOT_A_COLUMN = ("workers", "Paceline")
@@ -53,7 +52,7 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
 
 
 def _values(runs: Sequence[RunResult], key: str) -> str:
-    """A strategy's setting is known for the runs that have it, and only where it is not the default."""
+    """Settings of strategies are recorded only if they differ from the default."""
     said = listed((_said(key, value) for value in values_of(runs, key)), 20)
     return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
 
@@ -63,7 +62,7 @@ def _word(key: str) -> str:
 
 
 def _said(key: str, value: str) -> str:
-    """A truth value in words, seconds and bytes/s with their units."""
+    """Booleans as yes or no; times and bandwidths with units."""
     amount = as_number(value)
     if isinstance(amount, int | float) and key in IN_SECONDS:
         return duration(amount)
@@ -153,7 +152,7 @@ def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
 
 
 def conditions(records: Records, runs: Sequence[RunResult]) -> Section | None:
-    """Every value that a condition had."""
+    """All values of each condition."""
     told = [asdict(run.run.conditions) for run in runs if run.run is not None]
     for _, m in records.measurements:
         kept = {key: said for key, said in m.conditions.items() if key in ("threads", "precision", "python", "torch")}
@@ -191,7 +190,7 @@ def _metric_heading(runs: Sequence[RunResult]) -> str:
 
 
 def run_table(runs: Sequence[RunResult]) -> Section | None:
-    if len(runs) < 2:  # everything about a single one is said above
+    if len(runs) < 2:  # a single run is described above
         return None
     keys = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
     target = target_accuracy(runs)

@@ -1,4 +1,4 @@
-"""The timeline: one row per process, from the spans of a trace, simulated or real."""
+"""The timeline of a trace: one row per process, simulated or real."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_VIEWS = 8
 
 def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
     of_workers = [run for run in runs if any(span.who != "main" for span in run.trace.spans)]
-    if len(of_workers) > MOST_VIEWS:  # one of each kind tells more than all repetitions of one
+    if len(of_workers) > MOST_VIEWS:  # one per setting instead of all repetitions
         of_workers = [group[0] for group in groups_of(of_workers).values()]
     of_workers.sort(key=lambda run: -run.workers)
-    traced = [(run.label, on_one_clock(run.trace, run.virtual)) for run in of_workers]
+    traced = [(run.label, run.trace) for run in of_workers]
     traced += [(f"an iteration of {name}", m.trace) for name, m in measured if m.trace.spans]
     shown = traced[:MOST_VIEWS]
     if not shown:
@@ -46,13 +46,8 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     return Section("timeline", "Timeline", blocks=(figure,))
 
 
-def on_one_clock(trace: Trace, virtual: bool) -> Trace:
-    """A simulated run without what this process did in real time."""
-    return Trace(tuple(span for span in trace.spans if span.who != "main")) if virtual else trace
-
-
 def drawn_spans(trace: Trace, most: float = math.inf) -> list[Span]:
-    """Whatever has a beginning and an end; of too many, those that begin first."""
+    """Spans with finite times; at most `most`, earliest first."""
     spans = [s for s in trace.spans if math.isfinite(s.start_s) and math.isfinite(s.end_s) and s.end_s >= s.start_s]
     return spans if len(spans) <= most else sorted(spans, key=lambda span: span.start_s)[: int(most)]
 

@@ -50,7 +50,7 @@ def _sentences(found: Sequence[tuple[RunResult, Distribution]]) -> Iterable[str]
 
 
 def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
-    """Of several runs, a bar each: repetitions are one."""
+    """One bar per setting, if there are several."""
     rows: list[tuple[Cell, ...]] = []
     for group, members in groups_of(run for run, _ in found).items():
         workers_of = [run.distribution.by_worker for run in members if run.distribution is not None]
@@ -120,9 +120,9 @@ def staleness(runs: Sequence[RunResult]) -> Figure | None:
     else:
         view = View("", data, {"line": "runs", "x": "staleness in updates", "y": "share", **group_styles(runs)})
         kind = "lines"
-    late = max(counts, key=lambda group: sum(s * n for s, n in counts[group].items()) / counts[group].total())
-    mean = sum(s * n for s, n in counts[late].items()) / counts[late].total()
-    says = f"The mean staleness of {late} is {mean:.2f} updates; the largest of any run is {highest}."
+    means = {group: sum(s * n for s, n in total.items()) / total.total() for group, total in counts.items()}
+    late = max(means, key=lambda group: means[group])
+    says = f"The mean staleness of {late} is {means[late]:.2f} updates; the largest of any run is {highest}."
     note = "Staleness: the number of updates between a worker's pull and its push."
     return Figure("staleness", "Staleness", kind, (view,), says, note, wide=True)
 
