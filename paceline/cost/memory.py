@@ -44,6 +44,7 @@ PIECE = 1024
 CUBLAS_BYTES = 32 << 20
 """Workspace of cuBLAS for one stream, on Hopper and later GPUs; earlier ones use 8 MiB."""
 DEFAULT_STREAM, SIDE_STREAM, CAPTURE_STREAM = range(3)
+CAPTURE_POOL = 1
 
 
 def memory_bytes(
@@ -201,11 +202,11 @@ class _StepReplay:
         kept_bytes = [size for number, size in memory.events if number in memory.kept and size >= 0]
         step_bytes = (*memory.batch_bytes, *kept_bytes)
         steps = self.data.samples // self.batch
-        length = window_length(steps, WINDOW_BYTES // sum(step_bytes)) if self.resident and steps else 1
-        for pool, steps_captured in enumerate(sorted({length, 1}, reverse=True), start=1):
+        length = window_length(steps, WINDOW_BYTES, sum(step_bytes)) if self.resident and steps else 1
+        for steps_captured in sorted({length, 1}, reverse=True):
             self.allocate(size * steps_captured for size in step_bytes)
             self.allocator.empty_cache()
-            self.stream, self.pool = CAPTURE_STREAM, pool
+            self.stream, self.pool = CAPTURE_STREAM, CAPTURE_POOL
             for _ in range(min(CAPTURED_STEPS, steps_captured)):
                 self.free(self.flat_step())
             self.stream, self.pool = DEFAULT_STREAM, 0

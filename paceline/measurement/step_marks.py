@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, mark_around
-from paceline.step.compiled import CompiledPhase
+from paceline.step.compiled_phase import CompiledPhase
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
 from paceline.step.step import Step

@@ -13,7 +13,6 @@ import torch
 from paceline.errors import PacelineError, WorkloadError, nearest, reason
 from paceline.step.compile_choice import compiling_pays
 from paceline.step.compiled import CapturedCompiledStep, CompiledStep, check_compiler
-from paceline.step.equality import compare_first_update
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import GraphStep
@@ -54,7 +53,7 @@ def _suitable(parts: Parts) -> tuple[Step, str]:
         uncompiled = check_compiler()
         if uncompiled is None:
             try:
-                return _checked_compiled(parts), pays
+                return _compiled(parts), pays
             except Exception as error:
                 if parts.device.type == "cuda":
                     torch.cuda.synchronize(parts.device)
@@ -92,7 +91,7 @@ def _asked_for(parts: Parts, kind: str) -> Step:
             return PlainStep(parts)
         if kind == "flat":
             return FlatStep(parts)
-        return _checked_compiled(parts) if kind == "compiled" else GraphStep(parts)
+        return _compiled(parts) if kind == "compiled" else GraphStep(parts)
     except PacelineError:
         raise
     except Exception as error:
@@ -107,13 +106,9 @@ def _captured_if_possible(parts: Parts) -> tuple[Step, str]:
         return FlatStep(parts), f"the step cannot be captured: {reason(error)}"
 
 
-def _checked_compiled(parts: Parts) -> FlatStep:
-    """A compiled step whose first update was compared with the uncompiled one; captured where that is possible."""
-    step = CompiledStep(parts) if GraphStep.possible(parts) else CapturedCompiledStep(parts)
-    difference = compare_first_update(parts, step)
-    if not difference.excess <= 1.0:
-        raise RuntimeError(f"compiled, {difference}")
-    return step
+def _compiled(parts: Parts) -> Step:
+    """Captured where that is possible."""
+    return CompiledStep(parts) if GraphStep.possible(parts) else CapturedCompiledStep(parts)
 
 
 def _not_flat(parts: Parts) -> str | None:

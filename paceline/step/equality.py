@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.step.compiled import CompiledPhase
+from paceline.step.compiled_phase import CompiledPhase
 from paceline.step.feeder import first_batch
 from paceline.step.flat import FlatStep
 from paceline.step.flat_parameters import FlatParameters

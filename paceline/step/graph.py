@@ -7,6 +7,7 @@ the device and one graph takes all of those steps; losses and outputs stay in th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,15 @@ from paceline.step.tally import Tally
 WARM_UP = 3  # runs before capturing, in which libraries choose algorithms and allocate
 WINDOW_STEPS = 50
 WINDOW_BYTES = 256 << 20
+LONG_STEP_BYTES = 16 << 20
+"""The step of a batch of this size takes so long that launching a graph for each does not matter."""
 
 
-def window_length(steps: int, longest: int) -> int:
-    """How many steps a window takes: at most `longest`, so that few of an epoch's steps are left over."""
-    longest = max(1, min(WINDOW_STEPS, longest, steps))
+def window_length(steps: int, room_bytes: int, step_bytes: int) -> int:
+    """How many steps a window takes: as many as have room, so that few of an epoch's steps are left over."""
+    if step_bytes >= LONG_STEP_BYTES:
+        return 1
+    longest = max(1, min(WINDOW_STEPS, room_bytes // step_bytes, steps))
     return min(range(longest, (longest - 1) // 2, -1), key=lambda length: steps % length)
 
 
@@ -44,10 +49,11 @@ class EpochPlan:
 class Window:
     """Inputs, rates and results of several steps, at fixed addresses, and the graphs that take them.
 
-    Random numbers are seeded step by step, so with them every step is a graph of its own; else one takes all.
+    Random numbers are seeded step by step, so with them every step is a graph of its own; else one takes all. Graphs
+    share one pool of memory: what a step leaves behind is copied out of it, and one graph runs at a time.
     """
 
-    def __init__(self, step: GraphStep, length: int, example: Batch, outcome: Outcome) -> None:
+    def __init__(self, step: GraphStep, length: int, example: Batch, outcome: Outcome, pool: Any) -> None:
         def room(like: Tensor) -> Tensor:
             return like.detach().expand(length, *like.shape).clone()
 
@@ -64,7 +70,6 @@ class Window:
         self.graphs: list[torch.cuda.CUDAGraph] = []
         for group in places:
             graph = torch.cuda.CUDAGraph()
-            pool = self.graphs[0].pool() if self.graphs else None
             with torch.cuda.graph(graph, pool=pool):
                 for place in group:
                     self._take(step, place)
@@ -112,8 +117,9 @@ class GraphStep(FlatStep):
         size = sum(t.numel() * t.element_size() for t in (*example, outcome.output) if isinstance(t, Tensor))
         room = min(WINDOW_BYTES, device_free_bytes(parts.device) // 50)
         # What streams in comes one by one.
-        length = window_length(parts.feeder.order.full_batches, room // size) if self.resident is not None else 1
-        self.windows = [Window(self, n, example, outcome) for n in sorted({length, 1}, reverse=True)]
+        length = window_length(parts.feeder.order.full_batches, room, size) if self.resident is not None else 1
+        pool = torch.cuda.graph_pool_handle()
+        self.windows = [Window(self, n, example, outcome, pool) for n in sorted({length, 1}, reverse=True)]
         before.restore()
         self._ahead: EpochPlan | None = None
 

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from paceline.errors import NetworkError, WorkloadError
-from paceline.step import choose
+from paceline.step import choose, compiled
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.compile_choice import compiling_pays
 from paceline.step.equality import Difference
-from paceline.step.flat import FlatStep
 from paceline.step.phase import Outcome
 from paceline.step.tally import Tally
 from paceline.workload import resolve
@@ -132,7 +131,7 @@ def test_a_compiler_that_fails_is_no_obstacle_unless_asked_for(monkeypatch):
         raise RuntimeError("cannot\nbe done")
 
     monkeypatch.setattr(choose, "check_compiler", lambda: None)
-    monkeypatch.setattr(choose, "_checked_compiled", fail)
+    monkeypatch.setattr(choose, "_compiled", fail)
     monkeypatch.setattr(choose, "compiling_pays", lambda parts, updates: "it pays")
     reason = make_step(built_in("lenet5"), "auto")[1].reason
     assert reason == "all parameters updated at once; the step cannot be compiled: RuntimeError: cannot be done"
@@ -142,8 +141,7 @@ def test_a_compiler_that_fails_is_no_obstacle_unless_asked_for(monkeypatch):
 
 def test_a_compiled_step_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setattr(choose, "check_compiler", lambda: None)
-    monkeypatch.setattr(choose, "CompiledStep", FlatStep)
-    monkeypatch.setattr(choose, "compare_first_update", lambda parts, step: Difference(1.5, 0.3, 0.1))
+    monkeypatch.setattr(compiled, "compare_first_update", lambda parts, step: Difference(1.5, 0.3, 0.1))
     with pytest.raises(WorkloadError, match=r"the first update differs by 3\.0e-01, where rounding explains 1\.0e-01"):
         make_step(built_in("lenet5"), "compiled")
 

@@ -9,7 +9,7 @@ from torch import nn
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.flat_parameters import FlatParameters
-from paceline.step.graph import _input_room
+from paceline.step.graph import LONG_STEP_BYTES, _input_room, window_length
 from paceline.step.layout import flattened_like, has_channels_last, memory_format_of, view_like
 from paceline.step.tally import Tally
 from paceline.workload import resolve
@@ -72,3 +72,10 @@ def test_training_is_the_same_with_the_channels_last(kind):
         step.advance(3, tally)
         losses.append(tally.read().loss)
     assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+
+
+def test_a_window_has_many_short_steps_or_one_long_one():
+    assert window_length(100, 1 << 28, 1 << 10) == 50
+    assert window_length(7, 1 << 28, 1 << 10) == 7
+    assert window_length(100, 1 << 20, 1 << 18) == 4
+    assert window_length(100, 1 << 28, LONG_STEP_BYTES) == 1
