@@ -116,7 +116,8 @@ def test_a_plan_that_names_code_needs_trust(elsewhere):
     from paceline.api.planned import as_planned
     from paceline.workload import Workload
 
-    plan = SimpleNamespace(workload=Workload(network="foreign_net:build"), pipeline=None)
+    pick = SimpleNamespace(candidate=SimpleNamespace(tensor=1, shard="none"))
+    plan = SimpleNamespace(workload=Workload(network="foreign_net:build"), pipeline=None, pick=pick)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "planned_settings", lambda *_, **__: ({}, None, 1))
         patch.setattr(running, "local_hardware", lambda: None)

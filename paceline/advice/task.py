@@ -56,7 +56,7 @@ class TaskDescription:
     COMMON: ClassVar[dict[str, Any]] = {"group": "Data"}
 
     task: str
-    kind: str | None = setting(None, "Kind of data; not needed with --data.", choices=KINDS)
+    kind: str | None = setting(None, "Kind of data; not needed with `data`.", choices=KINDS)
     data: str | None = setting(
         None, "Your data, as for train (see paceline data list); without it, describe them with the options below.",
         metavar="SOURCE",

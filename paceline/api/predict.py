@@ -138,6 +138,6 @@ def _calibrated_link(path: Path) -> Link:
     found = node_link(load_calibration(path))
     if found is None:
         raise InputError(
-            f"{path} has no network between nodes: run paceline calibrate --address HOST:PORT --out {path}"
+            f"{path} has no network between nodes: run `paceline.calibrate(address=..., out={str(path)!r})` first"
         )
     return found

@@ -248,6 +248,6 @@ def calibrated_network(device: str) -> Link:
     if found is None:
         raise InputError(
             "the run had workers on several nodes, and the network between them is not calibrated: "
-            "run paceline calibrate --address HOST:PORT"
+            "run `paceline.calibrate(address=...)`"
         )
     return found

@@ -76,7 +76,7 @@ def test_workers_are_predicted_with_the_calibrated_network(file):
 
 def test_a_calibration_without_a_network_is_not_a_link(tmp_path):
     save(calibration(DISK), tmp_path / "machine.json")
-    with pytest.raises(InputError, match=r"has no network between nodes: run paceline calibrate --address"):
+    with pytest.raises(InputError, match=r"has no network between nodes: run `paceline.calibrate"):
         predict_workers(prediction(), 2, find_strategy("sync"), str(tmp_path / "machine.json"), None)
 
 
