@@ -21,6 +21,7 @@ BYTES_PER_NUMBER = 6.0
 """Traffic of a step for each number that a layer writes: written, read and differentiated in half precision."""
 COMPILE_BASE_S, COMPILE_LAYER_S = 10.0, 0.3
 """Compiling a network from an empty cache, and each of its layers: 25 to 80 s for networks of 50 to 200 layers."""
+CHAIN_LAYERS = (nn.Flatten, nn.Linear, nn.Tanh, nn.Sigmoid, nn.ReLU, nn.Dropout)
 MARGIN = 2.0
 """What is saved should be this many times what compiling takes, since both are estimates."""
 
@@ -43,6 +44,8 @@ def compiling_pays(parts: Parts, updates: int) -> str | None:
     workload, layers = parts.workload, list(parts.network.modules())
     if any(isinstance(layer, nn.RNNBase) for layer in layers):
         return None  # library kernels that the compiler leaves as they are, or cannot take
+    if all(isinstance(layer, CHAIN_LAYERS) for layer in layers if not list(layer.children())):
+        return None  # a chain of layers is written out, which is faster than compiling it
     if parts.device.type == "cpu" and any(isinstance(layer, nn.Conv2d) for layer in layers):
         return None  # most of their time is in a library, too, and compiled ones were not faster
     half = workload.precision in HALF_PRECISIONS

@@ -153,6 +153,6 @@ def test_compiling_pays_for_networks_that_are_trained_long_enough():
     assert compiling_pays(parts, 5) is None
 
 
-@pytest.mark.parametrize("network", ["lstm", "lenet5"])
-def test_networks_whose_time_is_in_library_kernels_are_not_compiled_on_a_cpu(network):
+@pytest.mark.parametrize("network", ["lstm", "lenet5", "dnn"])
+def test_networks_that_are_fast_without_a_compiler_are_not_compiled_on_a_cpu(network):
     assert compiling_pays(built_in(network), 10**9) is None
