@@ -90,7 +90,7 @@ def on_nodes(nodes):
 def test_a_run_on_several_nodes_is_verified_with_the_calibrated_network(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     big = prediction(0.2, parameter_bytes=25_000_000)
-    with pytest.raises(InputError, match="not calibrated: run `paceline.calibrate"):
+    with pytest.raises(InputError, match=r"not calibrated: run `paceline.calibrate"):
         expected_outcome(on_nodes(2), big)
     save(calibration(NETWORK), calibration_path("some CPU"))
     apart, together = (expected_outcome(on_nodes(nodes), big) for nodes in (2, 1))
