@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from paceline.cluster import Device
-from paceline.cost.exchange_tracing import trace_exchanges
+from paceline.cost.exchange_tracing import LayerExchange, trace_exchanges
 from paceline.cost.piece_tracing import PieceShape, trace_pieces
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import data_shape_of
@@ -33,6 +33,10 @@ class Divisions:
         self.workload, self._predict = workload, predict
         self._pieces: dict[tuple[int, bool], tuple[PieceShape, ...]] = {}
         """By batch size and whether the network must be cut."""
+        self._shares: dict[tuple[int, str, Device, int], Prediction] = {}
+        """By batch size, precision, device and number of processes: many machines have the same device."""
+        self._exchanges: dict[tuple[int, int], tuple[LayerExchange, ...]] = {}
+        """By batch size and number of processes."""
         self._uncut: NetworkError | None = None
         """Why the network cannot be cut, at any batch size."""
 
@@ -44,15 +48,27 @@ class Divisions:
             micro = replace(workload, batch=candidate.batch // candidate.microbatches)
             pieces = self.pieces_of(micro.batch)
             return predict_stages(
-                workload, self._predict(micro, place.device, tensor=1), pieces, placement, stages=candidate.pipeline,
+                workload, self._share(micro, place.device, 1), pieces, placement, stages=candidate.pipeline,
                 microbatches=candidate.microbatches, schedule="1f1b",
             )  # fmt: skip
         if candidate.tensor > 1:
-            exchanges = trace_exchanges(workload, data_shape_of(workload), candidate.tensor)
-            share = self._predict(workload, place.device, tensor=candidate.tensor)
+            exchanges = self._exchanges_of(workload, candidate.tensor)
+            share = self._share(workload, place.device, candidate.tensor)
             return predict_tensor(workload, share, exchanges, placement, tensor=candidate.tensor)
         pieces = self.pieces_of(candidate.batch, cut=False)
-        return predict_fsdp(workload, self._predict(workload, place.device, tensor=1), pieces, placement)
+        return predict_fsdp(workload, self._share(workload, place.device, 1), pieces, placement)
+
+    def _share(self, workload: Workload, device: Device, tensor: int) -> Prediction:
+        key = workload.batch, workload.precision, device, tensor
+        if key not in self._shares:
+            self._shares[key] = self._predict(workload, device, tensor=tensor)
+        return self._shares[key]
+
+    def _exchanges_of(self, workload: Workload, tensor: int) -> tuple[LayerExchange, ...]:
+        key = workload.batch, tensor
+        if key not in self._exchanges:
+            self._exchanges[key] = trace_exchanges(workload, data_shape_of(workload), tensor)
+        return self._exchanges[key]
 
     def pieces_of(self, batch: int, *, cut: bool = True) -> tuple[PieceShape, ...]:
         if cut and self._uncut is not None:
