@@ -146,13 +146,15 @@ def test_a_compiled_step_that_computes_something_else_is_refused(monkeypatch):
         make_step(built_in("lenet5"), "compiled")
 
 
-def test_compiling_pays_for_networks_that_are_trained_long_enough():
-    workload = resolve("transformer", {"data": "text:64", "batch": 8, "device": "cpu"})
-    parts = assemble(workload, load_data(workload), torch.device("cpu"))
-    assert "in 1,000,000 updates" in compiling_pays(parts, 10**6)
-    assert compiling_pays(parts, 5) is None
+def test_compiling_pays_on_a_gpu_for_networks_that_are_trained_long_enough():
+    assert "in 1,000,000,000 updates" in compiling_pays(built_in("lenet5"), 10**9, on_gpu=True)
+    assert compiling_pays(built_in("lenet5"), 5, on_gpu=True) is None
 
 
-@pytest.mark.parametrize("network", ["lstm", "lenet5", "dnn"])
-def test_networks_that_are_fast_without_a_compiler_are_not_compiled_on_a_cpu(network):
-    assert compiling_pays(built_in(network), 10**9) is None
+@pytest.mark.parametrize("network", ["lstm", "dnn"])
+def test_networks_that_are_fast_without_a_compiler_are_not_compiled(network):
+    assert compiling_pays(built_in(network), 10**9, on_gpu=True) is None
+
+
+def test_nothing_is_compiled_on_a_cpu_unless_asked_for():
+    assert compiling_pays(built_in("lenet5"), 10**9) is None
