@@ -45,7 +45,7 @@ def test_optimizer_state_needs_memory():
 
 def test_captured_graphs_share_the_memory_of_their_activations():
     eager, captured = (needed({"batch": 128}, step=step) for step in ("flat", "graph"))
-    assert 1.0 < captured / eager < 1.3
+    assert 1.0 < captured / eager < 1.6, "two graphs with memory of their own would need twice as much"
 
 
 def test_half_precision_saves_activation_memory():
