@@ -47,8 +47,16 @@ class Checkpoint:
     @property
     def made_in(self) -> str:
         """The directory in which the run began; empty if it is not known."""
+        return self._condition("made_in")
+
+    @property
+    def made_on(self) -> str:
+        """The device of the run; empty if it is not known."""
+        return self._condition("device")
+
+    def _condition(self, name: str) -> str:
         try:
-            return str(json.loads(self.record)["conditions"].get("made_in", ""))
+            return str(json.loads(self.record)["conditions"].get(name, ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             return ""
 

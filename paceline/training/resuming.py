@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from paceline.directory_lock import DirectoryLock
 from paceline.errors import CheckpointError
 from paceline.output_directory import writable
 from paceline.record import from_json
+from paceline.step.layout import faster_format
 from paceline.step.placement import choose_device
 from paceline.strategy.strategy import Strategy
 from paceline.training.checkpoint import NAME, Checkpoint
@@ -61,7 +64,16 @@ def resumed_workload(checkpoint: Checkpoint, changes: dict[str, Any], place: Pat
     begun = checkpoint.epoch + (checkpoint.next_step > 0)
     if asked.epochs < begun:
         raise CheckpointError(f"{place} has already reached epoch {begun}, and `epochs={asked.epochs}` is lower")
-    return asked
+    return _with_same_layout(asked, checkpoint.made_on)
+
+
+def _with_same_layout(workload: Workload, made_on: str) -> Workload:
+    """On another kind of device `auto` may mean another memory format; flat optimizer states are in the order of the
+    first."""
+    before = torch.device(made_on).type if made_on else ""
+    if workload.memory_format != "auto" or before in ("", choose_device(workload.device)[0].type):
+        return workload
+    return dataclasses.replace(workload, memory_format=faster_format(workload.precision, on_gpu=before == "cuda"))
 
 
 def resumed_distribution(checkpoint: Checkpoint, place: Path) -> tuple[Strategy, int, int]:

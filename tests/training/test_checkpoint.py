@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import subprocess
@@ -25,6 +26,7 @@ from paceline.training.checkpoint import (
     load_parameters,
     save_checkpoint,
 )
+from paceline.training.resuming import resumed_workload
 from paceline.training.trainer import run
 from paceline.workload import Workload, resolve
 
@@ -98,6 +100,17 @@ def test_parameters_that_were_views_are_saved_alone(tmp_path):
     parameters = torch.load(tmp_path / "run" / NAME, weights_only=True)["parameters"]
     for value in parameters.values():
         assert value.untyped_storage().nbytes() == value.numel() * value.element_size()
+
+
+@pytest.mark.parametrize(
+    ("made_on", "asked", "expected"),
+    [("cuda:0", "auto", "contiguous"), ("cpu", "auto", "auto"), ("cuda", "channels-last", "channels-last")],
+)
+def test_a_run_that_moves_to_another_kind_of_device_keeps_its_memory_format(made_on, asked, expected):
+    record = json.dumps({"conditions": {"device": made_on}})
+    workload = Workload(network="mlp", device="cpu", memory_format=asked)
+    checkpoint = a_checkpoint(build(), record=record, workload=workload)
+    assert resumed_workload(checkpoint, {}, Path("run")).memory_format == expected
 
 
 def test_a_missing_one_is_named(tmp_path):
