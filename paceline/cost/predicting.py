@@ -47,7 +47,7 @@ def predict(
     a calibrated device of this machine.
 
     `drift` is the slowdown of the machine since it was calibrated, by probe, where known. `traces` keeps traces of the
-    user's own networks for the next prediction with the same dictionary. `tensor`: the share of one of so many
+    user's own networks for the next prediction with the same dictionary. `tensor`: the share of one of this many
     processes that linear layers are divided among, without what they exchange.
     """
     calibration, name, basis, extra_log_sd = _resolved(device, workload)

@@ -80,7 +80,7 @@ def data_shape_of(workload: Workload) -> DataShape:
 def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False, tensor: int = 1) -> NetworkShape:
     """Traces one gradient of the workload's network at its batch size, without allocating memory.
 
-    `on_gpu`: with the operations and types that a GPU would run. `tensor`: the share of one of so many processes.
+    `on_gpu`: with the operations and types that a GPU would run. `tensor`: the share of one of this many processes.
     """
     if workload.accumulate > 1:
         micro_batches = _micro_batches(workload, shape, on_gpu, tensor)

@@ -25,7 +25,7 @@ Divided = PipelinePrediction | DividedPrediction
 
 class Predict(Protocol):
     def __call__(self, workload: Workload, device: Device, /, *, tensor: int | None = None) -> Prediction:
-        """With `tensor`, the plain step of one of so many processes that linear layers are divided among."""
+        """With `tensor`, the plain step of one of this many processes that linear layers are divided among."""
 
 
 class Divisions:

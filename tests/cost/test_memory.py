@@ -103,7 +103,7 @@ def test_data_that_are_too_large_for_the_device_stay_on_the_host():
 
 
 def with_workspaces(first: float, later: float) -> Calibration:
-    """The H200, where a convolution needs so many bytes per element of its tensors besides."""
+    """The H200, where a convolution needs this many bytes per element of its tensors besides."""
 
     def of(trial: Trial) -> Trial:
         if trial.family not in CONVOLUTIONS:
