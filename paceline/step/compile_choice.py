@@ -40,7 +40,7 @@ _GPU_HALF, _GPU = _Speed(300e12, 3e12, 0.1), _Speed(50e12, 1.5e12, 0.05)
 
 
 def compiling_pays(parts: Parts, updates: int, on_gpu: bool | None = None) -> str | None:
-    """A sentence that says why compiling pays for this number of updates, or None. `on_gpu`: by default, where it is."""
+    """Why compiling pays for this number of updates, or None if it does not. `on_gpu`: by default, where it is."""
     workload, layers = parts.workload, list(parts.network.modules())
     if not (parts.device.type == "cuda" if on_gpu is None else on_gpu):
         return None  # compiled steps took 0.98 to 1.12 times as long as uncompiled ones there
