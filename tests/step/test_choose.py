@@ -146,15 +146,9 @@ def test_a_compiled_step_that_computes_something_else_is_refused(monkeypatch):
         make_step(built_in("lenet5"), "compiled")
 
 
-def test_compiling_pays_on_a_gpu_for_networks_that_are_trained_long_enough():
-    assert "in 1,000,000,000 updates" in compiling_pays(built_in("lenet5"), 10**9, on_gpu=True)
-    assert compiling_pays(built_in("lenet5"), 5, on_gpu=True) is None
-
-
-@pytest.mark.parametrize("network", ["lstm", "dnn"])
-def test_networks_that_are_fast_without_a_compiler_are_not_compiled(network):
-    assert compiling_pays(built_in(network), 10**9, on_gpu=True) is None
-
-
-def test_nothing_is_compiled_on_a_cpu_unless_asked_for():
-    assert compiling_pays(built_in("lenet5"), 10**9) is None
+def test_compiling_pays_on_a_gpu_in_bfloat16_for_networks_that_are_trained_long_enough():
+    parts = built_in("lenet5", precision="bfloat16")
+    assert "in 1,000,000,000 updates" in compiling_pays(parts, 10**9, on_gpu=True)
+    assert compiling_pays(parts, 5, on_gpu=True) is None
+    assert compiling_pays(parts, 10**9) is None, "on a CPU"
+    assert compiling_pays(built_in("lenet5"), 10**9, on_gpu=True) is None, "in float32"
