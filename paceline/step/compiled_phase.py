@@ -14,6 +14,7 @@ from paceline.step.clipping import clip_norm_
 from paceline.step.flat import FlatPhase
 from paceline.step.optimizers import update
 from paceline.step.phase import Batch, Outcome, Phase
+from paceline.step.tally import ranks_of
 from paceline.step.traced_step import trace_step
 
 OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True}
@@ -49,13 +50,16 @@ class CompiledPhase(FlatPhase):
         def gradient_and_update(lr: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
             rule, flat = self.phase.rule, self.flat
             outcome = self.phase.gradient(_batch_like(batch, tensors), generator)
+            output = outcome.output
+            if output is not None and outcome.loss is not None:
+                output = ranks_of(output, tensors[-1])  # the scores of a language model need not be written at all
             with torch.no_grad():
                 gradient = torch.cat(flat.pieces(outcome.gradients))
                 if rule.clip_norm:
                     clip_norm_([gradient], rule.clip_norm)
                 update(rule, flat.buffer, gradient, self.state, lr.squeeze(0))
             self.has_loss = outcome.loss is not None
-            return tuple(t for t in (outcome.loss, outcome.output) if t is not None)
+            return tuple(t for t in (outcome.loss, output) if t is not None)
 
         traced = trace_step(gradient_and_update, (self.lr.view(1), *_tensors(batch)), self.flat)
         self.inputs = traced.inputs

@@ -19,7 +19,7 @@ from paceline.step.phase import Batch, Outcome
 from paceline.step.placement import device_free_bytes
 from paceline.step.snapshot import StepSnapshot
 from paceline.step.step import Parts, Step, reported
-from paceline.step.tally import Tally
+from paceline.step.tally import KEEP_ELEMENTS, Tally, ranks_of
 
 WARM_UP = 3  # runs before capturing, in which libraries choose algorithms and allocate
 WINDOW_STEPS = 50
@@ -78,9 +78,8 @@ class Window:
     def _take(self, step: GraphStep, place: int) -> None:
         batch = self.x[place], self.y[place] if self.slopes is None else self.slopes[place]
         generator = step.parts.generator
-        outcome = reported(
-            [p.step(batch, generator, rates[place]) for p, rates in zip(step.phases, self.rates, strict=True)]
-        )
+        steps = zip(step.phases, self.rates, strict=True)
+        outcome = _without_scores(reported([p.step(batch, generator, rates[place]) for p, rates in steps]), batch)
         if self.losses is not None and outcome.loss is not None:
             self.losses[place].copy_(outcome.loss)
         if self.outputs is not None and outcome.output is not None:
@@ -95,6 +94,14 @@ class Window:
         """Adds the results of the steps just taken."""
         outputs = self.outputs.flatten(0, 1) if self.outputs is not None else None
         tally.add_many(self.losses, self.y.shape[1], outputs, self.y.flatten(0, 1))
+
+
+def _without_scores(outcome: Outcome, batch: Batch) -> Outcome:
+    """Ranks in place of scores that are too many to be copied and kept, such as those of a language model."""
+    output = outcome.output
+    if output is None or outcome.loss is None or output.numel() < KEEP_ELEMENTS:
+        return outcome
+    return Outcome(outcome.loss, (), ranks_of(output, batch[1]) if output.is_floating_point() else output)
 
 
 def _input_room(like: Tensor, length: int) -> Tensor:
@@ -137,9 +144,9 @@ class GraphStep(FlatStep):
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                outcome = reported([phase.step(example, self.parts.generator) for phase in self.phases])
+                outcomes = [phase.step(example, self.parts.generator) for phase in self.phases]
         torch.cuda.current_stream(device).wait_stream(stream)
-        return outcome
+        return _without_scores(reported(outcomes), example)
 
     def laid_out(self, batch: Batch) -> Batch:
         """The batch as its copy in a window is laid out: images like the convolution weights."""

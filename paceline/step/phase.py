@@ -35,7 +35,8 @@ Batch = tuple[Inputs, Tensor]
 class Outcome:
     """What one gradient gave. `output`, when there is one, is compared with the labels for accuracy.
 
-    No loss means cross entropy, to be taken from `output` when it is asked for: log-probabilities, then.
+    No loss means cross entropy, to be taken from `output` when it is asked for: log-probabilities, then. Where scores
+    are too many to be kept, `output` is the rank of each target among them, as integers (`tally.ranks_of`).
     """
 
     loss: Tensor | None

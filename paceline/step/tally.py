@@ -62,9 +62,10 @@ class Tally:
     def add(self, loss: Tensor | None, output: Tensor | None, target: Tensor) -> None:
         """One step's results; the tensors must not be overwritten afterwards.
 
-        Without a loss the output holds log-probabilities, and the loss is their cross entropy.
+        Without a loss the output holds log-probabilities, and the loss is their cross entropy. An output of integers
+        holds the ranks of the targets.
         """
-        if self._sizes and (loss is None) == bool(self._losses):
+        if self._sizes and ((loss is None) == bool(self._losses) or _unlike(output, self._outputs)):
             self._fold()  # a smaller last batch may be computed another way than those before it
         if loss is not None:
             self._losses.append(loss)
@@ -107,11 +108,15 @@ class Tally:
             assert loss_sum is not None
             sums = torch.stack([loss_sum, torch.zeros_like(loss_sum), torch.zeros_like(loss_sum)])
         else:
-            outputs, targets = outputs.flatten(0, -2), targets.flatten()
-            own = outputs.gather(1, targets.unsqueeze(1).long())
-            rank = rank_among(outputs, own)
+            if outputs.is_floating_point():
+                outputs, targets = outputs.flatten(0, -2), targets.flatten()
+                own = outputs.gather(1, targets.unsqueeze(1).long())
+                rank = rank_among(outputs, own)
+                loss_sum = -own.double().sum() if loss_sum is None else loss_sum
+            else:
+                rank = outputs.flatten()
+            assert loss_sum is not None, "ranks come with a loss"
             self._classified += len(rank)
-            loss_sum = -own.double().sum() if loss_sum is None else loss_sum
             sums = torch.stack([loss_sum, (rank < 1).sum().double(), (rank < self.top).sum().double()])
         self._sums = sums if self._sums is None else self._sums + sums
 
@@ -122,6 +127,17 @@ class Tally:
             return Score()
         loss_sum, correct, correct_top = self._sums.tolist()
         return Score(loss_sum, self._samples, round(correct), round(correct_top), self._classified)
+
+
+def ranks_of(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The rank of each target among the scores of its row, in the shape of the targets."""
+    rows = outputs.flatten(0, -2)
+    return rank_among(rows, rows.gather(1, targets.reshape(-1, 1).long())).view(targets.shape)
+
+
+def _unlike(output: Tensor | None, kept: list[Tensor]) -> bool:
+    """Whether one has scores and the others have ranks."""
+    return output is not None and bool(kept) and output.is_floating_point() != kept[-1].is_floating_point()
 
 
 def rank_among(outputs: Tensor, own: Tensor) -> Tensor:
