@@ -94,7 +94,7 @@ def scaling_sentence(found: Sequence[Series]) -> str:
         whose = "" if others else f" of {series.name}"
         said = f"no run{whose} with more than {count(base.workers, 'worker')} learned enough to be ranked."
     elif point is base:
-        said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
+        said = f"training with {series.name} is fastest with {count(base.workers, 'worker')}."
     elif alike:
         said = f"{series.name} is as fast with {count(point.workers, 'worker')} as with {base.workers}, within noise."
     else:

@@ -138,13 +138,19 @@ def busy_sentence(records: Records, runs: Sequence[RunResult]) -> str:
     return f"The machine was busy with other work{which}{load}: times are longer than on an idle one."
 
 
+def overhead_words(m: Measurement) -> str:
+    """A short run pays for the start of the clock; a long one for its samples."""
+    here = f"{duration(m.overhead_s)} ({signed_percent(m.overhead)})" if m.overhead_s > 0 else "nothing"
+    return f"Measuring added {here} to this run, and would add {signed_percent(m.overhead_hour)} to a run of an hour."
+
+
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
     if len(found) == 1:
         m = found[0][1]
         yield (
             f"{m.name} at batch size {m.batch} on {m.device_name}: {count(m.iterations, 'iteration')}, {m.sampled:,} "
-            f"sampled. The overhead of measuring is {signed_percent(m.overhead)}; layers and other parts add up to "
-            f"{percent(m.accounted)} of an iteration without measuring."
+            f"sampled. {overhead_words(m)} Layers and other parts add up to {percent(m.accounted)} of an iteration "
+            "without measuring."
         )
     elif found:
         names = dict.fromkeys(f"{m.name} at batch size {m.batch}" for _, m in found)
