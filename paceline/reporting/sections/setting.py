@@ -54,7 +54,10 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
 def _values(runs: Sequence[RunResult], key: str) -> str:
     """Settings of strategies are recorded only if they differ from the default."""
     said = listed((_said(key, value) for value in values_of(runs, key)), 20)
-    return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
+    without = [run for run in runs if key not in run.settings]
+    if without and all(run.driver == ONE_PROCESS for run in without) and key in ("strategy", "workers"):
+        return f"{said}; one process"
+    return f"{said}; not set in every run" if without else said
 
 
 def _word(key: str) -> str:
