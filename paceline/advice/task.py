@@ -56,9 +56,9 @@ class TaskDescription:
     COMMON: ClassVar[dict[str, Any]] = {"group": "Data"}
 
     task: str
-    kind: str | None = setting(None, "Kind of data; not needed with `data`.", choices=KINDS)
+    kind: str | None = setting(None, "Kind of data, if no data source is given.", choices=KINDS)
     data: str | None = setting(
-        None, "Your data, as for train (see paceline data list); without it, describe them with the options below.",
+        None, "Your data source, as for train (see paceline data list); or describe the data with the options below.",
         metavar="SOURCE",
     )  # fmt: skip
     shape: str | None = setting(

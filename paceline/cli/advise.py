@@ -35,7 +35,7 @@ def advise(
     task: Annotated[
         str | None,
         typer.Argument(
-            metavar="TASK", help=f"{', '.join(TASKS)}, or a TOML file. Without it, the terminal asks for everything.",
+            metavar="TASK", help=f"{', '.join(TASKS)}, or a TOML file. Without a task, the terminal asks questions.",
             autocompletion=lambda: list(TASKS),
         ),
     ] = None,

@@ -49,7 +49,10 @@ def calibrate(
     quick: Annotated[bool, flag("quick", "Run a seventh of the trials: about half a minute, less accurate.")] = False,
     address: Annotated[
         str | None,
-        option("Only measure the network between the nodes of the Ray cluster at HOST:PORT, and add it.", "HOST:PORT"),
+        option(
+            "Only measure the network between the nodes of this Ray cluster, and add it to the calibration.",
+            "HOST:PORT",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled sizes.")] = 0,
     out: Annotated[
@@ -57,9 +60,11 @@ def calibrate(
     ] = None,
     resume: Annotated[
         Path | None,
-        path_option("Keep what is measured in this directory, and continue what is there.", "DIR", OUTPUT),
+        path_option("Save each part in this directory; continue an interrupted calibration.", "DIR", OUTPUT),
     ] = None,
-    minutes: Annotated[float | None, option("Measure for at most this long; needs --resume.", "N")] = None,
+    minutes: Annotated[
+        float | None, option("Start no further part after this many minutes; needs --resume.", "N")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Time the operations and links of this machine, so that predict, plan and simulate can use it."""

@@ -37,7 +37,7 @@ def _questions(task: str, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if task == "classify":
         yield "labels", "Samples with a label (empty: all)"
     yield "error", "Acceptable error, e.g. 5% (empty: any)"
-    yield "time", "Time at hand, e.g. 10min or 24h (empty: any)"
+    yield "time", "Time available for training, e.g. 10min or 24h (empty: any)"
     yield "device", "Device or machine of the catalogue (empty: this machine)"
     if "device" in given:
         yield "devices", "Number of these devices (empty: 1)"

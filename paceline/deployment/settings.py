@@ -61,7 +61,7 @@ class DeploymentSettings:
         metavar="SIZE",
     )  # fmt: skip
     worker_cpus: float | None = setting(None, "CPUs per worker; default: an equal share of the machine's.", above=0)
-    from_checkpoint: bool = setting(False, "Resume the run that is stored there.")
+    from_checkpoint: bool = setting(False, "Resume the run in the storage.")
     namespace: str | None = setting(
         None, "Kubernetes namespace; default: the current one.", runs=(KUBERNETES,), check=_check_line, metavar="NAME"
     )

@@ -72,8 +72,8 @@ def headline(plan: Plan) -> str:
     if budget:
         return f"the fastest within {_objective(plan)}: {time} for {cost}"
     return (
-        f"the knee, the least time × money: {time} for {cost}; faster ones cost more than they are faster, "
-        "cheaper ones take longer than they are cheaper"
+        f"the best balance, with the smallest time × cost: {time} for {cost}; faster plans cost more in proportion, "
+        "cheaper ones take longer"
     )
 
 

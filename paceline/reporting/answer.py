@@ -19,7 +19,7 @@ from paceline.reporting.sections.plans import plan_sentence
 from paceline.reporting.sections.scaling import scaling_sentence
 from paceline.reporting.sections.setting import busy_sentence, unranked_sentence
 from paceline.reporting.series import all_seconds_to_accuracy, series_by_workers, target_accuracy
-from paceline.results.noise import LEAST_GAIN, differs
+from paceline.results.noise import LEAST_GAIN, differs, unrepeated
 from paceline.results.records import Records
 from paceline.results.run_result import LOCAL, TIMED, RunResult, groups_of, measurement_names
 from paceline.training.run import Run
@@ -139,14 +139,14 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
     first, second = sorted(ranked, key=lambda name: median_of(times_s[name]))[:2]
     accuracy, clock = f"{percent(target, 0)} test accuracy", " of simulated time" if virtual else ""
     took = f"{duration(median_of(times_s[first]))}{clock}"
-    apart = differs(times_s[first], times_s[second])
+    apart, once = differs(times_s[first], times_s[second]), unrepeated(times_s[first], times_s[second])
     close = median_of(times_s[second]) < (1 + LEAST_GAIN) * median_of(times_s[first])
     first = re.sub("^one process", "One process", first)  # names of strategies are not capitalized
     if apart is False:
         return f"{first} and {second} reach {accuracy} equally fast within noise: {took}."
     if close:
-        return f"{first} and {second} reach {accuracy} about equally fast: {took}{' (one run each)' * (apart is None)}."
-    return f"{first} is the first to reach {accuracy}, after {took}{' (one run each)' * (apart is None)}."
+        return f"{first} and {second} reach {accuracy} about equally fast: {took}{once}."
+    return f"{first} is the first to reach {accuracy}, after {took}{once}."
 
 
 def best_sentence(runs: Sequence[RunResult]) -> str:
@@ -169,15 +169,15 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     if len(order) == 1:
         ends = f"{percent(min(top))} and {percent(max(top))}"
         return f"{count(len(top), 'run')} of {best_name} ended between {ends} test accuracy."
-    apart = differs(top, accuracies[order[1]])
+    apart, once = differs(top, accuracies[order[1]]), unrepeated(top, accuracies[order[1]])
     if apart is False:
         tied = sum(differs(top, accuracies[name]) is False for name in order[1:]) + 1
         return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
     high, low = (percent(median_of(accuracies[name])) for name in (best_name, order[-1]))
     if high == low:
-        return f"All {len(order)} settings{' (one run each)' * (apart is None)} reach the same test accuracy: {high}."
+        return f"All {len(order)} settings{once} reach the same test accuracy: {high}."
     if apart is None:  # without repetitions, which of them is best is not known
-        return f"Test accuracy (one run each) ranges from {low} with {order[-1]} to {high} with {best_name}."
+        return f"Test accuracy{once} ranges from {low} with {order[-1]} to {high} with {best_name}."
     return f"The most accurate of {len(order)} settings is {best_name}: {high} test accuracy."
 
 
@@ -248,7 +248,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
         (duration(m.iteration_s.median_s), "per iteration (median)"),
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
-        (signed_percent(m.overhead), "overhead of measuring"),
+        (signed_percent(m.overhead_hour), "overhead of measuring, in a run of an hour"),
         (f"{m.peak_memory_bytes / 1e9:.3g} GB", "peak memory"),
     )
 

@@ -15,7 +15,7 @@ from paceline.formatting import listed, median_of, percent
 from paceline.reporting.sections.batch_model import FittedSeries, fit_batch_models
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
-from paceline.results.noise import differs
+from paceline.results.noise import unrepeated
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
 from paceline.results.table import ResultsTable
@@ -146,9 +146,8 @@ def _accuracies(found: ResultsTable) -> list[str]:
     said = []
     small, large = (values.get(("mlp", "towers", TOWERS, batch), []) for batch in (100, 2000))
     if small and large:
-        once = " (one run each)" if differs(small, large) is None else ""
         ends = f"{percent(median_of(small))} at batch size 100 and {percent(median_of(large))} at 2000"
-        said.append(f"The test accuracy of mlp with two processes is {ends}{once}.")
+        said.append(f"The test accuracy of mlp with two processes is {ends}{unrepeated(small, large)}.")
     apart = [
         abs(median_of(one) - median_of(other))
         for (network, strategy, workers, batch), one in values.items()

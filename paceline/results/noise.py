@@ -20,3 +20,11 @@ def differs(first: Iterable[float], second: Iterable[float]) -> bool | None:
         return None
     gap, widest = max(min(a) - max(b), min(b) - max(a)), max(max(a) - min(a), max(b) - min(b))
     return gap > (widest if min(len(a), len(b)) == 2 else 0.0)
+
+
+def unrepeated(first: Iterable[float], second: Iterable[float]) -> str:
+    """What to add to a comparison whose noise is unknown; empty if both settings were repeated."""
+    many = [sum(map(math.isfinite, values)) for values in (first, second)]
+    if min(many) > 1:
+        return ""
+    return " (one run each)" if max(many) <= 1 else " (too few runs to judge the noise)"

@@ -113,9 +113,9 @@ def test_a_budget_that_cannot_be_met_gives_the_cheapest():
     assert plan.pick.money <= 1.01 * min(one.money for one in plan.simulated)
 
 
-def test_the_knee_says_how_it_was_chosen():
+def test_the_best_balance_says_how_it_was_chosen():
     plan = make_plan(WORKLOAD, options_of(invented_cluster(2)), Objective(epochs=3), predict=invented_predictions(2))
-    assert plan.reasons[0].startswith("the knee, the least time × money: ")
+    assert plan.reasons[0].startswith("the best balance, with the smallest time × cost: ")
 
 
 def test_a_slow_network_makes_it_network_bound_in_words_and_numbers():

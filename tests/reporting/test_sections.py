@@ -410,3 +410,12 @@ def test_accuracy_on_made_up_data_is_no_result():
         records = Records(runs=[(p, replace(r, workload=replace(r.workload, data=data))) for p, r in runs])
         tiles = answer_of(records, run_results(records)).tiles
         assert ("best test accuracy" in [what for _, what in tiles]) == told
+
+
+def test_the_overhead_of_a_short_measurement_is_put_into_perspective():
+    short = replace(a_measurement(), overhead=17.8, overhead_s=0.22, overhead_hour=0.01)
+    records = Records(measurements=[("m", short)])
+    tiles = {what: value for value, what in answer_of(records, ()).tiles}
+    assert tiles["overhead of measuring, in a run of an hour"] == "+1.0 %"
+    said = made(records)["what"].sentences[0]
+    assert "Measuring added 220 ms (+1780.0 %) to this run, and would add +1.0 % to a run of an hour." in said

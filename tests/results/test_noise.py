@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.results.noise import differs
+from paceline.results.noise import differs, unrepeated
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,9 @@ from paceline.results.noise import differs
 def test_ranges_of_repetitions_decide(first, second, expected):
     assert differs(first, second) is expected
     assert differs(second, first) is expected
+
+
+def test_a_comparison_says_that_its_noise_is_unknown():
+    assert unrepeated((1.0,), (2.0,)) == " (one run each)"
+    assert unrepeated((1.0, 1.1), (2.0, float("nan"))) == " (too few runs to judge the noise)"
+    assert unrepeated((1.0, 1.1), (2.0, 2.1)) == ""

@@ -99,7 +99,7 @@ def test_more_workers_that_do_not_help_are_told_so():
     runs = [replace(a_virtual_run("sync", w), distribution=a_distribution("sync", w, seconds=w * 10.0)) for w in (2, 4)]
     assert (
         scaling_sentence(series_by_workers(shown(*runs)))
-        == "In simulation, more workers do not make sync faster than 2 workers."
+        == "In simulation, training with sync is fastest with 2 workers."
     )
 
 

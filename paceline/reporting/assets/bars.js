@@ -16,9 +16,10 @@ function barRows(table, options, values) {
 
 // Names stand beside their bars in as many lines as they need, up to four; what is longer ends in dots.
 const NAME_LINES = 4;
+const PAPER_HEIGHT = 820; // of all bars of a figure, so that it fits on a page
 
 function nameSize(look) {
-  const [width, fontSize] = [Math.round(look.width * (look.narrow ? 0.42 : 0.3)), look.narrow ? 11 : 12];
+  const [width, fontSize] = [Math.round(look.width * (look.narrow ? 0.42 : 0.3)), look.printing ? 10 : look.narrow ? 11 : 12];
   return { width, fontSize, lineHeight: fontSize + 2, letters: Math.floor(width / (0.56 * fontSize)) };
 }
 
@@ -35,7 +36,8 @@ function nameLines(name, letters) {
 function rowHeight(look, rows, least) {
   const { lineHeight, letters } = nameSize(look);
   const lines = Math.max(1, ...rows.map((r) => nameLines(r.name, letters).length));
-  return Math.max(least, lines * lineHeight + (lines > 1 ? 6 : 0));
+  const wanted = Math.max(least, lines * lineHeight + (lines > 1 ? 6 : 0));
+  return look.printing ? Math.min(wanted, Math.max(14, PAPER_HEIGHT / rows.length)) : wanted;
 }
 
 function categoryAxis(look, names, more) {

@@ -11,7 +11,7 @@ from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Column, Figure, Section, View, section, table
 from paceline.reporting.series import Series, epoch_s, numeric_settings, series_by
 from paceline.results.labels import grouped
-from paceline.results.noise import LEAST_GAIN, differs
+from paceline.results.noise import LEAST_GAIN, differs, unrepeated
 from paceline.results.run_result import RunResult, threads_of
 
 MOST_KEYS = 3
@@ -89,13 +89,13 @@ def setting_sentence(found: Sequence[Series], key: str) -> str:
     whose = f" of {series.name}" if series.name else ""
     word, values = _word(key), f"{first.at:g} and {last.at:g}"
     where = f"with {values} {word}" if word.endswith("s") else f"at {word} {values}"
-    apart = differs(map(epoch_s, first.runs), map(epoch_s, last.runs))
-    if apart is False:
+    ends_s = [epoch_s(run) for run in first.runs], [epoch_s(run) for run in last.runs]
+    if differs(*ends_s) is False:
         said = f"The epoch time{whose} is the same within noise {where}"
     else:
         clock = " of simulated time" if series.virtual else ""
         seconds = f"{duration(first.median(epoch_s))} and {duration(last.median(epoch_s))}{clock}"
-        said = f"An epoch{whose} takes {seconds} {where}" + (" (one run each)" if apart is None else "")
+        said = f"An epoch{whose} takes {seconds} {where}{unrepeated(*ends_s)}"
     if math.isfinite(first.accuracy) and math.isfinite(last.accuracy):
         equal = differs((run.accuracy for run in first.runs), (run.accuracy for run in last.runs)) is False
         ends = f"{percent(first.accuracy)} and {percent(last.accuracy)}"
@@ -125,14 +125,13 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             speed = alone_s / median_of(seconds) if median_of(seconds) > 0 else math.nan
             rows.append((label, threads, median_of(seconds), min(seconds), max(seconds), speed, len(seconds)))
         fastest = min(by_threads, key=lambda t: median_of(by_threads[t]))
-        gain, apart = alone_s / median_of(by_threads[fastest]), differs(by_threads[few], by_threads[fastest])
-        if gain < 1 + LEAST_GAIN or apart is False:
+        gain, pair = alone_s / median_of(by_threads[fastest]), (by_threads[few], by_threads[fastest])
+        if gain < 1 + LEAST_GAIN or differs(*pair) is False:
             said.append(f"More threads do not make an iteration of {label} faster than {count(few, 'thread')} does")
         else:
             said.append(
                 f"An iteration of {label} is fastest with {count(fastest, 'thread')}: "
-                f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}"
-                f"{' (one run each)' * (apart is None)}"
+                f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}{unrepeated(*pair)}"
             )
     columns = (
         "runs", Column("threads"), Column("iteration", "s"), Column("min", "s"), Column("max", "s"),

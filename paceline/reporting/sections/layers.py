@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from paceline.formatting import duration, percent, signed_percent
+from paceline.formatting import duration, percent
 from paceline.measurement.advice import advice, parts_are_known
 from paceline.measurement.measurement import LayerTime, Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
-from paceline.reporting.sections.setting import BUSY
+from paceline.reporting.sections.setting import BUSY, overhead_words
 from paceline.results.noise import LEAST_GAIN
 from paceline.results.run_result import RunResult
 from paceline.trace import Trace
@@ -151,7 +151,7 @@ def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | No
             views.append(View(name, data, options))
     if not views:
         return None
-    says = f"The overhead of measuring is {signed_percent(measured[0][1].overhead)} of the training time."
+    says = overhead_words(measured[0][1])
     title = "Iteration time with and without measuring"
     return Figure("sampled-iterations", title, "lines", tuple(views), says, says, choice="measurement", wide=True)
 

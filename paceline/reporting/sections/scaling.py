@@ -62,7 +62,7 @@ def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -
             View(view, data, {**options, "y": y, "low": f"{y}, min", "high": f"{y}, max"}) for view, y in known.items()
         )
         missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
-        note = "No point: fewer than half of the repetitions reach it." if missing else ""
+        note = "Points are missing where fewer than half of the repetitions reach it." if missing else ""
         figures.append(Figure(name, f"{title}, {clock}", "lines", views, note=note))
     if saved := doubling_figure(found, loss, published):
         figures.append(saved)
@@ -94,7 +94,7 @@ def scaling_sentence(found: Sequence[Series]) -> str:
         whose = "" if others else f" of {series.name}"
         said = f"no run{whose} with more than {count(base.workers, 'worker')} learned enough to be ranked."
     elif point is base:
-        said = f"more workers do not make {series.name} faster than {count(base.workers, 'worker')}."
+        said = f"training with {series.name} is fastest with {count(base.workers, 'worker')}."
     elif alike:
         said = f"{series.name} is as fast with {count(point.workers, 'worker')} as with {base.workers}, within noise."
     else:

@@ -54,7 +54,10 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
 def _values(runs: Sequence[RunResult], key: str) -> str:
     """Settings of strategies are recorded only if they differ from the default."""
     said = listed((_said(key, value) for value in values_of(runs, key)), 20)
-    return said if all(key in run.settings for run in runs) else f"{said}; not set in every run"
+    without = [run for run in runs if key not in run.settings]
+    if without and all(run.driver == ONE_PROCESS for run in without) and key in ("strategy", "workers"):
+        return f"{said}; one process"
+    return f"{said}; not set in every run" if without else said
 
 
 def _word(key: str) -> str:
@@ -138,13 +141,19 @@ def busy_sentence(records: Records, runs: Sequence[RunResult]) -> str:
     return f"The machine was busy with other work{which}{load}: times are longer than on an idle one."
 
 
+def overhead_words(m: Measurement) -> str:
+    """A short run pays for the start of the clock; a long one for its samples."""
+    here = f"{duration(m.overhead_s)} ({signed_percent(m.overhead)})" if m.overhead_s > 0 else "nothing"
+    return f"Measuring added {here} to this run, and would add {signed_percent(m.overhead_hour)} to a run of an hour."
+
+
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
     if len(found) == 1:
         m = found[0][1]
         yield (
             f"{m.name} at batch size {m.batch} on {m.device_name}: {count(m.iterations, 'iteration')}, {m.sampled:,} "
-            f"sampled. The overhead of measuring is {signed_percent(m.overhead)}; layers and other parts add up to "
-            f"{percent(m.accounted)} of an iteration without measuring."
+            f"sampled. {overhead_words(m)} Layers and other parts add up to {percent(m.accounted)} of an iteration "
+            "without measuring."
         )
     elif found:
         names = dict.fromkeys(f"{m.name} at batch size {m.batch}" for _, m in found)
