@@ -66,7 +66,10 @@ class VirtualDriver:
         network = cluster.network
         self._overlap = strategy.overlap and network is not None and network.shared
         ahead = 2 if self._overlap else 1
-        self.coordinator = Coordinator(strategy, workers, batches, epochs, ahead=ahead, slots=slots)
+        self._turns = 1 if gradients is None else gradients.learner.turns.count
+        self.coordinator = Coordinator(
+            strategy, workers, batches, epochs, ahead=ahead, slots=slots, turns=self._turns
+        )  # fmt: skip
         self.engine = Engine(self.coordinator, self, self, on_bad_gradient)
         self.times = WorkerTimes(spans)
         self.now_s = 0.0
@@ -195,6 +198,8 @@ class VirtualDriver:
         while end < steps and end not in task.fetches:
             seconds += self.compute.next(worker)
             end += 1
+        if self._turns > 1:  # each phase is taken to be an equal part of a step
+            seconds /= self._turns
         if self.slower_s:
             seconds += self.slower_s.get(worker, 0.0) * (end - position)
         now_s = self.now_s

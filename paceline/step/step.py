@@ -48,11 +48,12 @@ class Parts:
         """The phases that are trained in an epoch."""
         return [phase for phase in self.phases if phase.rule.trains_in(epoch)]
 
-    def seed(self, epoch: int, step: int, worker: int | None = None) -> None:
-        """Makes the random numbers of a step a function of (seed, worker, epoch, step)."""
+    def seed(self, epoch: int, step: int, worker: int | None = None, turn: int = 0) -> None:
+        """Makes the random numbers of a step a function of (seed, worker, epoch, step), and of a later phase's turn."""
         if self.random:
             worker = self.feeder.order.worker if worker is None else worker
-            self.generator.manual_seed(step_seed(self.workload.seed, worker, epoch, step))
+            seed = step_seed(self.workload.seed, worker, epoch, step)
+            self.generator.manual_seed(mix(seed, turn) if turn else seed)
 
 
 def has_own_code(workload: Workload) -> bool:

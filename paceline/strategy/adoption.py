@@ -39,4 +39,5 @@ def _adopt_round(rounds: Rounds, group: Group, tasks: list[Compute]) -> None:
         there = {rounds.batches.owner(task.batches[0]) for task in tasks}
         missing = [worker for worker in group.workers if worker not in there]
     wanted = min(len(missing), tasks[0].parts - len(tasks))
-    rounds.add_parts(group, one, missing[:wanted], sum(len(task.batches) for task in tasks))
+    turn = tasks[0].batches[0] // rounds.batches.per_turn
+    rounds.add_parts(group, one, missing[:wanted], sum(len(task.batches) for task in tasks), turn)

@@ -17,19 +17,23 @@ from paceline.strategy.ledger import Ledger
 from paceline.strategy.position import Position
 from paceline.strategy.rounds import Rounds
 from paceline.strategy.strategy import Strategy
+from paceline.strategy.turns import Turns
 
 
 class Coordinator:
     def __init__(
-        self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1, slots: int | None = None
-    ) -> None:
+        self, strategy: Strategy, workers: int, batches: int, epochs: int, *, ahead: int = 1, slots: int | None = None,
+        turns: int = 1,
+    ) -> None:  # fmt: skip
         """`ahead` tasks are given to a worker before its payload is applied; its payloads lie in `slots` in turn.
 
         More than one task ahead is for workers that may continue meanwhile, or that commit updates by themselves.
+        `turns` are the phases that are trained in turn.
         """
         strategy.check(workers)
         self.strategy, self.workers = strategy, workers
-        self.batches = Batches(batches, epochs, workers, strategy.full_pass_per_worker)
+        self.batches = Batches(batches, epochs, workers, strategy.full_pass_per_worker, turns)
+        self.turns = Turns(turns, self.batches.per_turn)
         self.rounds = Rounds(strategy, workers, self.batches, ahead, slots)
         self.members, self.groups = self.rounds.members, self.rounds.groups
         self.ledger = Ledger()
@@ -274,7 +278,7 @@ class Coordinator:
         epoch = rounds[0][1][0][0].epoch
         self.issued += 1
         self._in_flight[self.issued] = rounds
-        out.append(Apply(self.issued, tuple(contributions), epoch, self.batches.closed(epoch)))
+        out.append(self.turns.order(self.issued, tuple(contributions), epoch, self.batches.closed(epoch)))
 
     def _close(self, task: Compute, out: list[Instruction]) -> None:
         if self.batches.close(task.epoch, task.batches):

@@ -39,6 +39,8 @@ class Apply(NamedTuple):
     epoch: int
     closed: int
     """How many of the epoch's batches were closed before: where in the rate's schedule it stands."""
+    turn: int = 0
+    """Which of the epoch's phases is trained, where they are trained in turn."""
 
 
 class Drop(NamedTuple):

@@ -25,6 +25,7 @@ from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
 from paceline.strategy.strategy import Strategy
+from paceline.strategy.turns import Turns
 
 Fetch = Callable[[int], tuple[int, Tensor]]
 """From a position in the task to the version that is fetched there and its parameters."""
@@ -48,6 +49,7 @@ class Learner:
         floats = [b for b in parts.network.buffers() if b.dtype == dtype]
         self.counters = [b for b in parts.network.buffers() if b.dtype != dtype]
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
+        self.turns = Turns.of(strategy, self.layout, workers)
         self.size, self.parameters = self.layout.size, self.layout.parameters
         self.encoded = exchange.payload_size(self.parameters)
         self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
@@ -104,7 +106,7 @@ class Learner:
             result = self._run_single(task, fetch, out, tally)
             if result is not None:
                 return result
-        self.source.expect(task.epoch, task.batches)
+        self.source.expect(task.epoch, map(self.turns.batch, task.batches))
         total = self._total
         if self.exchange.sums_gradients and out.device == self.local.device:
             total = out[: self.parameters]
@@ -155,12 +157,15 @@ class Learner:
 
     def _step(self, task: Compute, position: int, number: int, total: Tensor, empty: bool, tally: Tally) -> int:
         """One batch; its gradient is added to `total`, or used by the worker's own optimizer. The samples."""
+        turn, number = divmod(number, self.turns.batches)
         batch = self.source.batch(task.epoch, number)
         bound = self._bound.get(total.data_ptr()) if empty and not self.exchange.local_optimizer else None
         worker, place = self.source.position(number)
-        self.parts.seed(task.epoch, place, worker)
+        self.parts.seed(task.epoch, place, worker, turn)
         outcomes = []
         active = [(index, phase) for index, phase in enumerate(self.phases) if phase.phase.rule.trains_in(task.epoch)]
+        if self.turns.count > 1:
+            active = active[turn : turn + 1]
         if len(active) < len(self.phases):  # parameters that are not trained now have a gradient of zero
             (self.gradient if bound is None else total)[: self.parameters].zero_()
         for index, phase in active:
@@ -170,8 +175,9 @@ class Learner:
                 self._update(index, phase, task.epoch, place)
         if not self.exchange.local_optimizer:
             self._add(task, position, total, bound is not None, empty, place)
-        outcome = reported(outcomes)
-        tally.add(outcome.loss, outcome.output, batch[1])
+        if not turn:  # a batch counts once
+            outcome = reported(outcomes)
+            tally.add(outcome.loss, outcome.output, batch[1])
         if self.layout.buffers or self.exchange.local_optimizer:
             self._source = None
         return len(batch[1])

@@ -20,7 +20,7 @@ from paceline.strategy.strategy import Strategy
 class Rounds:
     def __init__(self, strategy: Strategy, workers: int, batches: Batches, ahead: int, slots: int | None) -> None:
         self.strategy, self.workers, self.batches = strategy, workers, batches
-        self.ahead, self.slots = ahead, slots
+        self.ahead, self.slots = ahead if batches.turns == 1 else 1, slots  # the next turn needs this one's update
         self.members: dict[int, Member] = {}
         self.groups: dict[int, Group] = {}
         self.version = 0
@@ -174,7 +174,7 @@ class Rounds:
         if epoch is None:
             return False
         one = Round(group.planned, epoch)
-        self.add_parts(group, one, group.workers)
+        self.add_parts(group, one, group.workers, turn=self.batches.next_turn(epoch))
         if not one.todo:
             return False
         group.planned += 1
@@ -182,12 +182,12 @@ class Rounds:
         self._hand_out(group.members, one, out)
         return True
 
-    def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0) -> None:
+    def add_parts(self, group: Group, one: Round, workers: Iterable[int], given: int = 0, turn: int = 0) -> None:
         """Adds a part for each of `workers` to a round; `given`: batches of it that were handed out before."""
         most = self.strategy.push_every
         if most > 1:
             most = min(most, -(-(given + self.batches.remaining(one.epoch)) // len(group.workers)))
-        parts = [part for worker in workers if (part := self.batches.take(worker, one.epoch, most))]
+        parts = [part for worker in workers if (part := self.batches.take(worker, one.epoch, most, turn))]
         one.todo.extend(parts)
         one.parts += len(parts)
 

@@ -27,6 +27,7 @@ from paceline.strategy.instructions import Apply
 from paceline.strategy.layout import Layout
 from paceline.strategy.server_optimizer import ServerOptimizer, server_optimizer
 from paceline.strategy.strategy import Strategy
+from paceline.strategy.turns import Turns
 
 BLOCK = 1 << 16
 
@@ -61,8 +62,10 @@ class Updater:
         self._rules = [optimizer.rule for optimizer in self.optimizers]
         self.takes_payloads = self.correction is None and self.exchange.is_dense
         """Whether one payload alone is the gradient as it is."""
-        self._all_train = all(phase.rule.epochs == (0, None) for phase in layout.phases)
-        """Whether every phase is trained in every epoch."""
+        self.turns = Turns.of(strategy, layout, workers)
+        always = all(phase.rule.epochs == (0, None) for phase in layout.phases)
+        self._all_train = always and self.turns.count == 1
+        """Whether every phase is trained in every update."""
         self._every_block = range(len(self._blocks))
 
     def _make_scratch(self, length: int) -> Scratch:
@@ -145,10 +148,12 @@ class Updater:
         if self.layout.buffers:
             parameters = out[: self.layout.parameters]
             self._mean_of_buffers(given, out)
-        rate = self._rates(order.epoch, order.closed)[self._blocks[self._trained(order.epoch)[0]].phase]
+        rate = self._rates(order.epoch, order.closed)[self._blocks[self._trained(order.epoch, order.turn)[0]].phase]
         self._mean_of_all(order, given, old, {}, {}, rate, parameters)
 
-    def update_by(self, gradient: Tensor, epoch: int, closed: int, parameters: Tensor, state: State) -> None:
+    def update_by(
+        self, gradient: Tensor, epoch: int, closed: int, parameters: Tensor, state: State, turn: int = 0
+    ) -> None:
         """The other half: parameters and state change in place by what `gradient_of` has found."""
         if self.layout.buffers:
             count = self.layout.parameters
@@ -160,7 +165,7 @@ class Updater:
             mine = self._view(0, state)
             self.optimizers[0].update(parameters, gradient, parameters, mine, mine, rates[0], room)
             return
-        for number in self._trained(epoch):
+        for number in self._trained(epoch, turn):
             block = self._blocks[number]
             piece = cut(gradient, block.piece)
             self._update(number, piece, parameters, parameters, state, state, rates[block.phase], room)
@@ -175,7 +180,7 @@ class Updater:
         rates = self._rates(order.epoch, order.closed)
         if not self.exchange.is_dense:
             given = self._all_decoded(given)
-        mean, trained = None, self._trained(order.epoch)
+        mean, trained = None, self._trained(order.epoch, order.turn)
         if len(trained) < len(self._blocks):
             self._carry_over(given, old, new, before, after)
         if self._whole is not None:
@@ -203,10 +208,13 @@ class Updater:
             self._mean_of_buffers(given, new)
         return None
 
-    def _trained(self, epoch: int) -> Sequence[int]:
-        """The blocks of the phases that are trained in an epoch."""
+    def _trained(self, epoch: int, turn: int) -> Sequence[int]:
+        """The blocks of the phases that are trained in an epoch, or in one of its turns."""
         if self._all_train:
             return self._every_block
+        if self.turns.count > 1:
+            phase = [number for number, rule in enumerate(self._rules) if rule.trains_in(epoch)][turn]
+            return [number for number, block in enumerate(self._blocks) if block.phase == phase]
         return [number for number, block in enumerate(self._blocks) if self._rules[block.phase].trains_in(epoch)]
 
     def _carry_over(

@@ -80,7 +80,7 @@ class VirtualTraining(Driver):
             raise
         self.learner, self.network, self.phases = self.store.learner, parts.network, parts.phases
         self.notes, self.data = [note] if note else [], parts.feeder.where
-        self.notes += phases_at_once(workload, strategy, parts.phases)
+        self.notes += phases_at_once(workload, self.learner, parts.phases)
         self.conditions = current_conditions(device, workload.precision)
         how = f"{strategy.name} with {workers} simulated workers, one gradient after another"
         self.step = StepChoice(VIRTUAL, how)

@@ -18,7 +18,7 @@ from paceline.step.phase import Phase, phases_of
 from paceline.step.placement import available_cores, choose_device, choose_threads
 from paceline.step.randomness import default_generator
 from paceline.step.step import Parts
-from paceline.strategy.strategy import Strategy
+from paceline.strategy.learner import Learner
 from paceline.workload import Workload, with_settings
 
 
@@ -53,16 +53,16 @@ def share_machine(workload: Workload, dataset: Dataset, workers: int, server_thr
     return MachineShare(devices, threads, notes)
 
 
-def phases_at_once(workload: Workload, strategy: Strategy, phases: Sequence[Phase]) -> list[str]:
-    """A line for a strategy that exchanges gradients, if several phases are trained in the same epochs."""
-    if strategy.make_exchange.local_optimizer:
+def phases_at_once(workload: Workload, learner: Learner, phases: Sequence[Phase]) -> list[str]:
+    """A line for a strategy that exchanges gradients of several phases together."""
+    if learner.exchange.local_optimizer or learner.turns.count > 1:
         return []
     first = [phase.name for phase in phases if phase.rule.trains_in(0)]
     if len(first) < 2:
         return []
     return [
         f"{workload.network}: workers compute the gradients of {', '.join(map(repr, first))} with the same parameters, "
-        "not one after the other as one process does; `strategy='local-sgd'` with `period=1` trains them in turn"
+        "not one after the other as one process does; `strategy='sync'` trains them in turn"
     ]
 
 

@@ -62,7 +62,8 @@ def test_workers_train_networks_with_several_phases_and_with_buffers(name, strat
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy", "said"), [("gan", "sync", True), ("gan", "local-sgd", False), ("dbn", "sync", False)]
+    ("name", "strategy", "said"),
+    [("gan", "downpour", True), ("gan", "sync", False), ("gan", "local-sgd", False), ("dbn", "sync", False)],
 )
 def test_workers_that_train_phases_at_once_say_so(name, strategy, said):
     class Notes(Silent):

@@ -95,7 +95,7 @@ class LocalTraining(Driver):
         self.evaluator = Evaluator(workload, parts.network, parts.phases, dataset, parts.device)
         opened.callback(self.evaluator.close)
         self._put_initial(updater)
-        self.notes = [*share.notes, *phases_at_once(workload, strategy, parts.phases)]
+        self.notes = [*share.notes, *phases_at_once(workload, self.learner, parts.phases)]
         self.notes += [UNTESTED] if collective == "nccl" else []
         self.commits = "the workers" if not why else f"the server: {why}"
         how = f"{strategy.name}, {workers} workers with shared memory, updates by {self.commits}"

@@ -48,7 +48,7 @@ def why_server_commits(strategy: Strategy, updater: Updater, workers: int, devic
 def sizes_of(strategy: Strategy, layout: Layout, workers: int, *, record_events: bool, workers_commit: bool) -> Sizes:
     updater = Updater(strategy, layout, workers)
     groups = workers if strategy.groups is None else strategy.groups
-    batches = layout.batches * (workers if strategy.full_pass_per_worker else 1)
+    batches = updater.turns.steps
     supply = batches // strategy.push_every // (SUPPLIES_PER_EPOCH * workers)
     alone = strategy.groups is None
     places = 2

@@ -49,7 +49,8 @@ class ParameterReplica:
             row = version % rows * UPDATE_WORDS
             place = updates[row]
             gradient = own if own is not None and version == mine else memory.gradients[place]
-            self.updater.update_by(gradient, updates[row + 1], updates[row + 2], self.parameters, self.state)
+            epoch, closed, turn = updates[row + 1 : row + UPDATE_WORDS]
+            self.updater.update_by(gradient, epoch, closed, self.parameters, self.state, turn)
             if memory.place_versions[place] != version:
                 return False
         return memory.version < start + rows

@@ -46,12 +46,12 @@ class Server:
         self.launcher_bell = Doorbell(memory, workers + 1, bells.launcher)
         self.workers_commit = memory.sizes.workers_commit
         ahead = memory.sizes.ahead if self.workers_commit else 2 if settings.strategy.overlap else 1
+        updater = Updater(settings.strategy, settings.layout, workers, settings.server_threads)
         self.coordinator = Coordinator(
             settings.strategy, workers, settings.layout.batches, settings.layout.epochs,
-            ahead=ahead, slots=memory.sizes.ahead,
+            ahead=ahead, slots=memory.sizes.ahead, turns=updater.turns.count,
         )  # fmt: skip
         self.engine = Engine(self.coordinator, self, self, settings.on_bad_gradient)
-        updater = Updater(settings.strategy, settings.layout, workers, settings.server_threads)
         self.store = SharedStore(memory, workers, updater, self.beat)
         self.incarnations = [0] * workers
         """Which incarnation of each worker the engine knows as alive."""

@@ -27,7 +27,7 @@ STALENESS_BINS = 256
 """A payload older than that counts as this old."""
 REFUSALS_KEPT = 64
 EVENT_WORDS = 4
-UPDATE_WORDS = 3
+UPDATE_WORDS = 4
 SPANS_KEPT = 256
 """Spans of each process."""
 MESSAGE_BYTES = 2048
@@ -160,7 +160,7 @@ class SharedMemory:
         self.states = self._two_states(room, s.state)
         self.update_rows = s.workers * s.places + 1 if s.workers_commit else 0
         self.updates = self._words(room, UPDATE_WORDS * self.update_rows)
-        """Of the newest updates: the place of the gradient, epoch, and closed batches; of version V in row V % rows."""
+        """Of the newest updates, of version V in row V % rows: the gradient's place, epoch, closed batches and turn."""
         self.place_versions = self._words(room, s.workers * s.places if s.workers_commit else 0)
         """The version that was made of the gradient in each worker's places; 0: none was, or it is overwritten."""
         groups, workers = range(s.groups), range(s.workers)

@@ -166,7 +166,7 @@ class Worker:
         if self._is_turn(task):
             return
         start_ns = time.monotonic_ns()
-        self.learner.source.prepare(task.epoch, task.batches[0])
+        self.learner.source.prepare(task.epoch, self.learner.turns.batch(task.batches[0]))
         patience_ns = min(SPIN_NS, self.task_ns)
         while (waited_ns := time.monotonic_ns() - start_ns) < patience_ns and self.commits:
             if self._is_turn(task):

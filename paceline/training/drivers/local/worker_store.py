@@ -140,7 +140,8 @@ class WorkerStore(SharedStore):
         if self.log is not None:
             for task in tasks:
                 self._log_task(task, header)
-        self.update(Apply(version + 1, (Contribution(group, tasks, version - pulled),), last.epoch, closed), header)
+        contributions = (Contribution(group, tasks, version - pulled),)
+        self.update(self.updater.turns.order(version + 1, contributions, last.epoch, closed), header)
         commit_log.add(self.memory, header, commit_log.COMMITTED, last, pulled)
         self.publish()
         if closed + sum(len(task.batches) for task in tasks) == self.memory.sizes.batches:
@@ -159,6 +160,7 @@ class WorkerStore(SharedStore):
         place = self._put(self._own, self._gradient_bytes)
         row = order.update % memory.update_rows * UPDATE_WORDS
         memory.updates[row], memory.updates[row + 1], memory.updates[row + 2] = place, order.epoch, order.closed
+        memory.updates[row + 3] = order.turn
         memory.place_versions[place] = order.update
 
     def _apply_own(self) -> None:

@@ -88,7 +88,7 @@ class RayTraining(Driver):
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.objects = send_objects(self.ray, workload)
         self.shares = share.shares
-        self.notes = [*share.notes, *phases_at_once(workload, strategy, parts.phases)]
+        self.notes = [*share.notes, *phases_at_once(workload, self.learner, parts.phases)]
         self.notes += [UNTESTED] if collective == "nccl" else []
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
@@ -98,8 +98,7 @@ class RayTraining(Driver):
             collective="the server" if collective == "server" else collective,
         )  # fmt: skip
         passes = workers if strategy.full_pass_per_worker else 1
-        batches = layout.batches * passes
-        self.progress = RayProgress(workload, described, passes * len(dataset.train), batches)
+        self.progress = RayProgress(workload, described, passes * len(dataset.train), self.learner.turns.steps)
         self.metrics = RunMetrics(workload.network, strategy.name)
         self.supervisor: Supervisor | None = None
         self.validation: ValidationThread | None = None

@@ -47,7 +47,9 @@ class ServedTraining:
         self.updater = Updater(strategy, layout, job.workers, job.server_threads)
         self.store = MemoryStore(self.updater, state.parameters.clone(), record=job.record_events)
         ahead = 2 if strategy.overlap else 1
-        self.coordinator = Coordinator(strategy, job.workers, layout.batches, layout.epochs, ahead=ahead)
+        self.coordinator = Coordinator(
+            strategy, job.workers, layout.batches, layout.epochs, ahead=ahead, turns=self.updater.turns.count
+        )
         for worker in range(job.workers):  # rounds have a part for each of them, whoever joins first
             self.coordinator.rounds.expect(worker)
         self.engine = Engine(self.coordinator, self, self, job.on_bad_gradient)
