@@ -52,18 +52,25 @@ def choose_collective(
     return asked
 
 
-def choose_on_cluster(asked: str, strategy: Strategy, workers: int, *, on_gpus: bool) -> tuple[str, bool]:
-    """The collective on a cluster, server, nccl or gloo, and whether it is also for where the server is sooner."""
+def choose_on_cluster(
+    asked: str, strategy: Strategy, workers: int, *, on_gpus: bool, ports: str = ""
+) -> tuple[str, bool]:
+    """The collective on a cluster, server, nccl or gloo, and whether it is also for where the server is sooner.
+
+    Only gloo keeps to a range of ports.
+    """
     obstacle = averaging_obstacle_on_cluster(strategy, workers)
     if asked in ("gloo", "nccl"):
         if obstacle:
             raise StrategyError(f"collective {asked} is for groups that wait for all their members: {obstacle}")
         if asked == "nccl" and not on_gpus:
             raise StrategyError("collective nccl needs a GPU for each worker: use `collective='auto'`")
+        if asked == "nccl" and ports:
+            raise StrategyError(f"nccl does not keep to `port_range={ports!r}`: use `collective='gloo'`")
         return asked, True
     if asked == "shared" or obstacle:
         return "server", False
-    return ("nccl" if on_gpus else "gloo"), False
+    return ("nccl" if on_gpus and not ports else "gloo"), False
 
 
 def is_available(backend: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from paceline.errors import InputError, StrategyError
 from paceline.settings import Setting, check, setting, settings_of
 from paceline.strategy.strategy import DISTRIBUTED, DISTRIBUTION, MOST_WORKERS, Strategy
+from paceline.training.port_range import parse_port_range
 from paceline.training.validation_interval import parse_interval
 from paceline.workload import DATA, STEPS, Workload
 
@@ -146,6 +147,10 @@ class DriverSettings:
         runs=REAL,
         choices=COLLECTIVES,
     )
+    port_range: str = setting(
+        "", "Ports on which workers of a Ray cluster listen for their group (gloo), e.g. 40000-40999; empty: any.",
+        group=DISTRIBUTION, runs=RAY, check=parse_port_range, metavar="FIRST-LAST",
+    )  # fmt: skip
     stopped_timeout: float = setting(
         25.0, "Seconds until a process that is stopped or does not answer is replaced.", runs=REAL, above=0
     )

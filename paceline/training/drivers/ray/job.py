@@ -46,6 +46,8 @@ class Job:
     """How a synchronous group averages: at the server, or among its members with gloo or nccl."""
     collective_always: bool = False
     """Also where the server would do it sooner."""
+    ports: tuple[int, int] = (0, 0)
+    """From and up to which port a member of a group listens, the last one excluded; equal: any port."""
     answer_within_s: float = 600.0
     """How long a worker waits for a server that does not answer."""
     versions: dict[str, str] = field(default_factory=versions_here)

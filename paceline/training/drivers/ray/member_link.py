@@ -17,6 +17,7 @@ from torch import Tensor, distributed
 
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner_state import Result
+from paceline.training.drivers.ray.group_ports import bind_nccl, listening_device
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import Formation
 from paceline.training.drivers.ray.vector_parts import VectorParts
@@ -73,7 +74,7 @@ class MemberLink:
     def __init__(
         self, formation: Formation, job: Job, exchange_note: ExchangeNote, device: torch.device, address: str
     ) -> None:
-        """Raises `Dissolved` if not all members connect. `address` is the address of this node."""
+        """Raises `Dissolved` if not all members connect. `address` is the address of this node in the cluster."""
         self.formation, self.exchange_note = formation, exchange_note
         self.weighted = job.strategy.make_exchange.weighted
         self.parts = VectorParts(job.layout, formation.members)
@@ -83,8 +84,9 @@ class MemberLink:
         self.gathered = torch.zeros(formation.members, size, dtype=dtype, device=device)
         self.part = torch.zeros(size, dtype=dtype, device=device)
         place = MeetingPlace(exchange_note, formation.number, job.answer_within_s)
+        options = _options(job, address)
         try:
-            self.group = _process_group(job, formation, place, address)
+            self.group = _kind(job)(place, formation.rank, formation.members, options)
         except Exception as error:
             raise Dissolved from error
 
@@ -136,12 +138,19 @@ class MemberLink:
             return False
 
 
-def _process_group(job: Job, formation: Formation, place: MeetingPlace, address: str) -> Any:
-    kind: Any = distributed.ProcessGroupNCCL if job.collective == "nccl" else distributed.ProcessGroupGloo
+def _kind(job: Job) -> Any:
+    return distributed.ProcessGroupNCCL if job.collective == "nccl" else distributed.ProcessGroupGloo
+
+
+def _options(job: Job, address: str) -> Any:
+    """How the process group connects: at the node's address in the cluster, on a port of the range."""
+    kind = _kind(job)
     if job.collective == "nccl":
+        bind_nccl(address)
         options = kind.Options()
     else:
         options = kind._Options()
-        options._devices = [kind.create_device(hostname=address)]
+        ports = range(*job.ports)
+        options._devices = [listening_device(lambda: kind.create_device(hostname=address), address, ports)]
     options._timeout = timedelta(seconds=job.answer_within_s)
-    return kind(place, formation.rank, formation.members, options)
+    return options

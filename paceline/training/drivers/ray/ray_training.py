@@ -39,6 +39,7 @@ from paceline.training.drivers.ray.serving import ServedTraining
 from paceline.training.drivers.ray.supervisor import Supervisor
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import flat_parameters, named_parameters
+from paceline.training.port_range import parse_port_range
 from paceline.training.run import Run
 from paceline.training.training_run import TrainingRun
 from paceline.training.validation_thread import ValidationThread
@@ -75,15 +76,16 @@ class RayTraining(Driver):
         opened.callback(self.evaluator.close)
         layout = self.learner.layout
         collective, always = choose_on_cluster(
-            settings.collective, strategy, workers, on_gpus=share.device.startswith("cuda")
+            settings.collective, strategy, workers, on_gpus=share.device.startswith("cuda"), ports=settings.port_range
         )
+        ports = parse_port_range(settings.port_range)
         self.job = Job(
             strategy, layout, workload, workers, share.threads, share.device, self.learner.payload_size,
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=settings.on_bad_gradient, faults=options.faults, record_events=settings.record_events,
             server_threads=settings.server_threads, collective=collective, collective_always=always,
-            answer_within_s=settings.start_timeout,
+            ports=(ports.start, ports.stop), answer_within_s=settings.start_timeout,
         )  # fmt: skip
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.objects = send_objects(self.ray, workload)
