@@ -35,6 +35,7 @@ OLDEST = {
 # Kinds are named, not imported: the classes live in rooms above this file.
 KINDS = {
     "run": "paceline.training.run:Run",
+    "step trial": "paceline.training.step_tuning:StepTrial",
     "evaluation": "paceline.training.evaluate:Evaluation",
     "measurement": "paceline.measurement.measurement:Measurement",
     "links": "paceline.measurement.links:LinkMeasurement",

@@ -22,6 +22,8 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16", "float64")
 MEMORY_FORMATS = {"contiguous": "contiguous_format", "channels-last": "channels_last"}
 """By PyTorch's name."""
 STEPS = ("auto", "plain", "flat", "compiled", "graph")
+TUNE = "tune"
+"""In place of a kind of step: the fastest one, found by trying them on this machine before training."""
 MODEL, OPTIMIZER, DATA, DEVICE = "Model", "Optimizer", "Data", "Device"
 """Panels of the help."""
 MOST_BATCH = 2**31 - 1

@@ -25,7 +25,7 @@ from paceline.cost.workspaces import workspaces_of
 from paceline.errors import InputError, nearest
 from paceline.step.phase import AUTOCAST
 from paceline.step.step import has_own_code
-from paceline.workload import STEPS, Workload
+from paceline.workload import STEPS, TUNE, Workload
 
 Traces = dict[tuple[str, bool, int], NetworkShape]
 """By workload, whether it is for a GPU, and the processes that linear layers are divided among."""
@@ -125,6 +125,8 @@ def _resolved(device: Device | Calibration | str | None, workload: Workload) -> 
 
 
 def _step_kind(step: str, on_gpu: bool) -> str:
+    if step == TUNE:
+        raise InputError("step 'tune' is for training: it is tried out in a run; predict the kind of step it took")
     if step not in STEPS:
         raise InputError(f"step {step!r} is unknown: {nearest(step, STEPS)}")
     if step == "auto":

@@ -77,6 +77,18 @@ def compare_steps(workload: Workload, one: str, other: str) -> float:
     return median(ratios)
 
 
+def iteration_times(step: Step, budget_s: float) -> list[float]:
+    """Seconds per iteration of a step in several rounds; in at least two, also if these take longer than the budget."""
+    runner = _Runner(step, step.parts.device)
+    runner.run(WARM_UP)
+    begun = perf_counter()
+    count = max(1, min(MAX_PER_ROUND, round(ROUND_S / runner.seconds(1))))
+    found: list[float] = []
+    while len(found) < 2 or (len(found) < COMPARED_ROUNDS and perf_counter() - begun < budget_s):
+        found.append(runner.seconds(count))
+    return found
+
+
 class _Runner:
     """Runs iterations of a step, on through the epochs; an epoch begins before the time counts.
 

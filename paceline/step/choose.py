@@ -20,7 +20,7 @@ from paceline.step.phase import share_a_parameter
 from paceline.step.plain import PlainStep
 from paceline.step.step import Parts, Step
 from paceline.step.trial import unused_parameters
-from paceline.workload import STEPS
+from paceline.workload import STEPS, TUNE
 
 # Capturing takes a fraction of a second.
 CAPTURE_FROM_UPDATES = 20
@@ -34,6 +34,8 @@ class StepChoice:
 
 def make_step(parts: Parts, asked: str) -> tuple[Step, StepChoice]:
     """The step asked for, or the one that suits; a step that was asked for and cannot be had is an error."""
+    if asked == TUNE:
+        raise WorkloadError("step 'tune' is for training: it is tried out in a run; use `step='auto'` here")
     if asked not in STEPS:
         raise WorkloadError(f"step {asked!r} is unknown: {nearest(asked, STEPS)}")
     if asked == "auto":

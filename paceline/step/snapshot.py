@@ -22,3 +22,25 @@ class StepSnapshot:
         for tensor, value in self.kept:
             tensor.copy_(value)
         self.generator.set_state(self.random)
+
+
+class NetworkSnapshot:
+    """A network before any step was made of it: also the memory that its parameters lie in is given back to them."""
+
+    def __init__(self, network: nn.Module, generator: torch.Generator) -> None:
+        self.network = network
+        self.random = [(each, each.get_state()) for each in (generator, torch.default_generator)]
+        self.parameters = [(p, p.data, p.detach().clone()) for p in network.parameters()]
+        self.buffers = {name: (tensor, tensor.detach().clone()) for name, tensor in network.named_buffers()}
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for parameter, memory, value in self.parameters:
+            memory.copy_(value)
+            parameter.data, parameter.grad = memory, None
+        for name, (tensor, value) in self.buffers.items():
+            tensor.copy_(value)
+            owner, _, own_name = name.rpartition(".")
+            setattr(self.network.get_submodule(owner), own_name, tensor)  # a forward pass may have replaced it
+        for each, state in self.random:
+            each.set_state(state)

@@ -109,10 +109,14 @@ class Step(ABC):
         """Brings the network up to date, where the parameters are elsewhere while it is trained."""
         return
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Ends the epoch early; another step of the same parts may begin one then."""
         close = getattr(self._batches, "close", None)
         if close is not None:
             close()
+
+    def close(self) -> None:
+        self.stop()
         self.parts.feeder.close()
 
 

@@ -14,7 +14,7 @@ from paceline.settings import Setting, check, setting, settings_of
 from paceline.strategy.strategy import DISTRIBUTED, DISTRIBUTION, MOST_WORKERS, Strategy
 from paceline.training.port_range import parse_port_range
 from paceline.training.validation_interval import parse_interval
-from paceline.workload import DATA, STEPS, Workload
+from paceline.workload import DATA, STEPS, TUNE, Workload
 
 CLUSTER, LIMITS, RUN = "Simulated cluster", "Faults and limits", "Run"
 """Panels of the help."""
@@ -253,10 +253,10 @@ class RunSettings:
     kind: str = setting("train", "What is done with the workload.", choices=KINDS)
     step: str = setting(
         "auto",
-        "Implementation of the training step.",
+        "Implementation of the training step; tune (only for train): the fastest one, by a short trial.",
         verbs=("train", "measure", "predict"),
         runs=("alone", "measure"),
-        choices=STEPS,
+        choices=(*STEPS, TUNE),
     )
     steps: int = setting(
         100, "Average number of steps per worker.", verbs=("simulate",), runs=("simulate",), least=1, most=10**12

@@ -27,9 +27,10 @@ from paceline.training.evaluate import Evaluator
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run
+from paceline.training.step_tuning import tuned_step
 from paceline.training.training_run import TrainingRun, resume_from, train_new
 from paceline.training.watcher import Progress
-from paceline.workload import Workload
+from paceline.workload import TUNE, Workload
 
 if TYPE_CHECKING:  # a run that is not measured imports nothing of measuring
     from paceline.training.measured_training import TrainingClock
@@ -85,7 +86,8 @@ class Trainer(Driver):
             self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, self.parts.device)
             on_failure.callback(self.evaluator.close)
             if isinstance(step, str):
-                self.taken, self.step = make_step(self.parts, step)
+                make = tuned_step if step == TUNE else functools.partial(make_step, asked=step)
+                self.taken, self.step = make(self.parts)
             self.placement = count_operations(self.parts) if log_placement else {}
             if not resumed:
                 self._measure_rest()
