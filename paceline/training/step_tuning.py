@@ -38,7 +38,7 @@ WITHOUT_EFFECT = ("seed", "epochs", "lr", "schedule", "device", "threads", "init
 class StepTrial:
     """What a trial found: seconds per iteration by kind of step, and why other kinds were not possible."""
 
-    kind: str
+    step: str
     iteration_s: dict[str, float]
     refused: dict[str, str]
 
@@ -54,7 +54,7 @@ def tuned_step(parts: Parts) -> tuple[Step, StepChoice]:
     if known is not None:
         before = NetworkSnapshot(parts.network, parts.generator)
         try:
-            step, _ = make_step(parts, known.kind)
+            step, _ = make_step(parts, known.step)
         except WorkloadError:
             before.restore()  # what was possible then is not now
         else:
@@ -63,7 +63,7 @@ def tuned_step(parts: Parts) -> tuple[Step, StepChoice]:
     with suppress(OSError, PacelineError):  # a cache that cannot be written costs another trial, nothing else
         path.parent.mkdir(parents=True, exist_ok=True)
         record.save(found, path)
-    step, _ = make_step(parts, found.kind)
+    step, _ = make_step(parts, found.step)
     return step, StepChoice(step.kind, f"the fastest in a trial on this machine: {found}")
 
 
@@ -89,7 +89,7 @@ def _load(path: Path) -> StepTrial | None:
         found = record.load_as(path, StepTrial)
     except RecordError:
         return None
-    return found if found.kind in KINDS and found.kind in found.iteration_s else None
+    return found if found.step in KINDS and found.step in found.iteration_s else None
 
 
 def _try_kinds(parts: Parts) -> StepTrial:

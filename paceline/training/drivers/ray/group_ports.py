@@ -70,10 +70,11 @@ def _is_free(address: str, port: int) -> bool:
 def _listening() -> dict[int, int]:
     """The ports on which this process listens, by file descriptor."""
     found = {}
-    for number in map(int, os.listdir("/proc/self/fd")):
+    for opened_file in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):
-            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+            if not str(opened_file.readlink()).startswith("socket:"):
                 continue
+            number = int(opened_file.name)
             with socket.socket(fileno=os.dup(number)) as opened:
                 is_listening = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                 if is_listening and opened.family in (socket.AF_INET, socket.AF_INET6):

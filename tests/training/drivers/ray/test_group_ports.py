@@ -80,7 +80,7 @@ def test_a_range_that_the_system_never_chooses_from_is_an_error():
 
 def test_a_port_that_does_not_come_is_waited_for_only_so_long(monkeypatch):
     monkeypatch.setattr(group_ports, "DRAW_WITHIN_S", 0.05)
-    with pytest.raises(StrategyError, match="got no port .* within 0.05 s"):
+    with pytest.raises(StrategyError, match=r"got no port .* within 0\.05 s"):
         listening_device(object, HERE, PORTS)
 
 
