@@ -61,7 +61,7 @@ def test_a_corrupt_file_is_ignored(trials, tmp_path):
 def test_a_trial_does_not_change_the_training(trials, tmp_path):
     tuned = paceline.train("lenet5", **SMALL, step="tune", out=tmp_path / "tuned")
     asked = paceline.train("lenet5", **SMALL, step=tuned.step.kind, out=tmp_path / "asked")
-    assert [epoch.train_loss for epoch in tuned.epochs] == [epoch.train_loss for epoch in asked.epochs]
+    assert [epoch.loss for epoch in tuned.epochs] == [epoch.loss for epoch in asked.epochs]
 
 
 def test_a_resumed_run_takes_the_recorded_step_without_a_trial(trials, tmp_path):
