@@ -35,7 +35,6 @@ OLDEST = {
 # Kinds are named, not imported: the classes live in rooms above this file.
 KINDS = {
     "run": "paceline.training.run:Run",
-    "step trial": "paceline.training.step_tuning:StepTrial",
     "evaluation": "paceline.training.evaluate:Evaluation",
     "measurement": "paceline.measurement.measurement:Measurement",
     "links": "paceline.measurement.links:LinkMeasurement",
@@ -52,6 +51,7 @@ KINDS = {
     "calibration": "paceline.cost.calibration:Calibration",
     "experiment": "paceline.experiment.experiment:Experiment",
     "outcome": "paceline.results.outcome:RunOutcome",
+    "step trial": "paceline.training.step_tuning:StepTrial",
 }
 
 
