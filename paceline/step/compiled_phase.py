@@ -17,8 +17,12 @@ from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.tally import ranks_of
 from paceline.step.traced_step import trace_step
 
-OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True}
-"""Of the compiler: random numbers are those of eager PyTorch."""
+OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {
+    "fallback_random": True,
+    "triton.mix_order_reduction": False,
+}
+"""Of the compiler. Random numbers are those of eager PyTorch. The gradients of a layer norm and of its weights are not
+fused: the fused kernel of PyTorch 2.11 adds up partial sums that it has not written."""
 
 
 class CompiledPhase(FlatPhase):
