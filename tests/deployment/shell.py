@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 STAND_IN = """#!/bin/bash
-printf '%s' "{name}" >> "$LOG"; printf ' <%s>' "$@" >> "$LOG"; printf ' [%s]\\n' "$RAY_ADDRESS" >> "$LOG"
+# One write for a whole line: programs in the background write to the same file.
+echo "{name}$(printf ' <%s>' "$@") [$RAY_ADDRESS]" >> "$LOG"
 {body}
 """
 PROGRAMS = {
