@@ -32,13 +32,14 @@ from paceline.measurement.measuring import measure
 from paceline.measurement.network_times import NetworkTimes, times_of
 from paceline.measurement.network_timing import time_network
 from paceline.measurement.rates import device_rates
+from paceline.step.host_memory import keep_freed_memory
 from paceline.step.placement import (
     available_cores,
     choose_device,
+    cpu_settings_restored,
     device_free_bytes,
     device_name,
     set_number_formats,
-    threads_restored,
 )
 from paceline.workload import Workload
 
@@ -73,7 +74,9 @@ def calibrate(
     measured_on = kept.make("device", DevicePart, lambda: _device_part(place))
     rounds = _rounds(place, precisions)
     timed = []
-    with threads_restored():
+    with cpu_settings_restored():
+        if place.type == "cpu":
+            keep_freed_memory()  # as training does
         for number, asked in enumerate(rounds):
             part_done = _share(watch, 0.7 * number / len(rounds), 0.7 / len(rounds))
             time = functools.partial(_trial_part, place, asked, quick, seed, part_done)

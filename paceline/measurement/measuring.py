@@ -23,7 +23,7 @@ from paceline.measurement.summary import summarise
 from paceline.step.build import assemble, load_data
 from paceline.step.choose import StepChoice, make_step
 from paceline.step.phase import stages_of
-from paceline.step.placement import choose_device, device_name, dtype_of, threads_restored
+from paceline.step.placement import choose_device, cpu_settings_restored, device_name, dtype_of
 from paceline.step.step import Parts
 from paceline.step.tally import Score, Tally
 from paceline.workload import Workload
@@ -34,7 +34,7 @@ MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
 
 
-@threads_restored()
+@cpu_settings_restored()
 def measure(
     workload: Workload,
     *,

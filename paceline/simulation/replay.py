@@ -16,7 +16,7 @@ from paceline.errors import RecordError
 from paceline.record import load
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble, load_data
-from paceline.step.placement import threads_restored
+from paceline.step.placement import cpu_settings_restored
 from paceline.step.step import Parts
 from paceline.strategy.event_record import EVENTS, EventRecord, TaskRecord
 from paceline.strategy.instructions import Apply
@@ -35,7 +35,7 @@ def replay(parts: Parts, events: EventRecord) -> Tensor:
         return replayed.store.current
 
 
-@threads_restored()
+@cpu_settings_restored()
 def replay_run(directory: str | Path, *, cache: Path | None = None) -> Tensor:
     """Replays the run in `directory`, which was made with `record_events`, on the CPU."""
     place = Path(directory)

@@ -18,6 +18,7 @@ from paceline.networks.criterion import HasCriteria, HasInputCheck
 from paceline.networks.size_check import RefuseLarge
 from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
+from paceline.step.host_memory import keep_freed_memory
 from paceline.step.layout import memory_format_of
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
@@ -106,6 +107,7 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
     network = build_network(workload, dataset)
     if device.type == "cpu":
         set_threads(workload, network, dataset)
+        keep_freed_memory()
     layout = memory_format_of(workload.memory_format, network, workload.precision, on_gpu=device.type == "cuda")
     network.to(device).to(memory_format=layout).train()  # type: ignore[call-overload]  # missing from its types
     _check_fit(workload, network, dataset, device)

@@ -12,6 +12,7 @@ from paceline.errors import CheckpointError
 from paceline.step.chain import Chain
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
+from paceline.step.layout import same_order
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, Step, reported
@@ -31,7 +32,8 @@ class FlatPhase:
         self.lr = torch.zeros((), dtype=exact, device=buffer.device)
         self.fused = has_fused_kernel(phase.rule, buffer)
         self.velocity = [self.state["velocity"]] if self.fused and self.state else []
-        self.velocities = [piece for flat in self.velocity for piece in self.flat.split(flat)]
+        self.pieces = list(buffer.split(self.flat.sizes))
+        self.velocities = [piece for flat in self.velocity for piece in flat.split(self.flat.sizes)]
 
     def step(self, batch: Batch, generator: torch.Generator, lr: Tensor | None = None) -> Outcome:
         """One gradient and one update, at the rate in `lr`."""
@@ -44,7 +46,9 @@ class FlatPhase:
         gradients = [g for g in outcome.gradients if g is not None]
         with torch.no_grad():
             if self.fused and not rule.clip_norm and len(gradients) == len(flat.views):
-                fused_update(rule, flat.views, _laid_out_like(flat.views, gradients), self.velocities, lr)
+                # Flat tensors, because the kernel copies channels-last ones before it updates them.
+                ordered = [_in_memory_order(g, view) for g, view in zip(gradients, flat.views, strict=True)]
+                fused_update(rule, self.pieces, ordered, self.velocities, lr)
             else:
                 flat.gather(outcome.gradients)
                 self._update(lr)
@@ -67,15 +71,14 @@ class FlatPhase:
             tensor.copy_(saved[name])
 
 
-def _laid_out_like(views: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
-    """The gradients in the memory layout of their parameters: a fused kernel pairs numbers by their place in memory.
+def _in_memory_order(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient as a flat tensor, in the order in which its parameter lies in memory.
 
     A convolution whose output is read with the channels last returns its gradient in that layout.
     """
-    return [
-        gradient if gradient.stride() == view.stride() else torch.empty_like(view).copy_(gradient)
-        for view, gradient in zip(views, gradients, strict=True)
-    ]
+    if not same_order(gradient, parameter):
+        gradient = torch.empty_like(parameter).copy_(gradient)
+    return gradient.as_strided((gradient.numel(),), (1,))
 
 
 class FlatStep(Step):

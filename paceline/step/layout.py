@@ -38,15 +38,20 @@ def has_channels_last(tensor: Tensor) -> bool:
 
 def view_like(numbers: Tensor, like: Tensor) -> Tensor:
     """A view of a flat tensor in the shape and the memory layout of another."""
-    if not has_channels_last(like):
-        return numbers.view(like.shape)
-    count, channels, height, width = like.shape
-    return numbers.view(count, height, width, channels).permute(0, 3, 1, 2)
+    if like.dim() == 4 and like.is_contiguous(memory_format=torch.channels_last):
+        # With one channel both layouts have the same order; the strides decide which of them PyTorch takes it for.
+        return numbers.as_strided(like.shape, like.stride())
+    return numbers.view(like.shape)
 
 
 def flattened_like(tensor: Tensor, like: Tensor) -> Tensor:
     """The numbers of a tensor in the order in which `like` has them in memory."""
     return (tensor.permute(0, 2, 3, 1) if has_channels_last(like) else tensor).reshape(-1)
+
+
+def same_order(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape have their numbers in the same order in memory."""
+    return all(a == b for size, a, b in zip(one.shape, one.stride(), other.stride(), strict=True) if size > 1)
 
 
 def images_in(batch: tuple[Inputs, Tensor], memory_format: torch.memory_format) -> tuple[Inputs, Tensor]:

@@ -17,6 +17,7 @@ from paceline.data.fields import Inputs
 from paceline.errors import WorkloadError
 from paceline.free_memory import free_memory_bytes
 from paceline.step.arithmetic import flops_of
+from paceline.step.host_memory import freed_memory_given_back
 from paceline.workload import Workload
 
 
@@ -78,11 +79,12 @@ def threads_for(flops: float, parameters: int, cores: int) -> int:
 
 
 @contextmanager
-def threads_restored() -> Iterator[None]:
-    """However many threads a workload sets PyTorch to, whoever asked for it has its own number again afterwards."""
+def cpu_settings_restored() -> Iterator[None]:
+    """Whatever a workload sets, the caller has its own threads again afterwards, and freed memory goes back."""
     before = torch.get_num_threads()
     try:
-        yield
+        with freed_memory_given_back():
+            yield
     finally:
         torch.set_num_threads(before)
 

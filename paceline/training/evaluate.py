@@ -22,7 +22,7 @@ from paceline.step.feeder import Feeder, make_feeder
 from paceline.step.metrics import find_metric, metric_name
 from paceline.step.order import Order
 from paceline.step.phase import Batch, LossPhase, Outcome, Phase, comparable, phases_of
-from paceline.step.placement import available_cores, choose_device, dtype_of, threads_restored
+from paceline.step.placement import available_cores, choose_device, cpu_settings_restored, dtype_of
 from paceline.step.randomness import default_generator, mix
 from paceline.step.step import reported
 from paceline.step.tally import Score, Tally
@@ -109,7 +109,7 @@ class ValidationTime:
     how: str
 
 
-@threads_restored()
+@cpu_settings_restored()
 def time_validation(workload: Workload, *, cache: Path | None = None, longest_s: float = LONGEST_S) -> ValidationTime:
     """One validation as training has it, after a batch that warms up; beyond `longest_s` it is extrapolated."""
     device, _ = choose_device(workload.device)
@@ -154,7 +154,7 @@ class Evaluation(NotebookRecord):
         }  # fmt: skip
 
 
-@threads_restored()
+@cpu_settings_restored()
 def evaluate(path: Path, changes: Mapping[str, str | None], cache: Path | None = None) -> Evaluation:
     """How well the saved parameters of a run do on its own test data, or with a change of data, device or network."""
     workload, dataset, network, place = restored(path, changes, cache)

@@ -13,14 +13,14 @@ from paceline.networks.learned import FIGURE_SAMPLES, HasFigure, Heatmap, Panel
 from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import first_batch, make_feeder
 from paceline.step.order import Order
-from paceline.step.placement import available_cores, dtype_of, threads_restored
+from paceline.step.placement import available_cores, cpu_settings_restored, dtype_of
 from paceline.step.randomness import mix
 from paceline.training.evaluate import restored
 
 _FIGURE = 0xF16  # keeps a figure's random numbers apart from other uses of the same seed
 
 
-@threads_restored()
+@cpu_settings_restored()
 def learned_by(path: Path, changes: Mapping[str, str | None], cache: Path | None = None) -> Sequence[Panel]:
     """Of the saved parameters of a run; drawn again, they are the same."""
     workload, dataset, network, device = restored(path, changes, cache)

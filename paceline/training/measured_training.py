@@ -13,7 +13,7 @@ from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
 from paceline.measurement.module_marks import check_supported
 from paceline.step.choose import StepChoice
-from paceline.step.placement import threads_restored
+from paceline.step.placement import cpu_settings_restored
 from paceline.step.step import Step
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ class TrainingClock:
         step, choice, threads = self._watched
         workload = step.parts.workload
         more = {"lr": f"{workload.lr:g}", "epochs": str(workload.epochs), "seed": str(workload.seed)}
-        with threads_restored():
+        with cpu_settings_restored():
             torch.set_num_threads(threads)
             return measurement_of(step, choice, more)

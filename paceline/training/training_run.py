@@ -25,7 +25,7 @@ from paceline.step.build import load_data
 from paceline.step.failures import explained
 from paceline.step.metrics import metric_name
 from paceline.step.phase import never_trained, stages_of
-from paceline.step.placement import threads_restored
+from paceline.step.placement import cpu_settings_restored
 from paceline.step.tally import Score
 from paceline.strategy.event_record import EVENTS
 from paceline.trace import Recorder, Trace
@@ -93,7 +93,7 @@ def _prepared(
     workload: Workload, options: RunOptions, make: MakeDriver, directory: Path | None
 ) -> Iterator[TrainingRun]:
     recorder = Recorder()
-    with explained(workload), threads_restored(), torch.inference_mode(False), torch.enable_grad():
+    with explained(workload), cpu_settings_restored(), torch.inference_mode(False), torch.enable_grad():
         with recorder.span("load"):
             dataset = load_data(workload, options.cache, options.progress)
         with recorder.span("prepare"):

@@ -10,7 +10,7 @@ from paceline.step.build import assemble, load_data
 from paceline.step.choose import make_step
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import LONG_STEP_BYTES, _input_room, window_length
-from paceline.step.layout import flattened_like, has_channels_last, memory_format_of, view_like
+from paceline.step.layout import flattened_like, has_channels_last, memory_format_of, same_order, view_like
 from paceline.step.tally import Tally
 from paceline.workload import resolve
 
@@ -79,3 +79,32 @@ def test_a_window_has_many_short_steps_or_one_long_one():
     assert window_length(7, 1 << 28, 1 << 10) == 7
     assert window_length(100, 1 << 20, 1 << 18) == 4
     assert window_length(100, 1 << 28, LONG_STEP_BYTES) == 1
+
+
+def test_the_order_in_memory_is_that_of_sizes_above_one():
+    contiguous = torch.empty(4, 1, 3, 3)
+    assert same_order(contiguous, contiguous.to(memory_format=LAST))
+    assert not same_order(torch.empty(4, 2, 3, 3), torch.empty(4, 2, 3, 3).to(memory_format=LAST))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_views_of_a_flat_tensor_have_the_strides_of_their_parameters(channels):
+    weight = torch.randn(4, channels, 3, 3).to(memory_format=LAST)
+    view = view_like(flattened_like(weight, weight), weight)
+    assert torch.equal(view, weight) and view.is_contiguous(memory_format=LAST)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov"])
+def test_the_fused_update_is_that_of_joined_gradients(optimizer, monkeypatch):
+    after = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr("paceline.step.flat.has_fused_kernel", lambda *_: False)
+        settings = {"data": "synthetic:1x16x16/10:60", "batch": 20, "lr": 0.01, "optimizer": optimizer, "l2": 0.01}
+        workload = resolve("resnet20", {**settings, "precision": "float64", "device": "cpu"})
+        step, _ = make_step(assemble(workload, load_data(workload), torch.device("cpu")), "flat")
+        assert step.phases[0].fused is fused
+        step.begin(0)
+        step.advance(3, Tally(1))
+        after.append(step.phases[0].flat.buffer.clone())
+    torch.testing.assert_close(after[0], after[1], rtol=1e-9, atol=1e-12)

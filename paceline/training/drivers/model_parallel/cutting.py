@@ -16,7 +16,7 @@ from paceline.cost.predicting import predict
 from paceline.errors import NetworkError, PacelineError, StrategyError
 from paceline.formatting import percent
 from paceline.step.pieces import Piece
-from paceline.step.placement import threads_restored
+from paceline.step.placement import cpu_settings_restored
 from paceline.workload import Workload
 
 ROUNDS = 5
@@ -75,7 +75,7 @@ def _times(workload: Workload, pieces: Sequence[Piece], microbatch: Tensor) -> t
 
 def measured_times(pieces: Sequence[Piece], microbatch: Tensor, threads: int = 0) -> list[PieceTime]:
     """Seconds of a forward and a backward pass of each piece; parameters, buffers and random numbers stay the same."""
-    with torch.random.fork_rng(devices=[]), threads_restored():
+    with torch.random.fork_rng(devices=[]), cpu_settings_restored():
         if threads:
             torch.set_num_threads(threads)
         before = [(buffer, buffer.clone()) for piece in pieces for buffer in piece.buffers()]

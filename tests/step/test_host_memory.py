@@ -1,0 +1,51 @@
+"""Freed memory stays with a process while it trains, and goes back to the system afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import resource
+from pathlib import Path
+import torch
+from paceline.measurement import measuring
+from paceline.step.host_memory import freed_memory_given_back, is_kept, keep_freed_memory
+from paceline.workload import resolve
+
+MANY = 256 << 20
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+def left_by_a_large_tensor():
+    before = resident_bytes()
+    torch.ones(MANY, dtype=torch.uint8)
+    return resident_bytes() - before
+
+assert left_by_a_large_tensor() < MANY / 2
+with freed_memory_given_back():
+    keep_freed_memory()
+    assert is_kept()
+    assert left_by_a_large_tensor() > MANY / 2
+    assert min(left_by_a_large_tensor() for _ in range(4)) < MANY / 2, "a later one has the memory of an earlier one"
+    with freed_memory_given_back():
+        keep_freed_memory()
+    assert is_kept(), "an inner caller leaves it as it was"
+    inside = resident_bytes()
+assert not is_kept()
+assert resident_bytes() < inside - MANY / 2
+assert left_by_a_large_tensor() < MANY / 2
+
+seen = []
+real = measuring.assemble
+measuring.assemble = lambda *args, **more: (real(*args, **more), seen.append(is_kept()))[0]
+measuring.measure(resolve("mlp", {"data": "synthetic:1x8x8/10:40", "batch": 20, "device": "cpu"}), iterations=20)
+assert seen == [True]
+assert not is_kept(), "the setting of whoever measures comes back"
+"""
+
+
+def test_freed_memory_is_kept_while_a_step_runs_and_given_back_afterwards():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
