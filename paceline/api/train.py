@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.api.settings import as_optional_path, as_path, check_number, split
-from paceline.errors import InputError, PacelineError, StrategyError
+from paceline.errors import InputError, StrategyError
 from paceline.given_workload import given_workload, texts_of
 from paceline.held_objects import holding
 from paceline.training.driver import CHECKPOINT_EVERY_S
@@ -201,8 +201,9 @@ def _watched(
         try:
             yield Several(*watchers)
         except BaseException:
-            # What ended the run is what is reported, also when Ctrl-C comes while its page is written.
-            with suppress(PacelineError, KeyboardInterrupt):
+            # What ended the run is what is reported, whatever happens to its page: Ctrl-C in an import of a plotting
+            # library can surface as any kind of error.
+            with suppress(Exception, KeyboardInterrupt):
                 if started.run is not None and directory is not None:
                     _write(directory, clock, cache, prediction)
             raise

@@ -25,7 +25,7 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def freed_memory_given_back() -> Iterator[None]:
-    """At the end, freed memory goes back to the system as it did before."""
+    """At the end, the memory that is free by then goes back to the system."""
     global _is_kept
     before = _is_kept
     try:

@@ -60,7 +60,7 @@ def test_an_impatient_user(tmp_path):
             process.send_signal(signal.SIGINT)
             time.sleep(0.005)
         _, err = process.communicate()
-        assert process.returncode == 130
+        assert process.returncode == 130, err
     assert "Traceback" not in err and err.splitlines()[-1].startswith(("paceline: interrupted", "paceline: stopped in"))
 
 
@@ -140,3 +140,20 @@ def test_data_of_the_users_own_that_shrank(paceline, tmp_path):
     line = paceline("train", "--resume", "run", "--epochs", "3").refused()
     assert line == "run is of 20 + 5 samples, arrays:table now has 19 + 5"
     assert paceline("evaluate", "run").code == 0, "the test part is still the same"
+
+
+def test_a_page_that_fails_does_not_hide_how_the_run_ended(paceline, tmp_path, monkeypatch):
+    from paceline.api import train
+    from paceline.training.training_run import TrainingRun
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("an import was interrupted")
+
+    monkeypatch.setattr(TrainingRun, "finished_epoch", interrupt)
+    monkeypatch.setattr(train, "_write", fail)
+    ended = paceline("train", "mlp", "--data", "digits", "--epochs", "2", "--out", str(tmp_path / "run"))
+    assert ended.code == 130
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "interrupted"
