@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -308,8 +309,9 @@ def test_differences_within_noise_are_not_stated():
     def headline(two_threads: tuple[float, ...]) -> str:
         seconds = {1: (1.0, 1.3), 2: two_threads, 4: (1.3, 1.3), 8: (1.3, 1.3)}
         rows = [{"threads": t, "iteration_s": s, "status": "finished"} for t, some in seconds.items() for s in some]
-        means = [{"threads": t, "iteration_s_mean": sum(some) / 2, "n": 2} for t, some in seconds.items()]
+        means = [{"threads": t, "iteration_s_mean": fmean(some), "n": len(some)} for t, some in seconds.items()]
         return threads.conclude(SimpleNamespace(rows=rows, summary=means), Path()).findings[0].sentence
 
     assert headline((0.5, 0.6)).startswith("A batch of 64 is fastest with 2 threads: 550 ms")
+    assert headline((0.5,)) == "A batch of 64 takes from 500 ms with 2 threads to 1.3 s with 4 threads (one run each)."
     assert headline((0.8, 1.1)) == "More than one thread does not make a batch of 64 faster here."
