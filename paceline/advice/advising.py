@@ -73,7 +73,9 @@ class Consultation:
         if not chosen.family:
             return Choice("family", self.family.family, self.family.reason)
         return Choice(
-            "family", chosen.family, f"shallow first: such data often need a deeper family, {self.family.family}"
+            "family",
+            chosen.family,
+            f"a shallow candidate; such data often need a deeper one: {self.family.family}",
         )
 
     def _fastest(self, workload: Workload) -> tuple[HardwareOption, Choice]:
@@ -82,10 +84,10 @@ class Consultation:
         known = [(found.iteration_s, option, found) for option, found in predicted if found is not None]
         if not known:
             (option, _), *_ = predicted
-            why = "the only one named" if len(predicted) == 1 else "the first one named"
-            missing = "not predicted, because it is not calibrated: run paceline calibrate"
+            why = "the only device named" if len(predicted) == 1 else "the first device named"
+            missing = "there is no prediction without a calibration: run paceline calibrate"
             return option, Choice(
-                "device", option.name, f"{why}; {missing if option.is_here else 'its time is not known'}"
+                "device", option.name, f"{why}; {missing if option.is_here else 'there is no prediction for it'}"
             )
         seconds, option, _ = min(known, key=lambda each: each[0])
         others = [f"{duration(s)} on {other.name}" for s, other, _ in known if other is not option]

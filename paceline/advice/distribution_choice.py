@@ -52,7 +52,7 @@ class _Simulated:
     outcome: ClusterOutcome
 
 
-ONE = Choice("synchronisation", "none", "one device has nobody to wait for")
+ONE = Choice("synchronisation", "none", "a single device has nothing to synchronise with")
 
 
 def choose_distribution(
@@ -62,15 +62,15 @@ def choose_distribution(
     if prediction is not None and not holds(option, prediction):
         return _divided(option, devices, prediction)
     if devices == 1:
-        why = "the network fits on one device, and there is one" if prediction else "there is one device"
-        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "neither", why), ONE)
+        why = "the network fits on the only device" if prediction else "there is only one device"
+        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "none", why), ONE)
     if epoch_s * workload.epochs < SHORT_S:
         took = f"the whole training takes {duration(epoch_s * workload.epochs)} on one device: more would not help"
-        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "neither", took), ONE)
+        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "none", took), ONE)
     most = max(1, min(devices, facts.samples // (UPDATES_PER_EPOCH * workload.batch)))
     if most == 1:
-        why = f"{facts.samples:,} samples are too few to share: workers would leave fewer than 10 updates per epoch"
-        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "neither", why), ONE)
+        why = f"{facts.samples:,} samples are too few to divide: an epoch would have fewer than 10 updates"
+        return DistributionChoice(1, "", epoch_s, Choice("parallelism", "none", why), ONE)
     if prediction is None or option.machine is None:
         return _by_rule(most)
     return _as_simulated(option, prediction, most, devices)
@@ -86,7 +86,7 @@ def _divided(option: HardwareOption, devices: int, prediction: Prediction) -> Di
     assert option.memory_bytes is not None
     stages = math.ceil(prediction.memory_bytes / (MEMORY_SHARE * option.memory_bytes))
     needed, memory = memory_size(prediction.memory_bytes), memory_size(option.memory_bytes)
-    why = f"training needs {needed} and a {option.name} has {memory}"
+    why = f"training needs {needed} of memory, and a {option.name} has {memory}"
     layers = sum(layer.update_s > 0 for layer in prediction.layers)
     halves = 2 ** math.ceil(math.log2(stages))  # features divide by powers of two
     by_feature = layers < stages and halves <= devices
@@ -97,7 +97,7 @@ def _divided(option: HardwareOption, devices: int, prediction: Prediction) -> Di
     if not by_feature and stages > min(devices, layers):
         there = f"{count(devices, 'device')} and {count(layers, 'layer')}"
         why += f"; with {there}, take a device with more memory or a smaller network"
-    told = "all parts of the network work on the same batch and update together"
+    told = "all parts of the network compute the same batch and are updated together"
     return DistributionChoice(
         1, "", math.nan, Choice("parallelism", "model", why), Choice("synchronisation", "none", told),
         *((1, halves) if by_feature else (stages, 1)),
@@ -111,7 +111,7 @@ def _by_rule(workers: int) -> DistributionChoice:
     mixed = workers > MOST_SYNCHRONOUS
     why = f"up to about {MOST_SYNCHRONOUS} devices, waiting for the slowest costs little"
     if mixed:
-        why = f"beyond about {MOST_SYNCHRONOUS} devices, only groups wait for each other"
+        why = f"with more than about {MOST_SYNCHRONOUS} devices, only those of a group wait for each other"
     strategy = "mixed" if mixed else "sync"
     return DistributionChoice(workers, strategy, math.nan, parallel, Choice("synchronisation", strategy, why))
 
@@ -122,7 +122,7 @@ def _as_simulated(option: HardwareOption, prediction: Prediction, most: int, dev
     if not found or alone_s < CLEARLY * min(made.outcome.epoch_s for made in found):
         best = min((made.outcome.epoch_s for made in found), default=math.nan)
         why = f"an epoch takes {duration(alone_s)} on one device and {duration(best)} on the best number of several"
-        return DistributionChoice(1, "", alone_s, Choice("parallelism", "neither", why, alone_s), ONE)
+        return DistributionChoice(1, "", alone_s, Choice("parallelism", "none", why, alone_s), ONE)
     fastest_s = min(made.outcome.epoch_s for made in found)
     workers = min(made.workers for made in found if made.outcome.epoch_s <= CLEARLY * fastest_s)
     pick, why = _synchronised([made for made in found if made.workers == workers])
@@ -179,5 +179,8 @@ def _synchronised(found: list[_Simulated]) -> tuple[_Simulated, str]:
     if sync.outcome.epoch_s > CLEARLY * mixed.outcome.epoch_s:
         return mixed, f"synchronous inside a machine, asynchronous between machines: simulated {compared}"
     if mixed.outcome.epoch_s > CLEARLY * sync.outcome.epoch_s or sync.workers <= MOST_SYNCHRONOUS:
-        return sync, f"it learns as one process with the joined batch would: simulated {compared}"
-    return mixed, f"beyond about {MOST_SYNCHRONOUS} devices, only groups wait for each other: simulated {compared}"
+        return sync, f"it trains as one process with the combined batch would: simulated {compared}"
+    return (
+        mixed,
+        f"with more than {MOST_SYNCHRONOUS} devices, only those of a group should wait: simulated {compared}",
+    )

@@ -44,28 +44,26 @@ def choose_family(task: str, facts: DataFacts) -> FamilyChoice:
     if task == SEQUENCE:
         if len(facts.shape) < 2:
             raise InputError("a sequence needs steps: give `kind='table'` a shape STEPSxNUMBERS, e.g. 100x2")
-        return FamilyChoice(RECURRENT, "it keeps a state from step to step, so the order of the steps counts")
+        return FamilyChoice(RECURRENT, "it keeps a state from step to step, so it uses their order")
     if task == COMPRESS and kind == IMAGE and min(facts.shape[-2:]) > SMALL_IMAGE:
-        return FamilyChoice(
-            DECONVOLUTIONAL, "images this large need convolutions, to a short code and, with sides that double, back"
-        )
+        return FamilyChoice(DECONVOLUTIONAL, "images this large need convolutions, both to the code and back")
     if task == COMPRESS:
         return FamilyChoice(AUTO_ENCODER, "it learns a short code from which each sample is reconstructed")
     if task == SPECIFIED:
         return FamilyChoice(
-            VARIATIONAL, "conditioned on the class, it generates samples to a specification, which a GAN does not"
+            VARIATIONAL, "conditioned on the class, it generates samples of a requested class, which a GAN does not"
         )
     assert task == GENERATE
     if kind == TABLE:
-        return FamilyChoice(VARIATIONAL, "it draws new rows from a code; the GAN here generates images only")
-    return FamilyChoice(ADVERSARIAL, "it draws new samples at random, like those it was trained on")
+        return FamilyChoice(VARIATIONAL, "it generates new rows from a code; the built-in GAN generates images only")
+    return FamilyChoice(ADVERSARIAL, "it generates random samples like those it was trained on")
 
 
 def _for_text(task: str) -> FamilyChoice:
     if task in (GENERATE, SPECIFIED):
         return FamilyChoice(RECURRENT, "an LSTM continues the text that it is given, character by character")
     if task == SEQUENCE:
-        return FamilyChoice(RECURRENT, "an LSTM remembers what came many characters before")
+        return FamilyChoice(RECURRENT, "an LSTM remembers earlier characters")
     raise InputError(
         f"no built-in network can {_words(task)} whole texts: describe them as a table, e.g. of word counts, "
         "or train your own network as module:function"
@@ -74,16 +72,16 @@ def _for_text(task: str) -> FamilyChoice:
 
 def _for_classes(facts: DataFacts) -> FamilyChoice:
     if facts.kind == AUDIO or facts.is_sequence:
-        return FamilyChoice(RECURRENT, "a signal changes over time, and an LSTM remembers earlier steps")
+        return FamilyChoice(RECURRENT, "the signal changes over time, and an LSTM remembers earlier steps")
     if facts.kind == TABLE:
-        return FamilyChoice(FEED_FORWARD, "a simple task first gets a shallow network, which trains fastest")
+        return FamilyChoice(FEED_FORWARD, "a shallow network trains fastest and is often enough for a table")
     if facts.labels < FEW_LABELS * facts.samples:
         return FamilyChoice(
             BELIEF,
-            f"only {facts.labels:,} of {facts.samples:,} samples have labels: learning without them first gives it a "
-            "better start than random weights",
+            f"only {facts.labels:,} of {facts.samples:,} samples have labels: pre-training without labels is a better "
+            "start than random weights",
         )
-    return FamilyChoice(CONVOLUTIONAL, "images need a deep network, and convolutions find a pattern anywhere in them")
+    return FamilyChoice(CONVOLUTIONAL, "images need a deep network, and convolutions find patterns anywhere in them")
 
 
 def _words(task: str) -> str:

@@ -75,10 +75,10 @@ def _feed_forward(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     elif units > facts.inputs + 8:
         near = f"a hidden layer of {units:,} units, wider than the {facts.inputs:,} inputs"
     return (
-        NetworkChoice("mlp", f"shallow first: {near}", {"hidden": [units]}, first=True),
-        NetworkChoice("mlp", "one layer more, for what one layer cannot tell apart", {"hidden": [units, units]}),
+        NetworkChoice("mlp", f"the shallow candidate: {near}", {"hidden": [units]}, first=True),
+        NetworkChoice("mlp", "one more layer, if a single one cannot separate the classes", {"hidden": [units, units]}),
         NetworkChoice(
-            "mlp", "three wider layers, with dropout against learning the training samples by heart",
+            "mlp", "three wider layers, with dropout against overfitting",
             {"hidden": [rounded(2 * units)] * 3}, {"dropout": 0.2},
         ),
     )  # fmt: skip
@@ -89,14 +89,14 @@ def _auto_encoders(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     said = f"{inputs:,} inputs become a code of {code}"
     fully_connected = tuple(
         NetworkChoice(
-            "autoencoder", f"{said}: sizes fall step by step to the code and rise again",
+            "autoencoder", f"{said}: layers get narrower down to the code, then wider again",
             {"hidden": falling(inputs, code, layers), "code": code}, first=layers == 1,
         )
         for layers in (1, 2, 3)
     )  # fmt: skip
     if facts.kind != IMAGE:
         return fully_connected
-    why = f"{said} by convolutions, and an image again by sides that double"
+    why = f"{said} by convolutions, and an image again by convolutions that double its sides"
     return (*fully_connected, NetworkChoice("deconvolutional", why, {"code": code}, family=families.DECONVOLUTIONAL))
 
 
@@ -104,18 +104,18 @@ def _convolutional(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     side = min(facts.shape[-2:])
     if side > families.SMALL_IMAGE:
         return (
-            NetworkChoice("resnet18", f"sizes fall from {side} pixels a side to 1, in 18 layers", first=True),
-            NetworkChoice("resnet50", "50 layers, for an error that 18 do not reach"),
+            NetworkChoice("resnet18", f"18 layers reduce {side} pixels per side to 1", first=True),
+            NetworkChoice("resnet50", "50 layers, if 18 do not reach the error"),
         )
     units = width(facts)
     colour = facts.shape[0] > 1
     return (
         NetworkChoice(
-            "mlp", f"shallow first: one hidden layer of {units:,} units", {"hidden": [units]},
+            "mlp", f"the shallow candidate: one hidden layer of {units:,} units", {"hidden": [units]},
             family=families.FEED_FORWARD,
         ),
         NetworkChoice(
-            "lenet5", "two convolutions with pooling, so that sizes fall step by step, then three layers",
+            "lenet5", "two convolutions with pooling, then three fully connected layers",
             first=not colour,
         ),
         NetworkChoice(
@@ -129,17 +129,17 @@ def _recurrent(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     if facts.kind == TEXT:
         why = "a state of 256 numbers, more than the characters there are, so that it also holds what came before"
         return (
-            NetworkChoice("textlstm", "shallow first: one layer with a state of 128 numbers", {"hidden": 128}),
+            NetworkChoice("textlstm", "the shallow candidate: one layer with a state of 128 numbers", {"hidden": 128}),
             NetworkChoice("textlstm", why, first=True),
-            NetworkChoice("textlstm", "two layers, the second reads what the first one found", {"depth": 2}),
+            NetworkChoice("textlstm", "two layers; the second one reads the output of the first", {"depth": 2}),
         )
     step = facts.inputs // facts.steps
     units = min(512, max(32, rounded(2 * max(step, facts.classes))))
     sized = f"a state of {units} numbers for steps of {step:,} and {facts.classes:,} classes"
     short = facts.steps <= SHORT_SEQUENCE
-    far = f"{sized}; over {facts.steps} steps only gates keep what came first"
+    far = f"{sized}; over {facts.steps} steps, only gates preserve early inputs"
     return (
-        NetworkChoice("rnn", f"shallow first: {sized}, without gates", {"hidden": units}, first=short),
+        NetworkChoice("rnn", f"the shallow candidate: {sized}, without gates", {"hidden": units}, first=short),
         NetworkChoice("gru", f"{sized}, with two gates", {"hidden": units}),
         NetworkChoice("lstm", far, {"hidden": units}, first=not short),
     )
@@ -147,7 +147,7 @@ def _recurrent(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
 
 def _variational(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     network, code = ("cvae" if task == SPECIFIED else "vae"), code_size(facts.inputs)
-    why = f"{facts.inputs:,} inputs become a code of {code} random numbers, by sizes that fall step by step"
+    why = f"{facts.inputs:,} inputs become a code of {code} random numbers, through narrower and narrower layers"
     return tuple(
         NetworkChoice(
             network, why, {"hidden": falling(facts.inputs, code, layers), "code": code}, first=layers == 2
@@ -172,7 +172,9 @@ def _deconvolutional(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
             "deconvolutional", f"{why}: sides halve three times and double again",
             {"channels": [16, 32, 64], "code": code}, first=True,
         ),
-        NetworkChoice("deconvolutional", "four times", {"channels": [16, 32, 64, 128], "code": code}),
+        NetworkChoice(
+            "deconvolutional", f"{why}: sides halve four times", {"channels": [16, 32, 64, 128], "code": code}
+        ),
     )  # fmt: skip
 
 
@@ -180,11 +182,11 @@ def _belief(task: str, facts: DataFacts) -> tuple[NetworkChoice, ...]:
     units = width(facts)
     return (
         NetworkChoice(
-            "mlp", f"shallow first: one hidden layer of {units:,} units", {"hidden": [units]},
+            "mlp", f"the shallow candidate: one hidden layer of {units:,} units", {"hidden": [units]},
             family=families.FEED_FORWARD,
         ),
         NetworkChoice(
-            "dbn", f"two layers as wide as the {facts.inputs:,} inputs, each a restricted Boltzmann machine at first",
+            "dbn", f"two layers of {units:,} units, pre-trained as restricted Boltzmann machines",
             {"hidden": [units, units]}, first=True,
         ),
     )  # fmt: skip

@@ -56,9 +56,9 @@ def choose_batch(
     }
     (small, slow), (large, fast) = found.items()
     updates = f"{count(math.ceil(facts.samples / small), 'update')} per epoch"
-    own = "the batch that the network trains well with"
+    own = "the network's default"
     if small < resolve(workload.network).batch:
-        own = f"smaller than the network's own {resolve(workload.network).batch}, because the data are few"
+        own = f"smaller than the network's default of {resolve(workload.network).batch}: there are few samples"
     if slow is None or fast is None:
         return workload, slow, Choice("batch", str(small), f"{own}: {updates}")
     gain = fast.samples_per_s / slow.samples_per_s
@@ -66,7 +66,8 @@ def choose_batch(
     frequent = facts.samples >= UPDATES_PER_EPOCH * large
     if gain < WORTHWHILE or not frequent or not holds(option, fast) or small < resolve(workload.network).batch:
         return workload, slow, Choice("batch", str(small), f"{own}: {updates}; {compared}", slow.iteration_s)
-    why = f"twice the network's own {small}, still {math.ceil(facts.samples / large):,} updates per epoch: {compared}"
+    still = f"still {math.ceil(facts.samples / large):,} updates per epoch"
+    why = f"twice the network's default of {small}, {still}: {compared}"
     return replace(workload, batch=large), fast, Choice("batch", str(large), why, fast.iteration_s)
 
 
@@ -95,14 +96,14 @@ def fit_epochs(workload: Workload, epoch_s: float, limit_s: float) -> tuple[Work
     if not known or predicted_s <= limit_s:
         within = f", within {duration(limit_s)}" if known and math.isfinite(limit_s) else ""
         own = usual == resolve(workload.network).epochs
-        why = "as many passes as the network trains well with" if own else "little data take more passes"
-        why = "a usual number of passes for large images" if usual == LARGE_IMAGES_EPOCHS and not own else why
+        why = "the network's default" if own else "more than the default, because there are few samples"
+        why = "a common number for large images" if usual == LARGE_IMAGES_EPOCHS and not own else why
         return workload, Choice("epochs", str(usual), f"{why}{within}", predicted_s)
     fewer = max(1, math.floor(limit_s / epoch_s))
     late = epoch_s > limit_s
     why = (
         f"even one takes longer than {duration(limit_s)}: take a faster device, a smaller network or fewer samples"
-        if late else f"what fits into {duration(limit_s)}; {usual} would take {duration(predicted_s)}"
+        if late else f"as many as fit into {duration(limit_s)}; {usual} would take {duration(predicted_s)}"
     )  # fmt: skip
     return replace(workload, epochs=fewer), Choice("epochs", str(fewer), why, fewer * epoch_s)
 
@@ -114,12 +115,12 @@ def initial_weights(chosen: NetworkChoice, facts: DataFacts) -> str:
 
 def initial_choice(workload: Workload, facts: DataFacts) -> Choice:
     if workload.init != "default":
-        why = f"small ones do not start far from a good solution; the default would be {_default_std(facts):.2f} here"
+        why = f"training starts better from small weights; the default would be {_default_std(facts):.2f} here"
         return Choice("initial weights", f"deviation {SMALL_STD}", why)
     if workload.network in ("mlp", "dnn", "autoencoder"):
-        why = f"small ones do not start far from a good solution: below {SMALL_STD} with {facts.inputs:,} inputs"
+        why = f"training starts better from small weights, and the default for {facts.inputs:,} inputs is small"
         return Choice("initial weights", f"default (deviation {_default_std(facts):.2g})", why)
-    return Choice("initial weights", "default", "the network's own are small and go by the size of each layer")
+    return Choice("initial weights", "default", "they are small, and scaled to the size of each layer")
 
 
 def _default_std(facts: DataFacts) -> float:

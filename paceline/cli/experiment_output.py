@@ -9,10 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from paceline.cli.console import BarAfterDownloads, rows_table, use_all_columns
-from paceline.cli.progress import elapsed
 from paceline.errors import PacelineError
 from paceline.experiment.watcher import ExperimentWatcher, Standing
-from paceline.formatting import count
+from paceline.formatting import count, duration
 from paceline.results.outcome import PlannedRun
 from paceline.results.run_row import Row
 from paceline.results.table import ResultsTable, is_number, setting_heading
@@ -46,7 +45,7 @@ class ExperimentProgress(BarAfterDownloads, ExperimentWatcher):
         self.advanced(standing)
 
     def advanced(self, standing: Standing) -> None:
-        left = "" if standing.left_s is None else f"{elapsed(standing.left_s)} left"
+        left = "" if standing.left_s is None else f"{duration(round(standing.left_s))} left"
         left += f", {standing.failed} failed" if standing.failed else ""
         running = "; ".join(_name(run) for run in standing.running)
         running = running if len(running) <= MOST_LETTERS else f"{running[: MOST_LETTERS - 1]}…"

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from paceline.cli.console import BarAfterDownloads, facts_table
 from paceline.cli.workers_table import WorkersTable
-from paceline.formatting import count, percent
+from paceline.formatting import count, duration, percent
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.ledger import LedgerSummary
 from paceline.training.division import Division
@@ -91,7 +91,7 @@ class TerminalWatcher(BarAfterDownloads):
             loss="–" if math.isnan(score.loss) else f"{score.loss:.4f}",
             accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
             rate=f"{progress.samples_per_s:,.0f}",
-            left=_workers(progress.workers) if progress.workers else f"{elapsed(left_s)} left",
+            left=_workers(progress.workers) if progress.workers else f"{duration(max(0, round(left_s)))} left",
         )
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
@@ -115,13 +115,6 @@ def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
 def _workers(found: WorkersProgress) -> str:
     alive = f"{found.alive}/{found.workers} workers"
     return f"{found.updates_per_s:,.4g} updates/s  staleness {found.staleness:.1f}  {alive}"
-
-
-def elapsed(seconds: float) -> str:
-    seconds = max(0, round(seconds))
-    if seconds >= 3600:
-        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
-    return f"{seconds // 60} min {seconds % 60:02d} s" if seconds >= 60 else f"{seconds} s"
 
 
 def closing_table(run: Run) -> Table:

@@ -119,7 +119,8 @@ def compare_measurement(prediction: Prediction, found: Measurement) -> Iterator[
     for layer in p.layers:
         both_s = layer.forward_s + layer.backward_s
         if layer.name in measured and max(both_s, measured[layer.name]) > 0:
-            yield compared(layer.name, "layer", both_s, measured[layer.name], layer.low_s, layer.high_s)
+            interval = (layer.low_s, layer.high_s) if both_s > 0 else ()  # a container has no time of its own
+            yield compared(layer.name, "layer", both_s, measured[layer.name], *interval)
 
 
 def without_counterpart(prediction: Prediction, found: Measurement) -> tuple[list[str], list[str]]:

@@ -197,7 +197,7 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
         return _tiles_of_one(runs[0])
     if not runs:
         return _tiles_of_plan(records.plans[0][1]) if records.plans else _tiles_of_measurements(records)
-    told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # their labels are random
+    told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # made-up data
     best = largest([run.accuracy for run in told if run.ranked])
     workers = sorted({run.workers for run in runs})
     found = [(f"{len(runs):,}", "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations")]

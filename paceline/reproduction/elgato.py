@@ -57,8 +57,10 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for name, one in fitted.items()
         if one.is_fitted
     }
-    known_first = sorted(fitted, key=lambda name: name not in models)
-    said = [one for name in known_first for one in _overhead(name, fitted[name])]
+    said = [one for name in models for one in _overhead(name, fitted[name])]
+    if unknown := [name for name in fitted if name not in models]:
+        sentence = f"The model does not fit {listed(unknown)} with two processes: there is no estimate of the overhead."
+        said.append((sentence, "batch-model-times"))
     said += [(sentence, "learned-by-batch") for sentence in _accuracies(found)]
     return Conclusions(
         findings=[Finding(sentence, figure) for sentence, figure in said],
@@ -121,11 +123,6 @@ def _overhead(network: str, found: FittedSeries) -> list[tuple[str, str]]:
     """The share of communication, and the figure that shows it; as published, too."""
     printed = PUBLISHED[network].communication_share
     theirs = listed(f"{percent(share)} at {batch}" for batch, share in printed.items())
-    if not found.is_fitted:
-        said = (
-            f"There is no estimate of the overhead per batch of {network} with two processes: the model does not fit."
-        )
-        return [(said, "batch-model-times")]
     return [
         (
             f"With two processes, overhead per batch is {percent(found.share(0))} of the epoch time of {network} at "

@@ -57,11 +57,14 @@ def _times(found: ResultsTable, threads: int) -> list[float]:
 
 
 def _headline(best: int, mine: tuple[float, ...], apart: bool | None) -> str:
+    if apart is None and best != THREADS[0]:  # without repetitions, which of them is fastest is not known
+        ends = (f"{duration(s)} with {count(THREADS[mine.index(s)], 'thread')}" for s in (min(mine), max(mine)))
+        return f"A batch of 64 takes from {' to '.join(ends)} (one run each)."
     if _speedup(mine) < 1 + LEAST_GAIN or apart is False:
         return "More than one thread does not make a batch of 64 faster here."
     return (
         f"A batch of 64 is fastest with {best} threads: {duration(min(mine))}, {times(_speedup(mine))} as fast as with "
-        f"one thread{' (one run each)' * (apart is None)}."
+        f"one thread."
     )
 
 

@@ -20,6 +20,7 @@ from paceline.step.calling import call_network, scores_of
 from paceline.step.feeder import floats_as, make_feeder
 from paceline.step.host_memory import keep_freed_memory
 from paceline.step.layout import memory_format_of
+from paceline.step.losses import class_dimension
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
@@ -178,7 +179,7 @@ def _check_fit(workload: Workload, network: nn.Module, dataset: Dataset, device:
             f"{workload.network} turns {len(sample)} samples into an output of shape {tuple(main.shape)}; "
             "its first dimension should be that of the samples"
         )
-    outputs = main.shape[-1] if main.dim() > 1 else 1
+    outputs = main.shape[class_dimension(main)] if main.dim() > 1 else 1
     if outputs < len(dataset.classes):
         shape = f" (its output has the shape {list(main.shape)})" if main.dim() > 2 else ""
         raise NetworkError(

@@ -42,6 +42,11 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+def class_dimension(output: Tensor) -> int:
+    """Of scores: the second one for images, as in PyTorch's cross entropy; the last one for samples and sequences."""
+    return 1 if output.dim() > 3 else output.dim() - 1
+
+
 def _check_scores(output: Tensor) -> None:
     """PyTorch would treat the outputs of a batch as the classes of one sample."""
     if output.dim() < 2:

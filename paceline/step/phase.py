@@ -20,7 +20,7 @@ from paceline.data.fields import Fields, Inputs, as_given
 from paceline.errors import NetworkError, WorkloadError, a_type
 from paceline.networks.criterion import Criterion, HasCriteria
 from paceline.step.calling import call_network, model_loss, scores_of
-from paceline.step.losses import LOSSES, auxiliary_weight, cross_entropy, total_loss
+from paceline.step.losses import LOSSES, auxiliary_weight, class_dimension, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
 from paceline.step.own_loss import OwnLoss
 from paceline.workload import OPTIMIZERS, Workload
@@ -160,7 +160,11 @@ def comparable(output: Tensor | None, batch: Batch) -> Tensor | None:
     if output is None or y.is_floating_point():
         return None
     tokens = isinstance(x, Fields) and y.dim() > 1
-    return output.detach() if output.dim() == y.dim() + 1 and not tokens else None
+    if output.dim() != y.dim() + 1 or tokens:
+        return None
+    output = output.detach()
+    ways = (output.movedim(class_dimension(output), -1), output)
+    return next((scores for scores in ways if scores.shape[:-1] == y.shape), None)
 
 
 def phases_of(workload: Workload, network: nn.Module) -> list[Phase]:

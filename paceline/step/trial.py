@@ -38,7 +38,7 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
     except (PacelineError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        numbers = not parts.dataset.classes and not workload.phases and workload.loss != "squared"
+        numbers = not parts.dataset.classes and not workload.phases and workload.loss == "cross-entropy"
         advice = "; for targets that are numbers use `loss='squared'`" if numbers else ""
         if isinstance(batch[0], Fields) and not batch[0].has_target:
             advice = f"; the data have no target: name a field {', '.join(LABELS[:-1])} or {LABELS[-1]}"

@@ -75,13 +75,13 @@ def test_several_devices_share_the_data_where_that_is_faster():
     assert shared.choice("parallelism").value == "data" and shared.workers == 8 and shared.strategy == "sync"
     assert shared.train_command("w.toml") == "paceline train w.toml --workers 8 --strategy sync"
     alone = package.advise("classify", **TABLE, device="a2-highgpu-8g", devices=8)
-    assert alone.choice("parallelism").value == "neither" and alone.workers == 1
+    assert alone.choice("parallelism").value == "none" and alone.workers == 1
 
 
 def test_a_batch_that_does_not_fit_is_computed_in_pieces():
     advice = package.advise("classify", **PHOTOGRAPHS, device="P600")
     assert advice.workload.batch == 64 and advice.workload.accumulate > 1
-    assert "micro-batches" in advice.choice("batch").reason and advice.choice("parallelism").value == "neither"
+    assert "micro-batches" in advice.choice("batch").reason and advice.choice("parallelism").value == "none"
     assert package.predict(advice.workload, "P600").memory_bytes <= 0.9 * 2 * 2**30
 
 

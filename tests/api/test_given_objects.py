@@ -204,3 +204,19 @@ def test_a_target_that_is_not_finite_is_named():
         paceline.train(
             nn.Linear(8, 1), data=((torch.zeros(64, 8), y), (torch.zeros(8, 8), y[:8])), loss="squared", epochs=1
         )
+
+
+@pytest.mark.parametrize("how", [{}, {"loss": nn.functional.cross_entropy}, {"workers": 2}])
+def test_a_network_may_classify_every_pixel(how):
+    torch.manual_seed(0)
+    x = torch.randn(48, 1, 6, 5)
+    y = (x[:, 0] > 0).long() + (x[:, 0] > 1).long()
+    network = nn.Sequential(nn.Conv2d(1, 8, 1), nn.Tanh(), nn.Conv2d(8, 3, 1))
+    settings = {"batch": 16, "epochs": 60, "optimizer": "adam", "lr": 0.03, "threads": 1, "device": "cpu", "top": 2}
+    run = paceline.train(network, data=((x[:32], y[:32]), (x[32:], y[32:])), **settings, **how)
+    with torch.no_grad():
+        scores = network(x[32:])
+    assert run.test_accuracy == pytest.approx(float((scores.argmax(1) == y[32:]).float().mean())) and (
+        run.test_accuracy > 0.9
+    )
+    assert run.test_loss == pytest.approx(float(nn.functional.cross_entropy(scores, y[32:])), rel=1e-4)

@@ -13,7 +13,7 @@ import paceline as package
 from paceline import record
 from paceline.cost.exchange import ExchangeCost, protocol_of
 from paceline.cost.prediction import LayerPrediction, Prediction
-from paceline.cost.verification import compared
+from paceline.cost.verification import compare_measurement, compared
 from paceline.errors import InputError
 from paceline.reporting import verification
 from paceline.results.records import find_records
@@ -285,6 +285,14 @@ def test_what_cannot_be_predicted_is_one_line(paceline, tmp_path, monkeypatch):
 
     monkeypatch.setattr(verification, "predict_now", predict)
     assert "compiled step cannot be predicted" in paceline("verify", saved_run(tmp_path / "run")).refused()
+
+
+def test_a_container_without_time_of_its_own_has_no_interval():
+    prediction = a_prediction()
+    container = replace(prediction.layers[0], forward_s=0.0, backward_s=0.0, low_s=0.0, high_s=0.0)
+    changed = replace(prediction, layers=(container, *prediction.layers[1:]))
+    row = next(row for row in compare_measurement(changed, a_measurement()) if row.name == container.name)
+    assert row.measured_s > 0 and row.within is None and math.isnan(row.high_s)
 
 
 def test_a_comparison_has_its_error_and_whether_its_interval_covers():

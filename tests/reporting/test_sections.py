@@ -282,7 +282,8 @@ def test_the_answer_of_one_run_is_one_sentence(changes, expected):
         (MANY, "downpour with 4 workers is the first to reach 88 % test accuracy, after 19.5 s of simulated time "
          "(one run each).", "time-to-accuracy"),
         (Records(simulations=[("a", a_simulation(2)), ("b", a_simulation(4))]),
-         "In simulation, sync trains 1.69 times as fast with 4 workers as with 2 (85 % efficiency).",
+         "In simulation, sync trains 1.69 times as fast with 4 workers as with 2 (one run each); the efficiency is "
+         "85 %.",
          "throughput"),
         (Records(runs=[("a", a_run()), ("b", a_run(workload=replace(a_run().workload, seed=1), test_accuracy=0.9))]),
          "2 runs of lenet5 on digits ended between 81.2 % and 90.0 % test accuracy.", "accuracy-time"),

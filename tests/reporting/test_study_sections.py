@@ -11,6 +11,7 @@ from paceline.measurement.measurement import LayerSample, Spread
 from paceline.reporting.figure import value_of
 from paceline.reporting.sections.batch_model import fit_batch_models
 from paceline.reporting.sections.feeding import expected_s
+from paceline.reporting.sections.overhead import unattributed_sentence
 from paceline.reporting.sections.scaling import UNIT, per_sample, savings
 from paceline.reporting.series import seconds_to_loss, series_by_workers, target_loss
 from paceline.results.comparison_rows import ExtraTable, PublishedRow
@@ -87,6 +88,10 @@ def test_every_tower_has_a_line():
     assert list(dict.fromkeys(lines.values("line"))) == ["one process", "towers, worker 0", "towers, worker 1"]
     assert lines.values("training accuracy")[-1] == pytest.approx(80.0) and "worker 1 80" in drawn.words
     assert "worker-accuracy" not in figures(records(a_run(), a_run(distribution=d))), "workers that told nothing"
+    one = replace(d, workers=1, by_worker=workers[:1])
+    alone = a_run(distribution=one, workload=replace(a_run().workload, lr=0.5))
+    views = figures(records(together, alone))["worker-accuracy"].views
+    assert [view.table.values("line")[0] for view in views] == ["2 workers, worker 0"], "a view has several workers"
 
 
 def test_rates_that_follow_from_the_workers_make_one_line():
@@ -168,6 +173,11 @@ def test_training_with_and_without_measuring():
         "alexnet, backward",
     ]
     assert "trainings were not repeated" in section.sentences[0]
+    several = [("m", replace(m, accounted=share)) for share in (0.97, 1.01, 0.6)]
+    assert unattributed_sentence(several) == (
+        "In half of 3 measurements, at most 3.0 % of an iteration could not be attributed to a layer or part; in the "
+        "worst, 40.0 %."
+    )
     again = [(place + "2", replace(run, workload=replace(run.workload, seed=1))) for place, run in found.runs]
     twice = Records(runs=[*found.runs, *again], measurements=[("b/measure", m), ("b2/measure", m)])
     assert "by +10.0 % for alexnet at batch size 8" in made(twice)["overhead"].sentences[0]

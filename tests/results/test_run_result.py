@@ -77,7 +77,7 @@ def test_efficiency_is_speed_up_by_workers():
     assert line.speed_up(line.points[2]) == pytest.approx(speed)
     assert line.efficiency(line.points[2]) == pytest.approx(speed / 4)
     assert scaling_sentence([line]) == (
-        "In simulation, downpour trains 2.6 times as fast with 8 workers as with 2 (65 % efficiency)."
+        "In simulation, downpour trains 2.6 times as fast with 8 workers as with 2; the efficiency is 65 %."
     )
 
 

@@ -46,7 +46,8 @@ function drawLines(table, options, look) {
   const xs = lines.flatMap((l) => l.points.map((p) => p[0]));
   const ys = lines.flatMap((l) => l.points.map((p) => p[1])).filter((v) => v !== null);
   const wide = (options.whole || options.points) && reach(xs) > 16;
-  const steep = wide && options.both ? reach(ys) > 1 : !options.zero && reach(ys) > (options.points ? 16 : 2000);
+  const far = options.points || (options.both && !options.ideal) ? 16 : options.zero ? Infinity : 2000;
+  const steep = wide && options.both ? reach(ys) > 1 : reach(ys) > far;
   const styleOf = (group) => {
     const place = groups.indexOf(group);
     const [hue, dash] = (options.styles && options.styles[group]) || [place, group === "training" ? 1 : Math.floor(place / 8)];

@@ -17,7 +17,7 @@ def advice_sentence(advice: Advice) -> str:
         reached = f"its test {advice.error_name} was {error} after {duration(tried.wall_s)}"
         return f"{said}: {reached}{'' if advice.met else ', above the acceptable one'}."
     if advice.predicted_s == advice.predicted_s:
-        return f"{said}, which takes {duration(advice.predicted_s)} as predicted."
+        return f"{said}, which is predicted to take {duration(advice.predicted_s)}."
     return f"{said}."
 
 

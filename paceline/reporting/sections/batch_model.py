@@ -115,7 +115,8 @@ def _shares(models: Sequence[FittedSeries]) -> Figure:
     columns = ("line", Column("batch size"), Column("overhead", "%"), Column("overhead per epoch", "s"))
     options = {"line": "line", "x": "batch size", "y": "overhead", "whole": True, "zero": True}
     title = "Overhead per batch as a share of the epoch time"
-    note = f"From the model, which is off by {percent(max(found.error for found in models), 0)} at most."
+    whose = f" of {models[0].name}" if len(models) == 1 else ""  # a single line has no legend
+    note = f"From the model{whose}, which is off by {percent(max(found.error for found in models), 0)} at most."
     return Figure("batch-model-shares", title, "lines", (View("", table(columns, rows), options),), note=note)
 
 

@@ -96,11 +96,11 @@ def _of_images(found: Sequence[Feeding]) -> Figure | None:
     rows = [
         (_name(made), made.iteration_s.median_s, expected_s(made), made.refresh_s, made.compute_s) for made in found
     ]
-    named = [Column(name, "s") for name in ("measured", "predicted", "decoding", "computing")]
+    named = [Column(name, "s") for name in ("measured", "model", "decoding", "computing")]
     columns = (Column("network"), *named)
-    view = View("", table(columns, rows), {"category": "network", "values": ["predicted", "measured"]})
+    view = View("", table(columns, rows), {"category": "network", "values": ["model", "measured"]})
     says = "; ".join(f"{name}: {duration(seconds)} per iteration" for name, seconds, *_ in rows) + "."
-    note = "Predicted: decoding plus computing; with prefetching, the longer of the two."
+    note = "Model: decoding plus computing, each measured by itself; with prefetching, the longer of the two."
     return Figure("feeding-images", "Iteration time with image decoding", "bars", (view,), says, note, wide=True)
 
 
@@ -116,7 +116,7 @@ def _rows(found: Sequence[Feeding]) -> TableBlock:
     )  # fmt: skip
     rows = [
         (
-            made.what if made.what == STAND_INS else _name(made).rpartition(",")[0], made.devices, WAYS[made.ahead],
+            "emulated devices" if made.what == STAND_INS else _name(made).rpartition(",")[0], made.devices, WAYS[made.ahead],
             made.refresh_s, made.compute_s, made.iteration_s.median_s, expected_s(made),
             100 * (expected_s(made) / made.iteration_s.median_s - 1), made.waiting_s, 100 * made.useful_share,
         )

@@ -182,6 +182,8 @@ def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
         members.setdefault(group_name(run, keys) if keys else "", {}).setdefault(group_name(run, ways), run)
     rows: dict[str, list[tuple[Cell, ...]]] = {}
     for view, by_way in members.items():
+        if all(run.workers == 1 for run in by_way.values()):
+            continue
         drawn = 0
         for way, run in sorted(by_way.items(), key=lambda entry: entry[1].workers):
             if drawn and drawn + run.workers > MOST_LINES:

@@ -88,5 +88,10 @@ def overhead_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequenc
 
 
 def unattributed_sentence(measured: Sequence[tuple[str, Measurement]]) -> str:
-    most = max(abs(1 - m.accounted) for _, m in measured)
-    return f"At most {percent(most)} of an iteration could not be attributed to a layer or part."
+    missed = [abs(1 - m.accounted) for _, m in measured]
+    if len(missed) < 3:
+        return f"At most {percent(max(missed))} of an iteration could not be attributed to a layer or part."
+    return (
+        f"In half of {len(missed)} measurements, at most {percent(median_of(missed))} of an iteration could not be "
+        f"attributed to a layer or part; in the worst, {percent(max(missed))}."
+    )

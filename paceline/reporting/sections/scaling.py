@@ -23,7 +23,7 @@ from paceline.reporting.series import (
     target_loss,
 )
 from paceline.results.comparison_rows import PublishedRow
-from paceline.results.noise import differs
+from paceline.results.noise import differs, unrepeated
 from paceline.results.run_result import RunResult
 
 UNIT = "% of the time, saved by doubling"  # published numbers in this unit are drawn, too
@@ -88,18 +88,19 @@ def scaling_sentence(found: Sequence[Series]) -> str:
     series = max(same, key=lambda one: one.speed_up(one.fastest) if math.isfinite(one.speed_up(one.fastest)) else -1.0)
     point, base = series.fastest, series.points[0]
     clock = "In simulation, " if series.virtual else ""
-    alike = differs((run.samples_per_s for run in base.runs), (run.samples_per_s for run in point.runs)) is False
+    speeds = [run.samples_per_s for run in base.runs], [run.samples_per_s for run in point.runs]
     if point is base and not any(each.ranked for each in series.points[1:]):
         others = len(same) > 1 and not any(each.ranked for one in same for each in one.points[1:])
         whose = "" if others else f" of {series.name}"
         said = f"no run{whose} with more than {count(base.workers, 'worker')} learned enough to be ranked."
     elif point is base:
         said = f"training with {series.name} is fastest with {count(base.workers, 'worker')}."
-    elif alike:
+    elif differs(*speeds) is False:
         said = f"{series.name} is as fast with {count(point.workers, 'worker')} as with {base.workers}, within noise."
     else:
         speed = f"{times(series.speed_up(point))} as fast with {count(point.workers, 'worker')} as with {base.workers}"
-        said = f"{series.name} trains {speed} ({percent(series.efficiency(point), 0)} efficiency)."
+        efficiency = percent(series.efficiency(point), 0)
+        said = f"{series.name} trains {speed}{unrepeated(*speeds)}; the efficiency is {efficiency}."
     said = f"{clock}{said}"
     return f"{said[0].upper()}{said[1:]}" if point is base or clock else said
 

@@ -118,7 +118,8 @@ def staleness(runs: Sequence[RunResult]) -> Figure | None:
         view = View("", data, {"category": "staleness", "values": ["share"], "upright": True})
         kind = "bars"
     else:
-        view = View("", data, {"line": "runs", "x": "staleness in updates", "y": "share", **group_styles(runs)})
+        options = {"line": "runs", "x": "staleness in updates", "y": "share", "whole": True}
+        view = View("", data, {**options, **group_styles(runs)})
         kind = "lines"
     means = {group: sum(s * n for s, n in total.items()) / total.total() for group, total in counts.items()}
     late = max(means, key=lambda group: means[group])

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
+from paceline.formatting import count
 from paceline.record import to_json
 from paceline.step.choose import StepChoice
 from paceline.step.tally import Score
@@ -98,7 +99,7 @@ class LocalTraining(Driver):
         self.notes = [*share.notes, *phases_at_once(workload, self.learner, parts.phases)]
         self.notes += [UNTESTED] if collective == "nccl" else []
         self.commits = "the workers" if not why else f"the server: {why}"
-        how = f"{strategy.name}, {workers} workers with shared memory, updates by {self.commits}"
+        how = f"{strategy.name}, {count(workers, 'worker')} with shared memory, updates by {self.commits}"
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
         settings = ProcessSettings(
