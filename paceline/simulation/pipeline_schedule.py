@@ -43,13 +43,21 @@ def passes_of(schedule: str, stage: int, stages: int, microbatches: int) -> list
 
 
 def simulate_schedule(
-    stages: Sequence[PieceTime], microbatches: int, schedule: str, handovers_s: Sequence[float] = ()
-) -> ScheduleOutcome:
-    """`stages` have the times of one micro-batch, `handovers_s` those of passing it on from each stage to the next."""
+    stages: Sequence[PieceTime], microbatches: int, schedule: str, handovers_s: Sequence[float] = (), *,
+    steps: int = 1, around_s: Sequence[float] = (),
+) -> ScheduleOutcome:  # fmt: skip
+    """`stages` have the times of one micro-batch, `handovers_s` those of passing it on from each stage to the next.
+
+    `around_s` is what each stage does besides passes, in front of the first one of each of `steps`; it counts as idle.
+    """
     count = len(stages)
     handovers_s = handovers_s or [0.0] * (count - 1)
-    waiting = [passes_of(schedule, stage, count, microbatches) for stage in range(count)]
-    in_flight = tuple(_most_in_flight(order) for order in waiting)
+    orders = [passes_of(schedule, stage, count, microbatches) for stage in range(count)]
+    in_flight = tuple(_most_in_flight(order) for order in orders)
+    waiting = [
+        [(direction, step * microbatches + number) for step in range(steps) for direction, number in order]
+        for order in orders
+    ]
     free_s, busy_s = [0.0] * count, [0.0] * count
     ended_s: dict[tuple[int, Pass], float] = {}
     spans: list[Span] = []
@@ -58,6 +66,8 @@ def simulate_schedule(
             while order and (ready_s := _ready_s(stage, order[0], count, ended_s, handovers_s)) is not None:
                 direction, number = done = order.pop(0)
                 took_s = stages[stage].forward_s if direction == "forward" else stages[stage].backward_s
+                if around_s and direction == "forward" and number % microbatches == 0:
+                    free_s[stage] += around_s[stage]
                 start_s = max(free_s[stage], ready_s)
                 free_s[stage] = ended_s[stage, done] = start_s + took_s
                 busy_s[stage] += took_s

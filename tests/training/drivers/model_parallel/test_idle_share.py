@@ -68,7 +68,11 @@ def test_hand_overs_are_part_of_the_predicted_idle_share(monkeypatch: pytest.Mon
     answers = StageProcesses.start
 
     def slow(processes: StageProcesses) -> list[Ready]:
-        return [replace(answer, handover_s=FORWARD_S) for answer in answers(processes)]
+        first, *others = answers(processes)
+        return [
+            replace(first, rehearsal=replace(first.rehearsal, away_s=first.rehearsal.away_s + 2 * FORWARD_S)),
+            *others,
+        ]
 
     monkeypatch.setattr(StageProcesses, "start", slow)
     run = paceline.train(
