@@ -5,8 +5,9 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -33,7 +34,12 @@ from paceline.training.division import ProcessRecord
 from paceline.training.drivers.model_parallel.messages import Advance, Advanced, Begin, Collect, Ready, WholeState
 from paceline.training.drivers.model_parallel.passes import Passes
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
-from paceline.training.drivers.model_parallel.rehearsal import Rehearsal, rehearse
+from paceline.training.drivers.model_parallel.rehearsal import (
+    MICROBATCHES_PER_STAGE,
+    Rehearsal,
+    rehearse,
+    short_steps_of,
+)
 from paceline.training.drivers.model_parallel.stage_state import StageState, joined
 from paceline.training.drivers.model_parallel.stage_times import StageTimes
 from paceline.training.drivers.model_parallel.tensor_parallel import divide_by_feature
@@ -133,11 +139,28 @@ class StageProcess:
         """Parameters and buffers are afterwards what they were, and the optimizer is a new one."""
         kept = [*self.phase.parameters, *self.passes.segment.buffers()]
         before = [tensor.detach().clone() for tensor in kept]
-        sizes = [min(self.passes.size, size) for size in round_sizes(self.order, 0)]
+        whole = round_sizes(self.order, 0)
+        microbatches = max(1, min(MICROBATCHES_PER_STAGE * self.passes.stages, min(whole) // self.passes.size))
         feeder = self.feeder
         if feeder is not None:
-            self.batches = chain.from_iterable(feeder.batches(0) for _ in count())
-        found = rehearse(lambda: self._step(Tally(self.workload.top), sizes), self.times, is_first=self.passes.is_first)
+            full = max(1, self.order.samples // self.order.batch // self.order.workers)
+            self.batches = chain.from_iterable(islice(feeder.batches(0), full) for _ in count())
+
+        def step(sizes: list[int]) -> float:
+            began_s = perf_counter()
+            self._step(Tally(self.workload.top), sizes)
+            return perf_counter() - began_s
+
+        short = [min(microbatches * self.passes.size, size) for size in whole]
+        for sizes in (whole, short):  # the first step with a schedule takes longer
+            step(sizes)
+        longest_s = torch.tensor(step(short), dtype=torch.float64)
+        distributed.all_reduce(longest_s, distributed.ReduceOp.MAX)
+        found = rehearse(
+            lambda: step(short), self.times, microbatches, short_steps_of(longest_s.item()),
+            is_first=self.passes.is_first,
+        )  # fmt: skip
+        self.times.forget()
         self.batches = iter(())
         with torch.no_grad():
             for tensor, value in zip(kept, before, strict=True):
