@@ -43,22 +43,40 @@ def passes_of(schedule: str, stage: int, stages: int, microbatches: int) -> list
 
 
 def simulate_schedule(
-    stages: Sequence[PieceTime], microbatches: int, schedule: str, handovers_s: Sequence[float] = ()
-) -> ScheduleOutcome:
-    """`stages` have the times of one micro-batch, `handovers_s` those of passing it on from each stage to the next."""
+    stages: Sequence[PieceTime], microbatches: int, schedule: str, handovers_s: Sequence[float] = (), *,
+    steps: int = 1, around_s: Sequence[float] = (), receives_when_free: bool = False,
+) -> ScheduleOutcome:  # fmt: skip
+    """`stages` have the times of one micro-batch, `handovers_s` those of passing it on from each stage to the next.
+
+    `around_s` is what each stage does besides passes, in front of the first one of each of `steps`; it counts as idle.
+    `receives_when_free`: a hand-over begins when the receiver has ended its pass, and not while it computes.
+    """
     count = len(stages)
     handovers_s = handovers_s or [0.0] * (count - 1)
-    waiting = [passes_of(schedule, stage, count, microbatches) for stage in range(count)]
-    in_flight = tuple(_most_in_flight(order) for order in waiting)
+    orders = [passes_of(schedule, stage, count, microbatches) for stage in range(count)]
+    in_flight = tuple(_most_in_flight(order) for order in orders)
+    waiting = [
+        [(direction, step * microbatches + number) for step in range(steps) for direction, number in order]
+        for order in orders
+    ]
     free_s, busy_s = [0.0] * count, [0.0] * count
     ended_s: dict[tuple[int, Pass], float] = {}
     spans: list[Span] = []
     while any(waiting):
         for stage, order in enumerate(waiting):
-            while order and (ready_s := _ready_s(stage, order[0], count, ended_s, handovers_s)) is not None:
+            while order and ((needed := _needed(stage, order[0], count)) is None or needed in ended_s):
                 direction, number = done = order.pop(0)
                 took_s = stages[stage].forward_s if direction == "forward" else stages[stage].backward_s
-                start_s = max(free_s[stage], ready_s)
+                if around_s and direction == "forward" and number % microbatches == 0:
+                    free_s[stage] += around_s[stage]
+                start_s = free_s[stage]
+                if needed is not None:
+                    handover_s = handovers_s[min(stage, needed[0])] if needed[0] != stage else 0.0
+                    before_s = ended_s[needed]
+                    if receives_when_free:
+                        start_s = max(start_s, before_s) + handover_s
+                    else:
+                        start_s = max(start_s, before_s + handover_s)
                 free_s[stage] = ended_s[stage, done] = start_s + took_s
                 busy_s[stage] += took_s
                 spans.append(Span(f"stage {stage + 1}", direction, start_s, free_s[stage], f"micro-batch {number + 1}"))
@@ -67,19 +85,12 @@ def simulate_schedule(
     return ScheduleOutcome(whole_s, idle, in_flight, Trace(tuple(sorted(spans, key=lambda s: (s.start_s, s.who)))))
 
 
-def _ready_s(
-    stage: int, one: Pass, count: int, ended_s: dict[tuple[int, Pass], float], handovers_s: Sequence[float]
-) -> float | None:
-    """When what a pass needs has come; None: what it comes from is not done yet."""
+def _needed(stage: int, one: Pass, count: int) -> tuple[int, Pass] | None:
+    """The stage and the pass whose result a pass starts with; None: it starts with the data."""
     direction, number = one
-    source = stage - 1 if direction == "forward" else stage + 1
-    if direction == "forward" and stage == 0:
-        return 0.0
-    if direction == "backward" and stage == count - 1:
-        return ended_s.get((stage, ("forward", number)))
-    if (source, one) not in ended_s:
-        return None
-    return ended_s[source, one] + handovers_s[min(stage, source)]
+    if direction == "forward":
+        return (stage - 1, one) if stage else None
+    return (stage + 1, one) if stage < count - 1 else (stage, ("forward", number))
 
 
 def _most_in_flight(order: Sequence[Pass]) -> int:

@@ -10,7 +10,8 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 import paceline
-from benchmarks.families import COMPARED, DISTRIBUTED, LEARNED, SEEDS, STANDARD_ERRORS, Bench, same_with_workers
+from benchmarks.family_bars import LEARNED, Bench
+from benchmarks.family_workers import COMPARED, SEEDS, STANDARD_ERRORS, same_with_workers
 from paceline.data import load
 from paceline.networks import build
 from paceline.training.checkpoint import load_checkpoint
@@ -109,6 +110,6 @@ def test_the_bars_on_mnist(name, tmp_path_factory):
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("name", "strategy"), COMPARED)
-def test_two_workers_learn_what_one_process_learns(name, strategy):
-    found = same_with_workers(name, strategy, DISTRIBUTED[name], SEEDS, [])
+def test_two_workers_learn_what_one_process_learns(name, strategy, tmp_path_factory):
+    found = same_with_workers(name, strategy, SEEDS, tmp_path_factory.getbasetemp() / "family-workers")
     assert found["standard errors"] <= STANDARD_ERRORS, found

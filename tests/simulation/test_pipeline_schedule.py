@@ -33,6 +33,26 @@ def test_handing_over_takes_time_between_stages() -> None:
     assert with_them.seconds == without.seconds + 2 * 0.25
 
 
+def test_a_receiver_that_computes_gets_nothing_meanwhile() -> None:
+    times = [PieceTime(1.0, 1.0), PieceTime(3.0, 3.0)]
+    found = simulate_schedule(times, 10, "1f1b", [0.5], receives_when_free=True)
+    assert found.seconds == 1.0 + 10 * (0.5 + 6.0) + 0.5 + 1.0
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_steps_follow_each_other_with_what_each_stage_does_between_them(schedule: str) -> None:
+    def next_step_s(*around_s: float) -> float:
+        times = [PieceTime(1.0, 2.0)] * 2
+        four, five = (simulate_schedule(times, 4, schedule, steps=n, around_s=around_s).seconds for n in (4, 5))
+        return five - four
+
+    assert next_step_s() == 15.0
+    assert next_step_s(2.0, 2.0) == 17.0
+    # The second stage ends before the first one, so it has three seconds for its own work.
+    assert next_step_s(0.0, 3.0) == 15.0
+    assert next_step_s(0.0, 4.0) == 16.0
+
+
 def test_1f1b_keeps_the_activations_of_no_more_microbatches_than_stages_follow() -> None:
     times = [PieceTime(1.0, 2.0)] * 4
     assert simulate_schedule(times, 16, "1f1b").in_flight == (4, 3, 2, 1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paceline.cost.partition import Cut, balanced_cut, stage_sums
-from paceline.cost.piece_times import PieceTime, piece_times, stage_times
+from paceline.cost.piece_times import PieceTime, piece_times
 from paceline.cost.predicting import predict
 from paceline.errors import NetworkError, PacelineError, StrategyError
 from paceline.formatting import percent
@@ -28,8 +28,6 @@ class ChosenCut:
     firsts: Cut
     """The number of each stage's first piece."""
     why: str
-    times: tuple[PieceTime, ...] = ()
-    """Expected times of the stages on a micro-batch."""
 
 
 def choose_cut(workload: Workload, pieces: Sequence[Piece], stages: int, asked: str, microbatch: Tensor) -> ChosenCut:
@@ -44,7 +42,7 @@ def choose_cut(workload: Workload, pieces: Sequence[Piece], stages: int, asked: 
     cut = wanted or balanced_cut(costs, stages)
     shares = " / ".join(percent(share / sum(costs), 0) for share in stage_sums(costs, cut))
     why = f"{'as asked, ' * bool(wanted)}{how}: {shares} of a pass"
-    return ChosenCut(cut, why, tuple(stage_times(times, cut)))
+    return ChosenCut(cut, why)
 
 
 def _asked(pieces: Sequence[Piece], stages: int, asked: str) -> Cut:

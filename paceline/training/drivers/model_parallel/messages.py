@@ -13,6 +13,7 @@ from torch import Tensor
 
 from paceline.step.tally import Score
 from paceline.training.division import ProcessRecord
+from paceline.training.drivers.model_parallel.rehearsal import Rehearsal
 
 _LENGTH = struct.Struct("Q")
 _PIECE = 1 << 20
@@ -50,8 +51,8 @@ class WholeState:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    handover_s: float = 0.0
-    """Seconds to hand a micro-batch over to the next stage, measured before the first step."""
+    rehearsal: Rehearsal | None = None
+    """Of a stage of a pipeline, before the first step."""
 
 
 @dataclass(frozen=True, eq=False)

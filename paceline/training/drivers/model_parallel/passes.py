@@ -7,8 +7,6 @@ one process.
 
 from __future__ import annotations
 
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from paceline.step.phase import LossPhase
 from paceline.step.pieces import Segment
 from paceline.training.drivers.model_parallel.stage_times import StageTimes
-
-HANDOVERS = 8
-"""Of a micro-batch, to time them; the first is not counted."""
 
 
 class TimedStage(PipelineStage):
@@ -118,25 +113,6 @@ class Passes:
                 output = self.segment.eval()(example)
                 (output.sum() * 0.0).backward()
                 self.segment.train()
-
-    def time_handover(self) -> float:
-        """Seconds of handing a micro-batch over to the next stage: half of there and back; 0 for the last stage."""
-        if self.shapes is None:
-            return 0.0
-        received, sent = (_batched(shape, self.size) for shape in self.shapes)
-        if not self.is_first:
-            for _ in range(HANDOVERS):
-                distributed.recv(received, group=self.group, group_src=self.stage - 1)
-                distributed.send(received, group=self.group, group_dst=self.stage - 1)
-        if self.is_last:
-            return 0.0
-        took_s = []
-        for _ in range(HANDOVERS):
-            began_s = perf_counter()
-            distributed.send(sent, group=self.group, group_dst=self.stage + 1)
-            distributed.recv(sent, group=self.group, group_src=self.stage + 1)
-            took_s.append((perf_counter() - began_s) / 2)
-        return median(took_s[1:])
 
     def _schedule(self, count: int, size: int) -> ScheduleGPipe | Schedule1F1B:
         if (count, size) not in self._schedules:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain, count, islice
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -32,6 +34,12 @@ from paceline.training.division import ProcessRecord
 from paceline.training.drivers.model_parallel.messages import Advance, Advanced, Begin, Collect, Ready, WholeState
 from paceline.training.drivers.model_parallel.passes import Passes
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
+from paceline.training.drivers.model_parallel.rehearsal import (
+    MICROBATCHES_PER_STAGE,
+    Rehearsal,
+    rehearse,
+    short_steps_of,
+)
 from paceline.training.drivers.model_parallel.stage_state import StageState, joined
 from paceline.training.drivers.model_parallel.stage_times import StageTimes
 from paceline.training.drivers.model_parallel.tensor_parallel import divide_by_feature
@@ -64,7 +72,7 @@ class StageProcess:
         self.state = StageState(
             network, self.phase.parameters, first_copy=settings.replica == 0, first_part=settings.part == 0
         )
-        self.optimizer = torch_optimizer(self.phase.rule, list(self.phase.parameters))
+        self.optimizer = self._new_optimizer()
         self._begin_feeding(dataset)
 
     def _join(self) -> None:
@@ -123,9 +131,45 @@ class StageProcess:
     # What the launcher asks for
 
     def ready(self) -> Ready:
-        seconds = self.passes.time_handover()
+        rehearsal = self._rehearse() if self.passes.stages > 1 else None
         distributed.barrier()
-        return Ready(seconds)
+        return Ready(rehearsal)
+
+    def _rehearse(self) -> Rehearsal:
+        """Parameters and buffers are afterwards what they were, and the optimizer is a new one."""
+        kept = [*self.phase.parameters, *self.passes.segment.buffers()]
+        before = [tensor.detach().clone() for tensor in kept]
+        whole = round_sizes(self.order, 0)
+        microbatches = max(1, min(MICROBATCHES_PER_STAGE * self.passes.stages, min(whole) // self.passes.size))
+        feeder = self.feeder
+        if feeder is not None:
+            full = max(1, self.order.samples // self.order.batch // self.order.workers)
+            self.batches = chain.from_iterable(islice(feeder.batches(0), full) for _ in count())
+
+        def step(sizes: list[int]) -> float:
+            began_s = perf_counter()
+            self._step(Tally(self.workload.top), sizes)
+            return perf_counter() - began_s
+
+        short = [min(microbatches * self.passes.size, size) for size in whole]
+        for sizes in (whole, short):  # the first step with a schedule takes longer
+            step(sizes)
+        longest_s = torch.tensor(step(short), dtype=torch.float64)
+        distributed.all_reduce(longest_s, distributed.ReduceOp.MAX)
+        found = rehearse(
+            lambda: step(short), self.times, microbatches, short_steps_of(longest_s.item()),
+            is_first=self.passes.is_first,
+        )  # fmt: skip
+        self.times.forget()
+        self.batches = iter(())
+        with torch.no_grad():
+            for tensor, value in zip(kept, before, strict=True):
+                tensor.copy_(value)
+        self.optimizer = self._new_optimizer()
+        return found
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        return torch_optimizer(self.phase.rule, list(self.phase.parameters))
 
     def answer(self, asked: Any) -> Any:
         if isinstance(asked, Begin):
@@ -144,7 +188,8 @@ class StageProcess:
     def _advance(self, steps: int) -> Advanced:
         tally = Tally(self.workload.top)
         for _ in range(steps):
-            self._step(tally)
+            self._step(tally, round_sizes(self.order, self.next))
+            self.next += 1
         with self.times.waiting():  # the others may still have backward passes of the last step to do
             distributed.barrier()
         return Advanced(tally.read() if self.settings.part == 0 else Score(), self._record(), self.times.take_spans())
@@ -160,8 +205,8 @@ class StageProcess:
 
     # One step
 
-    def _step(self, tally: Tally) -> None:
-        sizes = round_sizes(self.order, self.next)
+    def _step(self, tally: Tally, sizes: list[int]) -> None:
+        """`sizes`: samples of each replica, the first ones of its next batch."""
         samples = sizes[self.settings.replica]
         self.optimizer.zero_grad()
         if samples:
@@ -172,7 +217,7 @@ class StageProcess:
             assert x is None or isinstance(x, Tensor)
             found = self.passes.run(x, y, samples, sum(sizes))
             if found is not None and y is not None:
-                tally.add(found[0], found[1], y)
+                tally.add(found[0], found[1], y[:samples])
         if self.settings.is_sharded:
             counts = [-(-size // self.passes.size) for size in sizes]
             self.passes.pass_nothing(self.example, max(counts) - counts[self.settings.replica])
@@ -180,7 +225,6 @@ class StageProcess:
             self._sum_gradients()
         with self.times.span("update"):
             self._update()
-        self.next += 1
 
     def _sum_gradients(self) -> None:
         """Over replicas; each has counted its samples as parts of all of them."""

@@ -12,6 +12,10 @@ SPANS_KEPT = 400
 
 class StageTimes:
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew."""
         self.seconds: dict[str, float] = dict.fromkeys(("load", "forward", "backward", "communicate", "update"), 0.0)
         self.passing_s = 0.0
         """From the beginning of a step's first forward pass to the end of its last backward pass, all steps."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from paceline.data.dataset import Dataset
 from paceline.errors import NetworkError, StrategyError
 from paceline.networks.criterion import HasCriteria
-from paceline.simulation.pipeline_schedule import simulate_schedule
 from paceline.step.build import example_of, placed_network
 from paceline.step.choose import StepChoice
 from paceline.step.order import Order
@@ -25,6 +24,7 @@ from paceline.training.driver import RunOptions
 from paceline.training.drivers.model_parallel.cutting import choose_cut
 from paceline.training.drivers.model_parallel.divided_step import DividedStep
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
+from paceline.training.drivers.model_parallel.rehearsal import expected_idle_share
 from paceline.training.drivers.model_parallel.stage_process import chain_of
 from paceline.training.drivers.model_parallel.stage_processes import StageProcesses
 from paceline.training.resuming import DIVIDED
@@ -72,10 +72,10 @@ def make_divided(
     except BaseException:
         step.close()
         raise
-    if cut.times:
-        handovers_s = [each.handover_s for each in answers[: parallel.processes : parallel.tensor]][:-1]
-        predicted = simulate_schedule(cut.times, count, parallel.pipeline_schedule, handovers_s)
-        step.division = replace(division, predicted_idle_share=predicted.idle_share)
+    first_copy = answers[: parallel.processes : parallel.tensor]
+    if rehearsals := [each.rehearsal for each in first_copy if each.rehearsal is not None]:
+        expected = expected_idle_share(rehearsals, count, parallel.pipeline_schedule)
+        step.division = replace(division, predicted_idle_share=expected)
     return step, StepChoice(DIVIDED, f"{division}{where}")
 
 

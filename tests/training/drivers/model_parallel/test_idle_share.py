@@ -68,7 +68,13 @@ def test_hand_overs_are_part_of_the_predicted_idle_share(monkeypatch: pytest.Mon
     answers = StageProcesses.start
 
     def slow(processes: StageProcesses) -> list[Ready]:
-        return [replace(answer, handover_s=FORWARD_S) for answer in answers(processes)]
+        """As if each hand-over had taken longer: stage 2 waits for four micro-batches, stage 1 for the last one."""
+        found = answers(processes)
+        return [
+            replace(each, rehearsal=replace(each.rehearsal, step_s=each.rehearsal.step_s + 5 * FORWARD_S))
+            for each in found
+            if each.rehearsal is not None
+        ]
 
     monkeypatch.setattr(StageProcesses, "start", slow)
     run = paceline.train(
@@ -76,6 +82,6 @@ def test_hand_overs_are_part_of_the_predicted_idle_share(monkeypatch: pytest.Mon
         device="cpu",
     )  # fmt: skip
     times = [PieceTime(FORWARD_S, BACKWARD_S)] * STAGES
-    expected = simulate_schedule(times, MICROBATCHES, "1f1b", [FORWARD_S]).idle_share
+    expected = simulate_schedule(times, MICROBATCHES, "1f1b", [FORWARD_S], receives_when_free=True).idle_share
     assert expected > simulate_schedule(times, MICROBATCHES, "1f1b").idle_share + 0.05
     assert run.division.predicted_idle_share == pytest.approx(expected, abs=0.05)
