@@ -94,16 +94,16 @@ def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout:
     trained = [weight] if bias is None else [weight, bias]
 
     def made(grad: bool) -> tuple[OperationCall, OperationCall]:
-        given = FORMAT if c in COLOURS else layout  # samples come as they were read
+        given = FORMAT if c in COLOURS and not grad else layout  # samples come as they were read, without a gradient
         x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad, layout=given)
         forward = lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)  # noqa: E731
         calls = _with_backward("convolution", forward, x, [x, *trained] if grad else trained)
         return calls["convolution"], calls["convolution_backward"]
 
     forward, backward = made(True)
-    _, weight_only = made(False)
+    first_layer, weight_only = made(False)
     return {
-        "convolution": forward,
+        "convolution": first_layer if c in COLOURS else forward,
         "convolution_backward": backward,
         "convolution_backward_weight": weight_only,
     }
