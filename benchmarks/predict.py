@@ -7,7 +7,7 @@ out, because a shared machine drifts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import perf_counter
@@ -22,12 +22,11 @@ from paceline import record
 from paceline.cost.calibrating import calibrate
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import load_calibration
+from paceline.cost.drift import DriftProbes, usual_probes_s
 from paceline.cost.predicting import predict
 from paceline.cost.prediction import Prediction
-from paceline.cost.timing import Probe
 from paceline.cost.workload_tracing import DataShape, data_shape_of
-from paceline.measurement.measuring import measure
-from paceline.measurement.network_times import NetworkTimes, times_of
+from paceline.measurement.network_times import NetworkTimes
 from paceline.measurement.network_timing import time_network
 from paceline.workload import Workload
 
@@ -63,8 +62,6 @@ MODES = {
     "cuda": (("graph", "float32"), ("plain", "float32"), ("graph", "bfloat16"), ("plain", "bfloat16")),
 }
 ITERATIONS = 24
-PROBES = 30
-"""Of each kind, before and after a network."""
 ROUNDS = 3
 """A shared CPU is slow for seconds at a time: all are measured in turn, several times, and the middle one counts."""
 LARGE_LAYER = 0.05
@@ -104,7 +101,7 @@ def measured(options: Options, calibration: Calibration) -> list[NetworkTimes]:
     kept = {case: loaded for case in cases if folder is not None and (loaded := load(folder / case.file)) is not None}
     left = [case for case in cases if case not in kept]
     found: dict[Case, list[NetworkTimes]] = {case: [] for case in left}
-    probes = Probes(device, calibration) if device.type == "cpu" else None
+    probes = DriftProbes(device, usual_probes_s(calibration.sets)) if device.type == "cpu" else None
     for _ in range(options.rounds or ROUNDS if device.type == "cpu" else 1):
         for case in left:
             start = perf_counter()
@@ -112,7 +109,7 @@ def measured(options: Options, calibration: Calibration) -> list[NetworkTimes]:
                 found[case].append(time_network(case.workload(device), case.step))
                 torch.cuda.empty_cache()
             else:
-                found[case].append(probes.beside(case.workload(device), case.step))
+                found[case].append(probes.beside(case.workload(device), case.step, ITERATIONS))
             middle = sorted(found[case], key=steady_s)[len(found[case]) // 2]
             took = perf_counter() - start
             name = f"{case.network} {case.batch} {case.step} {case.precision}"
@@ -130,32 +127,6 @@ def load(path: Path) -> NetworkTimes | None:
 def steady_s(times: NetworkTimes) -> float:
     """An iteration on a machine that does not drift, roughly."""
     return times.iteration_s / geometric_mean(times.drift.values() or [1.0])
-
-
-class Probes:
-    """The calibration's probes again, with as many threads as the network beside them."""
-
-    def __init__(self, device: torch.device, calibration: Calibration) -> None:
-        self.probe = Probe(device)
-        self.usual = {each.threads: each.probes_s for each in calibration.sets}
-        self.threads = max(self.usual)
-
-    def drift(self) -> dict[str, float]:
-        torch.set_num_threads(self.threads)
-        return {
-            kind: median(self.probe.seconds(kind) for _ in range(PROBES)) / usual
-            for kind, usual in self.usual[self.threads].items()
-        }
-
-    def beside(self, workload: Workload, step: str) -> NetworkTimes:
-        before = self.drift()
-        found = measure(workload, iterations=ITERATIONS, step=step)
-        if int(found.conditions["threads"]) != self.threads:
-            self.threads = int(found.conditions["threads"])
-            before = self.drift()
-        after = self.drift()
-        drift = {kind: (took + after[kind]) / 2 for kind, took in before.items()}
-        return replace(times_of(found), drift=drift, memory_format=workload.memory_format)
 
 
 @dataclass(frozen=True)

@@ -16,21 +16,19 @@ import torch
 from paceline import busy_machine
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.calibration_parts import CalibrationParts, CompiledPart, DevicePart, TrialPart
-from paceline.cost.compiled_trials import REFERENCE_MODULE, compiled_ratios
+from paceline.cost.compiled_trials import compiled_ratios
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.device_calibration import find_catalogue_device
+from paceline.cost.drift import usual_probes_s
 from paceline.cost.families import CONVOLUTIONS, IMAGE_FAMILIES, MATRIX_UNITS
 from paceline.cost.model import fitted_shapes
 from paceline.cost.reference_fit import with_references
-from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES
+from paceline.cost.reference_measuring import measured_references
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.timing import Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
 from paceline.cost.workspaces import measured_workspaces
 from paceline.measurement.links import LinkSpeed, measure_links
-from paceline.measurement.measuring import measure
-from paceline.measurement.network_times import NetworkTimes, times_of
-from paceline.measurement.network_timing import time_network
 from paceline.measurement.rates import device_rates
 from paceline.step.host_memory import keep_freed_memory
 from paceline.step.placement import (
@@ -43,7 +41,7 @@ from paceline.step.placement import (
 )
 from paceline.workload import Workload
 
-LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
+LIMITS = {"cpu": Limits(3e9, 2.0**26, larger=0.3), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
 QUICK_SHARE = 0.15
 QUICK_SIZE_DIVISOR = 4
 ONE_THREAD_SHARE = 0.6
@@ -51,8 +49,8 @@ ONE_THREAD_SHARE = 0.6
 IMAGE_SHARES = {(True, False): 1.0, (True, True): 0.3, (False, False): 0.5, (False, True): 0.7}
 """On a GPU, of operations on images, by whether they are in float32 and with the channels last: most time of a
 calibration is spent while the library tries its algorithms for convolutions, and these layouts are not used alike."""
-REFERENCE_ITERATIONS = 40
-QUICK_ITERATIONS = 24
+CPU_CHANNELS_FIRST_SHARE = 0.4
+"""On a CPU, of operations on images with the channels first: training has them last, if it is not asked otherwise."""
 
 Watch = Callable[[float], None]
 
@@ -81,7 +79,8 @@ def calibrate(
             part_done = _share(watch, 0.7 * number / len(rounds), 0.7 / len(rounds))
             time = functools.partial(_trial_part, place, asked, quick, seed, part_done)
             timed.append(kept.make(f"trials {asked.name}{' quick' if quick else ''}", TrialPart, time))
-    references = _measured_references(place, precisions, quick, kept, _share(watch, 0.7, 0.15))
+    probes_s = usual_probes_s([part.trials for part in timed])
+    references = measured_references(place, precisions, quick, kept, probes_s, _share(watch, 0.7, 0.15))
     compiled = CompiledPart() if quick else kept.make(
         "compiled", CompiledPart, lambda: CompiledPart(*compiled_ratios(place, precisions))
     )  # fmt: skip
@@ -150,15 +149,16 @@ class _Round:
 
     def share(self, kind: str) -> float:
         """Of the trials of a kind."""
+        image = kind in IMAGE_FAMILIES
         if self.threads:
-            return ONE_THREAD_SHARE if self.threads == 1 else 1.0
-        return IMAGE_SHARES[self.precision == "float32", self.channels_last] if kind in IMAGE_FAMILIES else 1.0
+            layout = CPU_CHANNELS_FIRST_SHARE if image and not self.channels_last else 1.0
+            return layout * (ONE_THREAD_SHARE if self.threads == 1 else 1.0)
+        return IMAGE_SHARES[self.precision == "float32", self.channels_last] if image else 1.0
 
 
 def _rounds(place: torch.device, precisions: Sequence[str]) -> list[_Round]:
-    if place.type == "cpu":
-        return [_Round(p, threads) for p in precisions for threads in sorted({1, available_cores()})]
-    return [_Round(p, 0, channels_last) for p in precisions for channels_last in (False, True)]
+    threads = sorted({1, available_cores()}) if place.type == "cpu" else [0]
+    return [_Round(p, each, channels_last) for p in precisions for each in threads for channels_last in (False, True)]
 
 
 def _trial_part(place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch) -> TrialPart:
@@ -200,7 +200,7 @@ def _trials(
                 workspaces = 0, 0
                 if place.type == "cuda" and family in CONVOLUTIONS:
                     workspaces = measured_workspaces(call, place)
-                timed.append((family, sizes, stopwatch.time(call, probe_of(family)), workspaces))
+                timed.append((family, sizes, stopwatch.time(call, probe_of(family), call.fresh), workspaces))
             except (RuntimeError, NotImplementedError):
                 continue
         del calls
@@ -254,32 +254,3 @@ def _residual(calibration: Calibration) -> float:
             estimates = curve.estimates([trial.sizes for trial in left_out])
             missed += [abs(g.seconds / t.seconds - 1.0) for g, t in zip(estimates, left_out, strict=True)]
     return median(missed) if missed else float("nan")
-
-
-def _measured_references(
-    place: torch.device, precisions: Sequence[str], quick: bool, kept: CalibrationParts, watch: Watch
-) -> list[NetworkTimes]:
-    """The reference networks, run by each kind of step in each precision."""
-    kinds = ("graph", "plain", "flat") if place.type == "cuda" else ("flat",)
-    jobs = [
-        (Workload(f"{REFERENCE_MODULE}:{name}", data, batch=batch, device=str(place), precision=precision), step)
-        for name, (data, batches) in list(REFERENCES[place.type].items())[: QUICK_REFERENCES if quick else None]
-        for batch in (batches[:1] if quick else batches)
-        for precision in (precisions if place.type == "cuda" else ("float32",))
-        if precision != "tf32"
-        for step in kinds
-        if step != "flat" or place.type == "cpu" or name == "perceptron"
-    ]
-    measured = []
-    for number, (workload, step) in enumerate(jobs):
-        name = f"network {workload.network.rpartition(':')[2]} {workload.batch} {step} {workload.precision}"
-        measured.append(kept.make(name, NetworkTimes, functools.partial(_timed_network, workload, step, quick)))
-        watch(number / len(jobs))
-    return measured
-
-
-def _timed_network(workload: Workload, step: str, quick: bool) -> NetworkTimes:
-    if workload.device.startswith("cuda"):
-        return time_network(workload, step)
-    found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
-    return replace(times_of(found), memory_format=workload.memory_format)

@@ -95,8 +95,8 @@ class _Ratio:
 
 
 def _sets(calibration: Calibration, source: Device, target: Device) -> Iterator[TrialSet]:
-    for precision in dict.fromkeys(trials.precision for trials in calibration.sets):
-        own = [trials for trials in calibration.sets if trials.precision == precision]
+    for precision, layout in dict.fromkeys((trials.precision, trials.memory_format) for trials in calibration.sets):
+        own = [t for t in calibration.sets if (t.precision, t.memory_format) == (precision, layout)]
         ratio = _Ratio.of(source, target, precision)
         if ratio is None:
             continue

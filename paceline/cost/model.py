@@ -46,7 +46,8 @@ class CostModel:
         for name in ("float32", "bfloat16"):
             if name not in self._sets and any(each.precision == name for each in calibration.sets):
                 self._sets[name] = _chosen(calibration, name, threads)
-        self._images = {each.precision: each for each in calibration.sets if each.memory_format == "channels_last"}
+        images = [each for each in calibration.sets if each.memory_format == "channels_last"]
+        self._images = {each.precision: _nearest(images, each.precision, threads) for each in images}
 
     def cost(self, operations: Sequence[Operation]) -> list[Costed]:
         """Estimates in the order of `operations`."""
@@ -134,7 +135,13 @@ def _chosen(calibration: Calibration, precision: str, threads: int) -> TrialSet:
             f"{calibration.device_name} was calibrated for {there}, not for {precision}: "
             f"run `paceline.calibrate(precision={precision!r})`"
         )
-    return min(fitting, key=lambda found: abs(found.threads - threads) if threads else -found.threads)
+    return _nearest(fitting, fitting[0].precision, threads)
+
+
+def _nearest(sets: Sequence[TrialSet], precision: str, threads: int) -> TrialSet:
+    """Of this precision, with the number of threads nearest to that one; 0 is as many as there are."""
+    own = [each for each in sets if each.precision == precision]
+    return min(own, key=lambda each: abs(each.threads - threads) if threads else -each.threads)
 
 
 def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape) -> CostModel:

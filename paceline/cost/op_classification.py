@@ -10,6 +10,7 @@ from torch import Tensor
 from paceline.cost.families import FAMILIES, Sizes
 from paceline.cost.op_aliases import ALIASES, FREE
 from paceline.cost.operation import leaves_in, tensors_in
+from paceline.step.layout import has_channels_last
 
 
 def classify_op(name: str, arguments: tuple[Any, ...], output: Any) -> tuple[str, Sizes, bool] | None:
@@ -172,6 +173,8 @@ def _reduced(arguments: tuple[Any, ...], output: Any) -> Found:
     dims = sorted(d % max(1, x.dim()) for d in chosen) or list(range(x.dim()))
     if not x.dim():
         return "reduce", (1, 1, 1)
+    if dims == [2, 3] and has_channels_last(x):  # reads the channels of a pixel side by side
+        return "reduce", (x.shape[0], x.shape[2] * x.shape[3], x.shape[1])
     outer, inner = prod(x.shape[: dims[0]]), prod(x.shape[dims[-1] + 1 :])
     return "reduce", (outer, max(1, x.numel() // max(1, outer * inner)), inner)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, channels_last
+from torch import Tensor
 
 from paceline.cost.families import FAMILIES, Sizes
+from paceline.step.layout import has_channels_last
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,17 @@ def traffic_of(
     first = floats[0] if floats else None
     last = next((t for t in tensors_in(output)), None)
     last = first if last is None else last
-    four = first is not None and first.dim() == 4 and first.shape[1] > 1
     return (
-        _name(first), _name(last), sum(map(_bytes, read)), sum(map(_bytes, written)),
-        first is not None and four and first.is_contiguous(memory_format=channels_last) and not first.is_contiguous(),
+        _name(first), _name(last), sum(map(_bytes, read)), sum(map(_bytes, written)), _has_channels_last(first, last)
     )  # fmt: skip
+
+
+def _has_channels_last(read: Tensor | None, written: Tensor | None) -> bool:
+    """Of images with a single channel both layouts are the same; then the result counts."""
+    for image in (read, written):
+        if image is not None and image.dim() == 4 and image.shape[1] > 1:
+            return has_channels_last(image)
+    return False
 
 
 def _name(tensor: Tensor | None) -> str:

@@ -48,6 +48,13 @@ def perceptron() -> nn.Module:
     )  # fmt: skip
 
 
+def wide_perceptron() -> nn.Module:
+    """A chain whose parameters take longer to update than its samples to multiply; for samples of 3 x 40 x 40."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(4800, 640), nn.ReLU(), nn.Linear(640, 320), nn.ReLU(), nn.Linear(320, 10),
+    )  # fmt: skip
+
+
 class _Attending(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -167,6 +174,24 @@ def separable() -> nn.Module:
     )  # fmt: skip
 
 
+def _pointwise_pair(width: int, outputs: int, stride: int) -> list[nn.Module]:
+    return [
+        nn.Conv2d(width, width, 3, stride=stride, padding=1, groups=width, bias=False), nn.BatchNorm2d(width),
+        nn.ReLU6(inplace=True), nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+        nn.ReLU6(inplace=True),
+    ]  # fmt: skip
+
+
+def depthwise() -> nn.Module:
+    """Depthwise and pointwise convolutions in turn, grouped ones at the end; for samples of 3 x 144 x 144."""
+    return nn.Sequential(
+        nn.Conv2d(3, 40, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(40), nn.ReLU6(inplace=True),
+        *_pointwise_pair(40, 80, 1), *_pointwise_pair(80, 144, 2), *_pointwise_pair(144, 144, 1),
+        *_pointwise_pair(144, 288, 2), nn.Conv2d(288, 288, 3, padding=1, groups=8, bias=False), nn.BatchNorm2d(288),
+        nn.ReLU6(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(288, 100),
+    )  # fmt: skip
+
+
 class _Concatenating(nn.Module):
     def __init__(self, width: int, growth: int, layers: int) -> None:
         super().__init__()
@@ -258,7 +283,8 @@ REFERENCES: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
     "cpu": {
         "residual": (ROWS, (8, 32)), "convolutional": (ROWS, (16, 64)), "perceptron": (ROWS, (32, 128)),
         "attention": (ROWS, (8, 32)), "recurrent": (ROWS, (16, 64)), "bottleneck": (SMALL_IMAGES, (2, 8)),
-        "separable": (SMALL_IMAGES, (2, 8)),
+        "separable": (SMALL_IMAGES, (2, 8)), "concatenating": (SMALL_IMAGES, (2, 8)), "patches": (IMAGES, (1, 4)),
+        "wide_perceptron": (ROWS, (16, 256)), "depthwise": (SMALL_IMAGES, (4, 16)),
     },
     "cuda": {
         "residual": (ROWS, (32, 256)), "convolutional": (ROWS, (64, 512)), "perceptron": (MANY_ROWS, (64, 256)),

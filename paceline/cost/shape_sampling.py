@@ -130,23 +130,31 @@ def _rows(rng: random.Random) -> Sizes:
     return _between(rng, 1, 1 << 20), _between(rng, 2, 65536 if rng.random() < 0.15 else 4096)
 
 
+def _planes(rng: random.Random, most: int) -> int:
+    """Images times channels; networks have channels in multiples of 8."""
+    value = _between(rng, 8, most)
+    return value if rng.random() < 0.1 else value // 8 * 8
+
+
 def _pool(rng: random.Random) -> Sizes:
     window = rng.choice((2, 2, 3, 3, 3))
     stride = rng.choice((1, 2, 2, 2))
     h = _between(rng, 4, 256)
     p = (h - window) // stride + 1
-    return _between(rng, 8, 32768), h, h, p, p, window * window
+    return _planes(rng, 32768), h, h, p, p, window * window
 
 
 def _average_pool(rng: random.Random) -> Sizes:
     p = rng.choice((2, 2, 4, 7))  # PyTorch computes pooling to one pixel as a mean
     window = _between(rng, 1, 16)
-    return _between(rng, 8, 65536), p * window, p * window, p, p, window * window
+    return _planes(rng, 65536), p * window, p * window, p, p, window * window
 
 
 def _reduce(rng: random.Random) -> Sizes:
     if rng.random() < 0.7:  # the gradient of a bias: a sum over rows
         return 1, _between(rng, 2, 65536), _between(rng, 2, 4096)
+    if rng.random() < 0.5:  # the mean of an image with the channels last
+        return _between(rng, 1, 256), _between(rng, 4, 4096), _channels(rng)
     return _between(rng, 8, 65536), _between(rng, 2, 4096), 1
 
 

@@ -20,6 +20,7 @@ from paceline.cost.calibration import StepOverheads
 from paceline.cost.host_fit import LaunchTimes, fit_gaps_s, fit_host_times
 from paceline.cost.least_deviations import least_deviations
 from paceline.cost.reference_run import ReferenceRun
+from paceline.cost.timing import probe_of
 
 SMALL_S = 30e-6
 """Layers predicted to take less than this show the cost of a call."""
@@ -121,8 +122,8 @@ def _rows(seen: ReferenceRun, measurements: int) -> list[_Row]:
     alone: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for costed in seen.costed:
-        place = costed.operation.row, costed.operation.direction
-        alone[place][costed.operation.family] += costed.seconds
+        place, family = (costed.operation.row, costed.operation.direction), costed.operation.family
+        alone[place][family] += costed.seconds * seen.times.drift.get(probe_of(family), 1.0)
         counts[place] += 1
     rows = []
     for layer, both in seen.times.layers.items():

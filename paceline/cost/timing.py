@@ -1,4 +1,8 @@
-"""Times one call at a time, next to a short probe, so that momentary slowdowns of the machine cancel out."""
+"""Times one call at a time, next to a short probe, so that momentary slowdowns of the machine cancel out.
+
+On a CPU the caches hold before each call what a network leaves there: the result of the operation before, and of the
+rest nothing, because other operations ran since.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from torch import Tensor
 from torch.nn.functional import conv2d
 
 Call = Callable[[], object]
@@ -15,6 +20,9 @@ Call = Callable[[], object]
 ROUNDS = 5
 ROUND_S = 1e-3
 MAX_S = 0.15  # limit for timing one call, all rounds together
+CALLS = 5  # in a round on a CPU, of what takes no longer than emptying the caches
+CACHED_ELEMENTS = 1 << 21
+"""Of float32 numbers, 8 MB: more than the caches of two cores hold for themselves, less than what they share."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +96,39 @@ class Stopwatch:
     device: torch.device
     probe: Probe = field(init=False)
     stream: torch.cuda.Stream | None = field(init=False, default=None)
+    _others: Tensor = field(init=False)
+    """What other operations have in the caches."""
 
     def __post_init__(self) -> None:
         self.probe = Probe(self.device)
-        if self.device.type == "cuda":
+        on_gpu = self.device.type == "cuda"
+        self._others = torch.ones(0 if on_gpu else CACHED_ELEMENTS)
+        if on_gpu:
             self.stream = torch.cuda.Stream(self.device)
 
-    def time(self, call: Call, probe: str = ELEMENTWISE) -> Timed:
-        """`probe`: the kind of probe to run next to the call."""
-        return self._on_cpu(call, probe) if self.stream is None else self._on_gpu(call, probe, self.stream)
+    def time(self, call: Call, probe: str = ELEMENTWISE, fresh: Tensor | None = None) -> Timed:
+        """`probe`: the kind of probe to run next to the call; `fresh`: what the caches of a CPU still hold."""
+        return self._on_cpu(call, probe, fresh) if self.stream is None else self._on_gpu(call, probe, self.stream)
 
-    def _on_cpu(self, call: Call, probe: str) -> Timed:
+    def _on_cpu(self, call: Call, probe: str, fresh: Tensor | None) -> Timed:
         call()
         once = _seconds(call, 1)
-        count = max(1, min(1000, round(ROUND_S / max(once, 1e-7))))
-        rounds = max(2, min(ROUNDS, int(MAX_S / max(once * count, 1e-7))))
+        calls = CALLS if once < ROUND_S else 1
+        rounds = max(2, min(ROUNDS, int(MAX_S / max(once * calls, 1e-7))))
         times, probes = [], []
         for _ in range(rounds):
             before = self.probe.seconds(probe)
-            times.append(_seconds(call, count) / count)
+            for _ in range(calls):
+                self._fill_caches(fresh)
+                times.append(_seconds(call, 1))
             probes.append((before + self.probe.seconds(probe)) / 2)
         seconds = median(times)
         return Timed(seconds, seconds, median(probes))
+
+    def _fill_caches(self, fresh: Tensor | None) -> None:
+        self._others.mul_(1)
+        if fresh is not None and fresh.numel() < CACHED_ELEMENTS:
+            fresh.data.mul_(1)  # `data`, because autograd refuses saved tensors that were changed
 
     def _on_gpu(self, call: Call, probe: str, stream: torch.cuda.Stream) -> Timed:
         """Captures a graph and replays it, so that launch times do not matter."""

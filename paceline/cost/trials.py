@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -15,11 +16,30 @@ from paceline.step.flat_parameters import FlatParameters
 Call = Callable[[], object]
 DRAWN = 1 << 20
 FORMAT = torch.contiguous_format
+COLOURS = (1, 3)
+"""Channels of samples, in grey or in colour."""
+MOST_POOLED = 128
+"""Channels of the images that are pooled, if they come last."""
+
+
+@dataclass(frozen=True)
+class OperationCall:
+    """An operation to time."""
+
+    run: Call
+    fresh: Tensor
+    """What the operation before it in a network has just written: the input, or the gradient in a backward pass."""
+
+    def __call__(self) -> object:
+        return self.run()
+
+
+Calls = dict[str, OperationCall]
 
 
 def calls_of(
     kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype, *, channels_last: bool = False
-) -> dict[str, Call]:
+) -> Calls:
     """Calls by family; `convolution` includes its two kinds of backward pass with the same sizes."""
     if kind in _IMAGE_MAKERS:
         return _IMAGE_MAKERS[kind](sizes, device, dtype, torch.channels_last if channels_last else FORMAT)
@@ -37,19 +57,19 @@ def _random(
     drawn = torch.randn(min(count, DRAWN), device=device, dtype=torch.float32).to(dtype)
     if count > DRAWN:
         drawn = drawn.repeat(-(-count // DRAWN))[:count]
-    return drawn.view(shape).contiguous(memory_format=layout).requires_grad_(grad)
+    made = torch.empty(shape, device=device, dtype=dtype, memory_format=layout) if layout != FORMAT else None
+    return (drawn.view(shape) if made is None else made.copy_(drawn.view(shape))).requires_grad_(grad)
 
 
-def _with_backward(family: str, forward: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Call]:
+def _with_backward(family: str, forward: Callable[[], Tensor], x: Tensor, inputs: list[Tensor]) -> Calls:
+    """`x` is the input of the forward pass, `inputs` what has a gradient."""
     output = forward()
     gradient = torch.empty_like(output).copy_(_random(*output.shape, device=output.device, dtype=output.dtype))
-    return {
-        family: forward,
-        f"{family}_backward": lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True),
-    }
+    backward = OperationCall(lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True), gradient)
+    return {family: OperationCall(forward, x), f"{family}_backward": backward}
 
 
-def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     batch, m, n, k, layout, bias = sizes
     lead = (batch,) if batch > 1 else ()
 
@@ -61,13 +81,11 @@ def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str,
     a, b = matrix(m, k, layout == 2), matrix(k, n, layout == 0)
     if bias:
         added = _random(n, device=device, dtype=dtype)
-        return {"matmul": lambda: torch.addmm(added, a, b)}
-    return {"matmul": (lambda: torch.mm(a, b)) if batch == 1 else (lambda: torch.bmm(a, b))}
+        return {"matmul": OperationCall(lambda: torch.addmm(added, a, b), a)}
+    return {"matmul": OperationCall((lambda: torch.mm(a, b)) if batch == 1 else (lambda: torch.bmm(a, b)), a)}
 
 
-def _convolution(
-    sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
-) -> dict[str, Call]:
+def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
     n, c, h, w, k, r, s, p, _, groups, biased = sizes
     stride = max(1, round(h / p))
     padding = max(0, -(-((p - 1) * stride + r - h) // 2))
@@ -75,22 +93,23 @@ def _convolution(
     bias = _random(k, device=device, dtype=dtype, grad=True) if biased else None
     trained = [weight] if bias is None else [weight, bias]
 
-    def made(grad: bool) -> tuple[Call, Call]:
-        x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad, layout=layout)
+    def made(grad: bool) -> tuple[OperationCall, OperationCall]:
+        given = FORMAT if c in COLOURS and not grad else layout  # samples come as they were read, without a gradient
+        x = _random(n, c, h, w, device=device, dtype=dtype, grad=grad, layout=given)
         forward = lambda: F.conv2d(x, weight, bias, stride=stride, padding=padding, groups=groups)  # noqa: E731
-        calls = _with_backward("convolution", forward, [x, *trained] if grad else trained)
+        calls = _with_backward("convolution", forward, x, [x, *trained] if grad else trained)
         return calls["convolution"], calls["convolution_backward"]
 
     forward, backward = made(True)
-    _, weight_only = made(False)
+    first_layer, weight_only = made(False)
     return {
-        "convolution": forward,
+        "convolution": first_layer if c in COLOURS else forward,
         "convolution_backward": backward,
         "convolution_backward_weight": weight_only,
     }
 
 
-def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> dict[str, Call]:
+def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
     n, c, hw = sizes
     side = max(1, int(hw**0.5))
     x = _random(n, c, side, hw // side, device=device, dtype=dtype, grad=True, layout=layout)
@@ -99,51 +118,57 @@ def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: 
     if n * hw == 1:
         return {}
     forward = lambda: F.batch_norm(x, mean, variance, weight, bias, training=True)  # noqa: E731
-    return _with_backward("batch_norm", forward, [x, weight, bias])
+    return _with_backward("batch_norm", forward, x, [x, weight, bias])
 
 
-def _layer_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _layer_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     rows, width = sizes
     x = _random(rows, width, device=device, dtype=dtype, grad=True)
     weight, bias = (_random(width, device=device, dtype=dtype, grad=True) for _ in range(2))
-    return _with_backward("layer_norm", lambda: F.layer_norm(x, (width,), weight, bias), [x, weight, bias])
+    return _with_backward("layer_norm", lambda: F.layer_norm(x, (width,), weight, bias), x, [x, weight, bias])
 
 
-def _softmax(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _softmax(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     x = _random(*sizes, device=device, dtype=dtype, grad=True)
-    return _with_backward("softmax", lambda: F.log_softmax(x, -1), [x])
+    return _with_backward("softmax", lambda: F.log_softmax(x, -1), x, [x])
 
 
-def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> dict[str, Call]:
+def _images(planes: int, layout: torch.memory_format) -> tuple[int, int]:
+    """Images and channels; only where the channels come first the planes are alike."""
+    if layout == FORMAT:
+        return 1, planes
+    channels = max(c for c in range(1, MOST_POOLED + 1) if planes % c == 0)
+    return planes // channels, channels
+
+
+def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
     planes, h, w, p, _, window = sizes
     side = round(window**0.5)
     stride = max(1, round((h - side) / max(1, p - 1))) if p > 1 else side
-    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True, layout=layout)
-    return _with_backward("max_pool", lambda: F.max_pool2d(x, side, stride), [x])
+    x = _random(*_images(planes, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
+    return _with_backward("max_pool", lambda: F.max_pool2d(x, side, stride), x, [x])
 
 
-def _average_pool(
-    sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format
-) -> dict[str, Call]:
+def _average_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
     planes, h, w, _, _, window = sizes
     side = round(window**0.5)
-    x = _random(1, planes, h, w, device=device, dtype=dtype, grad=True, layout=layout)
-    return _with_backward("average_pool", lambda: F.avg_pool2d(x, side), [x])
+    x = _random(*_images(planes, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
+    return _with_backward("average_pool", lambda: F.avg_pool2d(x, side), x, [x])
 
 
-def _reduce(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _reduce(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     x = _random(*sizes, device=device, dtype=dtype)
-    return {"reduce": lambda: x.sum(1)}
+    return {"reduce": OperationCall(lambda: x.sum(1), x)}
 
 
-def _embedding(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _embedding(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     rows, width, vocabulary = sizes
     weight = _random(vocabulary, width, device=device, dtype=dtype, grad=True)
     chosen = torch.randint(vocabulary, (rows,), device=device)
-    return _with_backward("embedding", lambda: F.embedding(chosen, weight), [weight])
+    return _with_backward("embedding", lambda: F.embedding(chosen, weight), chosen, [weight])
 
 
-def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     steps, batch, inputs, hidden = sizes
     layer = torch.nn.LSTM(inputs, hidden, batch_first=True).to(device=device, dtype=dtype)
     if dtype == torch.float32:
@@ -151,21 +176,22 @@ def _recurrent(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[s
     else:
         layer.flatten_parameters()  # casts of mixed precision leave the weights in the library's own layout
     x = _random(batch, steps, inputs, device=device, dtype=dtype)
-    return _with_backward("recurrent", lambda: layer(x)[0], list(layer.parameters()))
+    return _with_backward("recurrent", lambda: layer(x)[0], x, list(layer.parameters()))
 
 
-def _attention(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _attention(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     heads, queries, keys, width, causal = sizes
     q = _random(1, heads, queries, width, device=device, dtype=dtype, grad=True)
     k, v = (_random(1, heads, keys, width, device=device, dtype=dtype, grad=True) for _ in range(2))
     forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=bool(causal))  # noqa: E731
-    return _with_backward("attention", forward, [q, k, v])
+    return _with_backward("attention", forward, v, [q, k, v])
 
 
-def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Call]:
+def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     aten = torch.ops.aten
     x, y = (_random(*sizes, device=device, dtype=dtype) for _ in range(2))
     call: Call
+    fresh = y if kind.endswith("_backward") else x  # the gradient is the first argument
     match kind:
         case "add":
             call = lambda: x + y  # noqa: E731
@@ -198,7 +224,7 @@ def _pointwise(kind: str, sizes: Sizes, device: torch.device, dtype: torch.dtype
             call = lambda: aten.gelu_backward(y, x)  # noqa: E731
         case _:
             raise AssertionError(kind)
-    return {kind: call}
+    return {kind: OperationCall(call, fresh)}
 
 
 _IMAGE_MAKERS = {
