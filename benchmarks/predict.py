@@ -7,6 +7,7 @@ out, because a shared machine drifts.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -29,6 +30,7 @@ from paceline.cost.workload_tracing import DataShape, data_shape_of
 from paceline.measurement.measuring import measure
 from paceline.measurement.network_times import NetworkTimes, times_of
 from paceline.measurement.network_timing import time_network
+from paceline.training.step_choice import choose_step
 from paceline.workload import Workload
 
 LARGE, MIDDLE = "synthetic:3x224x224/1000:256", "synthetic:3x96x96/100:256"
@@ -149,7 +151,7 @@ class Probes:
 
     def beside(self, workload: Workload, step: str) -> NetworkTimes:
         before = self.drift()
-        found = measure(workload, iterations=ITERATIONS, step=step)
+        found = measure(workload, choose=functools.partial(choose_step, asked=step), iterations=ITERATIONS)
         if int(found.conditions["threads"]) != self.threads:
             self.threads = int(found.conditions["threads"])
             before = self.drift()

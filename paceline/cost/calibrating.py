@@ -33,6 +33,7 @@ from paceline.measurement.network_times import NetworkTimes, times_of
 from paceline.measurement.network_timing import time_network
 from paceline.measurement.rates import device_rates
 from paceline.step.host_memory import keep_freed_memory
+from paceline.step.make import make_step
 from paceline.step.placement import (
     available_cores,
     choose_device,
@@ -281,5 +282,6 @@ def _measured_references(
 def _timed_network(workload: Workload, step: str, quick: bool) -> NetworkTimes:
     if workload.device.startswith("cuda"):
         return time_network(workload, step)
-    found = measure(workload, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS, step=step)
+    choose = functools.partial(make_step, kind=step)
+    found = measure(workload, choose=choose, iterations=QUICK_ITERATIONS if quick else REFERENCE_ITERATIONS)
     return replace(times_of(found), memory_format=workload.memory_format)
