@@ -20,7 +20,8 @@ from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
 from paceline.measurement.sampling_window import window_lengths
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import StepChoice, make_step
+from paceline.step.make import StepChoice
+from paceline.training.step_choice import choose_step
 from paceline.workload import Workload
 
 SHORT_BLOCK_S = 0.5  # iterations are repeated until a block is this long
@@ -49,7 +50,7 @@ class Clocked:
 
 def with_clock(workload: Workload, device: torch.device, pairs: int, quick: bool) -> Clocked:
     parts = assemble(workload, load_data(workload), device)
-    step, choice = make_step(parts, "flat" if device.type == "cuda" else "auto")
+    step, choice = choose_step(parts, "flat" if device.type == "cuda" else "auto")
     measured = MeasuredStep(step)
     try:
         if isinstance(measured.session, GpuSession):

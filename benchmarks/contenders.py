@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from paceline.data.dataset import Arrays, Dataset
 from paceline.step.build import assemble, build_network
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.optimizers import Rule, torch_optimizer
 from paceline.step.tally import Tally
 from paceline.workload import Workload

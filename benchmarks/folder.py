@@ -22,11 +22,11 @@ from benchmarks.rounds import Spread, how_many, interleave, ratios
 from benchmarks.table import show, show_table, verdict
 from paceline.data.dataset import Dataset
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.feeder import DEPTH
 from paceline.step.placement import available_cores
 from paceline.step.step import Step
 from paceline.step.tally import Tally
+from paceline.training.step_choice import choose_step
 from paceline.workload import resolve
 
 BAR = 0.90
@@ -94,7 +94,7 @@ def _compare(source: str, size: Size, options: Options) -> dict[str, Any]:
 def _step(settings: dict[str, Any], options: Options) -> tuple[Step, Dataset]:
     workload = resolve("alexnet", settings)
     dataset = load_data(workload)
-    return make_step(assemble(workload, dataset, options.device), "auto")[0], dataset
+    return choose_step(assemble(workload, dataset, options.device), "auto")[0], dataset
 
 
 class Training:

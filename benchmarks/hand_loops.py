@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.feeder import first_batch
+from paceline.step.host_memory import give_back_freed_memory, keep_freed_memory
 from paceline.step.phase import AUTOCAST, LossPhase
 from paceline.step.tally import Tally
+from paceline.training.step_choice import choose_step
 from paceline.workload import Workload
 
 LOOPS = ("eager", "channels-last", "compile", "max-autotune", "captured")
@@ -53,6 +54,10 @@ class HandLoop:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
+    def prepare(self) -> None:
+        """A hand-written loop has memory as PyTorch and the C library manage it."""
+        give_back_freed_memory()
+
     def _capture(self) -> None:
         """As the documentation of CUDA graphs shows it."""
         stream = torch.cuda.Stream()
@@ -78,9 +83,14 @@ class PacelineLoop:
 
     def __init__(self, workload: Workload, kind: str, device: torch.device) -> None:
         parts = assemble(workload, load_data(workload), device)
-        self.step, self.choice = make_step(parts, kind)
+        self.step, self.choice = choose_step(parts, kind)
         self.tally = Tally(workload.top)
         self.left = self.epoch = 0
+
+    def prepare(self) -> None:
+        """Memory is managed as in a run; other loops in this process have it otherwise."""
+        if self.step.parts.device.type == "cpu":
+            keep_freed_memory()
 
     def run(self, count: int) -> None:
         while count:

@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, tuple[str, int]]] = {
     },
 }  # fmt: skip
 BAR = 0.98
-ROUND_S, CHOOSING_ROUNDS, ROUNDS = 0.7, 2, 5
+ROUND_S, CHOOSING_ROUNDS, ROUNDS, WARM_UP = 0.7, 2, 5, 1
 EPOCHS = 100_000
 """Long enough for `auto` to consider compiling."""
 
@@ -93,6 +93,8 @@ def _run_case(name: str, data: str, batch: int, loops: list[str], options: Optio
 
 
 def _seconds(made: HandLoop | PacelineLoop, count: int, device: torch.device) -> float:
+    made.prepare()
+    made.run(WARM_UP)
     _wait(device)
     start = perf_counter()
     made.run(count)
@@ -101,7 +103,6 @@ def _seconds(made: HandLoop | PacelineLoop, count: int, device: torch.device) ->
 
 
 def _count(made: HandLoop | PacelineLoop, device: torch.device) -> int:
-    made.run(2)
     return max(2, round(ROUND_S / _seconds(made, 2, device)))
 
 

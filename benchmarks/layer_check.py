@@ -20,7 +20,7 @@ from benchmarks.step_loop import StepLoop, synchronise
 from benchmarks.table import show, show_table
 from paceline.measurement.measurement import Measurement
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.workload import Workload
 
 PREFIX = "layer "

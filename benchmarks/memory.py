@@ -20,7 +20,7 @@ from benchmarks.table import show, show_table
 from paceline.cost.memory import memory_bytes
 from paceline.cost.workload_tracing import data_shape_of, trace_workload
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.tally import Tally
 from paceline.workload import Workload
 

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.rounds import interleave, ratios
 from benchmarks.step_loop import StepLoop, synchronise
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.workload import Workload
 
 SHORT_BLOCK_S = 0.2

@@ -7,6 +7,7 @@ out, because a shared machine drifts.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -109,7 +110,8 @@ def measured(options: Options, calibration: Calibration) -> list[NetworkTimes]:
                 found[case].append(time_network(case.workload(device), case.step))
                 torch.cuda.empty_cache()
             else:
-                found[case].append(probes.beside(case.workload(device), case.step, ITERATIONS))
+                choose = functools.partial(choose_step, asked=case.step)
+                found[case].append(probes.beside(case.workload(device), choose, ITERATIONS))
             middle = sorted(found[case], key=steady_s)[len(found[case]) // 2]
             took = perf_counter() - start
             name = f"{case.network} {case.batch} {case.step} {case.precision}"

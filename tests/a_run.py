@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.trace import Span, Trace
 from paceline.training.run import Conditions, Epoch, Run
 from paceline.workload import Workload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ def measure(
     from paceline.measurement.measuring import measure as run
     from paceline.output_directory import claimed
     from paceline.step.failures import explained
+    from paceline.training.step_choice import choose_step
 
     own, _ = split(settings, measure)
     cache = as_optional_path(data_dir, "data_dir")
@@ -48,7 +50,8 @@ def measure(
         explained(resolved),
         claimed(as_optional_path(out, "out")) as directory,
     ):
-        found = run(resolved, iterations=iterations, step=step, cache=cache, watch=watch)
+        choose = functools.partial(choose_step, asked=step)
+        found = run(resolved, choose=choose, iterations=iterations, cache=cache, watch=watch)
         if directory is not None:
             _write(found, resolved, directory, cache)
     return found

@@ -12,6 +12,7 @@ from paceline.cost.calibration import TrialSet
 from paceline.cost.timing import Probe
 from paceline.measurement.measuring import measure
 from paceline.measurement.network_times import NetworkTimes, times_of
+from paceline.step.make import ChooseStep
 from paceline.step.placement import cpu_settings_restored
 from paceline.workload import Workload
 
@@ -41,10 +42,10 @@ class DriftProbes:
                 for kind, usual in self.usual_s[self.threads].items()
             }
 
-    def beside(self, workload: Workload, step: str, iterations: int) -> NetworkTimes:
+    def beside(self, workload: Workload, choose: ChooseStep, iterations: int) -> NetworkTimes:
         """The network measured, and the drift meanwhile."""
         before = self.drift()
-        found = measure(workload, iterations=iterations, step=step)
+        found = measure(workload, choose=choose, iterations=iterations)
         if int(found.conditions["threads"]) != self.threads:
             self.threads = int(found.conditions["threads"])
             before = self.drift()

@@ -13,6 +13,7 @@ from paceline.cost.drift import DriftProbes
 from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES
 from paceline.measurement.network_times import NetworkTimes
 from paceline.measurement.network_timing import time_network
+from paceline.step.make import make_step
 from paceline.workload import Workload
 
 ITERATIONS = 40
@@ -39,10 +40,11 @@ def measured_references(
     measured = []
     for number, (workload, step) in enumerate(jobs):
         name = f"network {workload.network.rpartition(':')[2]} {workload.batch} {step} {workload.precision}"
+        choose = functools.partial(make_step, kind=step)
         if probes is None:
             made = kept.make(name, NetworkTimes, functools.partial(time_network, workload, step))
         else:
-            made = kept.make(name, NetworkTimes, functools.partial(probes.beside, workload, step, iterations))
+            made = kept.make(name, NetworkTimes, functools.partial(probes.beside, workload, choose, iterations))
         measured.append(made)
         watch(number / len(jobs))
     return measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import traceback
@@ -28,6 +29,7 @@ from paceline.training.evaluate import time_validation
 from paceline.training.measured_training import TrainingClock
 from paceline.training.run import Epoch, Run
 from paceline.training.settings import RunSettings
+from paceline.training.step_choice import choose_step
 from paceline.training.watcher import Progress, Several, Watcher
 
 TELL_EVERY_S = 1.0
@@ -140,7 +142,8 @@ def _train(task: RunTask, words: RunSettings, watcher: _Told) -> None:
 def _measure(task: RunTask, words: RunSettings, watcher: _Told) -> None:
     workload, cache, directory = task.run.workload, task.cache_folder, Path(task.directory)
     with explained(workload):
-        found = measure(workload, iterations=words.iterations, step=words.step, cache=cache, watch=watcher.done)
+        choose = functools.partial(choose_step, asked=words.step)
+        found = measure(workload, choose=choose, iterations=words.iterations, cache=cache, watch=watcher.done)
     directory.mkdir(parents=True)
     write_measurement(found, directory, context_of(found, time_validation(workload, cache=cache)))
 

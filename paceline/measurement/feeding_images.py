@@ -17,8 +17,8 @@ from PIL import Image
 from paceline.data.dataset import Files
 from paceline.measurement.feeding import IMAGES, WARM_UP, Feeding, feeding_of
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.feeder import Batches, FileFeeder
+from paceline.step.make import make_step
 from paceline.step.phase import Batch
 from paceline.step.placement import available_cores, choose_device, device_name
 from paceline.step.step import Step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from paceline.measurement.rates import DeviceRates, device_rates
 from paceline.measurement.session import Session
 from paceline.measurement.summary import summarise
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import StepChoice, make_step
+from paceline.step.make import ChooseStep, StepChoice, make_step
 from paceline.step.phase import stages_of
 from paceline.step.placement import choose_device, cpu_settings_restored, device_name, dtype_of
 from paceline.step.step import Parts
@@ -32,25 +33,29 @@ PROGRESS_INTERVAL_S = 0.2
 MAX_UNTIMED = 10
 MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
+PLAIN = functools.partial(make_step, kind="plain")
 
 
 @cpu_settings_restored()
 def measure(
     workload: Workload,
     *,
+    choose: ChooseStep,
     iterations: int = 200,
-    step: str = "auto",
     cache: Path | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Measurement:
-    """Where the time of an iteration of `workload` goes; `watch(done, total)` is called now and then."""
+    """Where the time of an iteration of `workload` goes, by the step that `choose` makes.
+
+    `watch(done, total)` is called now and then.
+    """
     check_supported()
     if not 20 <= iterations <= MOST_ITERATIONS:
         raise InputError(f"iterations={iterations:,} should be from 20 to {MOST_ITERATIONS:,}")
     machine = busy_machine.MachineWatch()
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
-    taken, choice = make_step(parts, step)
+    taken, choice = choose(parts)
     measured = MeasuredStep(taken)
     if isinstance(measured.session, GpuSession):
         iterations = max(iterations, measured.session.min_iterations)
@@ -62,7 +67,7 @@ def measure(
     finally:
         measured.close()
     if taken.kind == "compiled":
-        plain = measure(workload, iterations=max(40, iterations // 4), step="plain", cache=cache)
+        plain = measure(workload, choose=PLAIN, iterations=max(40, iterations // 4), cache=cache)
         measurement = replace(measurement, eager_layers=plain.layers, eager_s=plain.iteration_s.mean_s)
     return measurement
 

@@ -18,8 +18,8 @@ from paceline.measurement.captured import marked_kernels
 from paceline.measurement.kernels import keys_by_launch
 from paceline.measurement.network_times import NetworkTimes
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.graph import GraphStep
+from paceline.step.make import make_step
 from paceline.step.placement import choose_device
 from paceline.step.step import Step
 from paceline.step.tally import Tally

@@ -8,6 +8,7 @@ from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, mark_around
 from paceline.step.compiled_phase import CompiledPhase
 from paceline.step.flat import FlatStep
 from paceline.step.graph import GraphStep
+from paceline.step.loss_scaling import scalers_of
 from paceline.step.step import Step
 
 WHOLE = "(compiled: forward, backward and update)"
@@ -27,6 +28,8 @@ def mark_step(step: Step, log: MarkLog) -> ExitStack:
             stack.callback(setattr, phase.chain, "watch", None)
     for default in step.parts.phases:
         stack.callback(mark_around(default, "gradient", log, ("forward", OUTSIDE), ("update", "")))
+    for scaler in scalers_of(step.parts.phases):
+        stack.callback(mark_around(scaler, "unscale", log, ("scale", ""), ("update", "")))
     return stack
 
 

@@ -22,9 +22,9 @@ from paceline.step.host_memory import keep_freed_memory
 from paceline.step.layout import memory_format_of
 from paceline.step.losses import class_dimension
 from paceline.step.order import Order
-from paceline.step.phase import phases_of
+from paceline.step.phase import AUTOCAST, LossPhase, phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
-from paceline.step.precision_check import check_bfloat16
+from paceline.step.precision_check import check_half_precision
 from paceline.step.randomness import default_generator, draws_random_numbers, mix
 from paceline.step.step import Parts, has_own_code
 from paceline.workload import Workload
@@ -96,8 +96,11 @@ def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, work
         training=True,
         readers=max(1, available_cores() // workers),
     )
+    phases = phases_of(workload, network)
+    if workload.precision == "float16" and [type(phase) for phase in phases] != [LossPhase]:
+        raise WorkloadError("precision 'float16' scales the loss of a network with one loss: use bfloat16 for phases")
     return Parts(
-        workload, dataset, network, phases_of(workload, network), feeder, device, default_generator(device),
+        workload, dataset, network, phases, feeder, device, default_generator(device),
         random=has_own_code(workload) or isinstance(network, HasCriteria) or draws_random_numbers(network),
     )  # fmt: skip
 
@@ -112,8 +115,8 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
     layout = memory_format_of(workload.memory_format, network, workload.precision, on_gpu=device.type == "cuda")
     network.to(device).to(memory_format=layout).train()  # type: ignore[call-overload]  # missing from its types
     _check_fit(workload, network, dataset, device)
-    if workload.precision == "bfloat16" and device.type == "cpu":
-        check_bfloat16(workload.network, network, example_of(workload, dataset))
+    if workload.precision in AUTOCAST and device.type == "cpu":
+        check_half_precision(workload, network, example_of(workload, dataset))
     return network
 
 

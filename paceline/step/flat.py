@@ -13,6 +13,7 @@ from paceline.step.chain import Chain
 from paceline.step.clipping import clip_norm_
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.layout import same_order
+from paceline.step.loss_scaling import scaler_of
 from paceline.step.optimizers import State, fused_update, has_fused_kernel, initial_state, update
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, Step, reported
@@ -24,6 +25,7 @@ class FlatPhase:
 
     def __init__(self, phase: Phase, batch: int, dataset: Dataset) -> None:
         self.phase = phase
+        self.scaler = scaler_of(phase)
         self.flat = FlatParameters(phase.parameters)
         self.chain = Chain.of(phase, self.flat, batch, dataset)
         buffer = self.flat.buffer
@@ -45,13 +47,14 @@ class FlatPhase:
         outcome = self.phase.gradient(batch, generator)
         gradients = [g for g in outcome.gradients if g is not None]
         with torch.no_grad():
-            if self.fused and not rule.clip_norm and len(gradients) == len(flat.views):
+            if self.fused and not self.scaler and not rule.clip_norm and len(gradients) == len(flat.views):
                 # Flat tensors, because the kernel copies channels-last ones before it updates them.
                 ordered = [_in_memory_order(g, view) for g, view in zip(gradients, flat.views, strict=True)]
                 fused_update(rule, self.pieces, ordered, self.velocities, lr)
             else:
                 flat.gather(outcome.gradients)
-                self._update(lr)
+                if self.scaler is None or self.scaler.unscale([flat.gradient]):
+                    self._update(lr)
         return Outcome(outcome.loss, (), outcome.output)  # the gradients have served; a large network's are let go here
 
     def _update(self, lr: Tensor) -> None:
@@ -122,10 +125,11 @@ class FlatStep(Step):
     def state(self) -> dict[str, Any]:
         places = {id(phase): place for place, phase in enumerate(self.parts.phases)}
         active = [places[id(phase.phase)] for phase in self.phases]
-        return {"flat": [dict(phase.state) for phase in self.phases], "phases": active}
+        return {"flat": [dict(phase.state) for phase in self.phases], "phases": active, **self.scaling_state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         phases = self.parts.phases
         self._make_flat([phases[place] for place in state.get("phases", range(len(phases)))])
         for phase, saved in zip(self.phases, state["flat"], strict=True):
             phase.load_state(saved)
+        self.load_scaling(state)

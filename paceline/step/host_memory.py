@@ -10,39 +10,47 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 """Parameters of `mallopt` in glibc's malloc.h."""
-_NEVER_TRIM, _DEFAULT_TRIM = -1, 128 << 10
-_NO_MMAP, _DEFAULT_MMAP_MAX = 0, 65536
+_KEPT = {_MMAP_MAX: 0, _TRIM_THRESHOLD: -1}
+_GIVEN_BACK = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 64 << 20}
+"""Once set, glibc no longer adapts these thresholds to what a program frees: they get the largest values that it would
+adapt them to, as it has done in most programs with tensors."""
 _is_kept = False
 
 
 def keep_freed_memory() -> None:
     """From now on freed memory stays with this process; nothing happens where the C library is not glibc."""
     global _is_kept
-    _is_kept = _set(_NO_MMAP, _NEVER_TRIM) or _is_kept
+    _is_kept = _set(_KEPT) or _is_kept
+
+
+def give_back_freed_memory() -> None:
+    """Freed memory goes back to the system, now and from now on."""
+    global _is_kept
+    if _is_kept:
+        _set(_GIVEN_BACK)
+        _is_kept = False
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
 def freed_memory_given_back() -> Iterator[None]:
     """At the end, the memory that is free by then goes back to the system."""
-    global _is_kept
     before = _is_kept
     try:
         yield
     finally:
-        if _is_kept and not before:
-            _set(_DEFAULT_MMAP_MAX, _DEFAULT_TRIM)
-            _is_kept = False
-            ctypes.CDLL(None).malloc_trim(0)
+        if not before:
+            give_back_freed_memory()
 
 
 def is_kept() -> bool:
     return _is_kept
 
 
-def _set(mmap_max: int, trim_threshold: int) -> bool:
+def _set(parameters: dict[int, int]) -> bool:
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
         return False
-    return bool(library.mallopt(_MMAP_MAX, mmap_max)) and bool(library.mallopt(_TRIM_THRESHOLD, trim_threshold))
+    return all(bool(library.mallopt(name, value)) for name, value in parameters.items())

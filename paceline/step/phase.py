@@ -7,7 +7,7 @@ pre-training are phases whose `gradient` says something else; nothing above know
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from paceline.data.fields import Fields, Inputs, as_given
 from paceline.errors import NetworkError, WorkloadError, a_type
 from paceline.networks.criterion import Criterion, HasCriteria
 from paceline.step.calling import call_network, model_loss, scores_of
+from paceline.step.loss_scaling import LossScaler
 from paceline.step.losses import LOSSES, auxiliary_weight, class_dimension, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
 from paceline.step.own_loss import OwnLoss
@@ -68,13 +69,19 @@ class LossPhase:
         self.own_loss = OwnLoss.find(workload.loss) if ":" in workload.loss else None
         self.auxiliary_weight = auxiliary_weight(network)
         self.autocast = AUTOCAST.get(workload.precision)
+        device = next(network.parameters(), torch.empty(0)).device
+        self.scaler = LossScaler(device) if workload.precision == "float16" else None
         self.micro_batch = -(-workload.batch // workload.accumulate) if workload.accumulate > 1 else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The loss, and the output to compare with the target if there is one."""
-        context = torch.autocast(batch[0].device.type, self.autocast) if self.autocast else nullcontext()
-        with context:
+        with self._autocast(batch):
             return self._loss(batch)
+
+    def _autocast(self, batch: Batch, *, enabled: bool = True) -> AbstractContextManager[None]:
+        if not self.autocast:
+            return nullcontext()
+        return torch.autocast(batch[0].device.type, self.autocast, enabled=enabled)
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         if self.own_loss is not None and self.own_loss.takes_model:
@@ -109,22 +116,29 @@ class LossPhase:
         if self.micro_batch is not None and len(batch[1]) > self.micro_batch:
             return self._accumulated(batch, self.micro_batch)
         loss, output = self.forward(batch)
-        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        gradients = self._gradients(loss)
         return Outcome(loss.detach(), gradients, comparable(output, batch))
+
+    def _gradients(self, loss: Tensor) -> tuple[Tensor | None, ...]:
+        """With loss scaling those of the scaled loss: whoever updates the parameters divides them."""
+        scaled = loss if self.scaler is None else self.scaler.scaled(loss)
+        return torch.autograd.grad(scaled, self.parameters, allow_unused=True)
 
     def _accumulated(self, batch: Batch, size: int) -> Outcome:
         """The gradient as a sum over micro-batches, whose losses count by their samples."""
         whole = Arrays(*batch)
         losses, outputs = [], []
         total: list[Tensor | None] = [None for _ in self.parameters]
-        for start in range(0, len(whole), size):
-            x, y = whole.rows(slice(start, start + size))
-            loss, output = self.forward((x, y))
-            loss = loss / (len(whole) / len(y))
-            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-            total = [_sum(so_far, gradient) for so_far, gradient in zip(total, gradients, strict=True)]
-            losses.append(loss.detach())
-            outputs.append(comparable(output, (x, y)))
+        with self._autocast(batch):  # weights are cast once: the casts are kept until the outermost context ends
+            for start in range(0, len(whole), size):
+                x, y = whole.rows(slice(start, start + size))
+                loss, output = self.forward((x, y))
+                with self._autocast(batch, enabled=False):
+                    loss = loss / (len(whole) / len(y))
+                    gradients = self._gradients(loss)
+                    total = [_sum(so_far, gradient) for so_far, gradient in zip(total, gradients, strict=True)]
+                    losses.append(loss.detach())
+                    outputs.append(comparable(output, (x, y)))
         found = [output for output in outputs if output is not None]
         output = torch.cat(found) if len(found) == len(outputs) else None
         return Outcome(torch.stack(losses).sum(), total, output)

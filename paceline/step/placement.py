@@ -101,8 +101,6 @@ def dtype_of(workload: Workload) -> torch.dtype:
 
 def set_number_formats(workload: Workload, device: torch.device) -> None:
     """float32 means float32: the 10-bit products of tf32 are used only when asked for."""
-    if workload.precision == "float16":
-        raise WorkloadError("precision 'float16' can be predicted, not run: its loss would need scaling; use bfloat16")
     if device.type == "cuda":
         allowed = workload.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = allowed

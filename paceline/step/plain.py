@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from paceline.step.loss_scaling import scaler_of
 from paceline.step.optimizers import torch_optimizer
 from paceline.step.own_optimizer import OwnOptimizer
 from paceline.step.phase import Batch, Outcome, Phase
@@ -27,10 +28,13 @@ class PlainStep(Step):
 
     def _phase(self, phase: Phase, optimizer: torch.optim.Optimizer | OwnOptimizer, batch: Batch) -> Outcome:
         rule, outcome = phase.rule, phase.gradient(batch, self.parts.generator)
-        changes = bool(rule.clip_norm or rule.l1)
+        scaler = scaler_of(phase)
+        changes = bool(rule.clip_norm or rule.l1 or scaler)
         for parameter, gradient in zip(phase.parameters, outcome.gradients, strict=True):
             # What is changed in place is a copy: autograd may give two parameters one and the same tensor.
             parameter.grad = gradient.clone() if changes and gradient is not None else gradient
+        if scaler is not None and not scaler.unscale([p.grad for p in phase.parameters if p.grad is not None]):
+            return outcome
         if rule.clip_norm:
             clip_grad_norm_(phase.parameters, rule.clip_norm)
         if rule.l1:
@@ -47,7 +51,8 @@ class PlainStep(Step):
         return outcome
 
     def state(self) -> dict[str, Any]:
-        return {"torch": [o.state() if isinstance(o, OwnOptimizer) else o.state_dict() for o in self.optimizers]}
+        states = [o.state() if isinstance(o, OwnOptimizer) else o.state_dict() for o in self.optimizers]
+        return {"torch": states, **self.scaling_state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         for optimizer, saved in zip(self.optimizers, state["torch"], strict=True):
@@ -55,6 +60,7 @@ class PlainStep(Step):
                 optimizer.load_state(saved)
             else:
                 optimizer.load_state_dict(saved)
+        self.load_scaling(state)
 
 
 def _optimizer(phase: Phase, names: dict[int, str]) -> torch.optim.Optimizer | OwnOptimizer:

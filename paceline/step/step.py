@@ -13,6 +13,7 @@ from torch import nn
 
 from paceline.data.dataset import Dataset
 from paceline.step.feeder import Feeder
+from paceline.step.loss_scaling import scalers_of
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.randomness import mix
 from paceline.step.schedule import rate_at
@@ -104,6 +105,15 @@ class Step(ABC):
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None: ...
+
+    def scaling_state(self) -> dict[str, Any]:
+        """The part of the state that loss scaling adds; empty without it."""
+        scalers = scalers_of(self.parts.phases)
+        return {"scaling": [dict(scaler.state) for scaler in scalers]} if scalers else {}
+
+    def load_scaling(self, state: dict[str, Any]) -> None:
+        for scaler, saved in zip(scalers_of(self.parts.phases), state.get("scaling", []), strict=True):
+            scaler.load_state(saved)
 
     def show(self) -> None:
         """Brings the network up to date, where the parameters are elsewhere while it is trained."""

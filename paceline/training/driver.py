@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from paceline import data
 from paceline.data.dataset import Dataset
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.phase import Phase
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
@@ -96,6 +96,8 @@ class Driver(Protocol):
     notes: list[str]
     placement: Mapping[str, int] = MappingProxyType({})
     """Operations of one step by device, if requested."""
+    skipped_updates: int = 0
+    """Those left out because their gradient was not finite, with loss scaling."""
     resumable: bool = False
 
     def run(self, run: TrainingRun) -> None:

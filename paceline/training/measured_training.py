@@ -12,7 +12,7 @@ from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.measurement import Measurement
 from paceline.measurement.measuring import measurement_of
 from paceline.measurement.module_marks import check_supported
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.placement import cpu_settings_restored
 from paceline.step.step import Step
 

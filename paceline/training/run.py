@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.notebook import NotebookRecord
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.trace import Trace
@@ -96,6 +96,9 @@ class Run(NotebookRecord):
     samples_per_s: float = math.nan
     """Training samples/s after the warm-up, without validation and checkpoints."""
     updates: int = 0
+    """With those that loss scaling skipped."""
+    skipped_updates: int = 0
+    """Those of float16 whose gradient was not finite."""
     epochs: tuple[Epoch, ...] = ()
     points: tuple[ValidationPoint, ...] = ()
     test_accuracy: float = math.nan
@@ -142,6 +145,7 @@ class Run(NotebookRecord):
             "network": self.workload.network, "data": self.workload.data, **strategy, **workers, "status": self.status,
             "test accuracy": self.test_accuracy, "test loss": self.test_loss,
             **({f"test {self.metric}": self.test_metric} if self.metric else {}), "updates": self.updates,
+            **({"skipped updates": self.skipped_updates} if self.skipped_updates else {}),
             "samples/s": self.samples_per_s, "wall_s": self.wall_s,
         }  # fmt: skip
 

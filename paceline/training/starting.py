@@ -97,6 +97,11 @@ class Setup:
 
         `options` are those of `paceline.training.driver.RunOptions`.
         """
+        if workload.precision == "float16" and (self.strategy is not None or self.parallel.divides):
+            raise WorkloadError(
+                "precision 'float16' scales the loss, which is for training in one process without a strategy: "
+                "use bfloat16"
+            )
         options |= vars(self.driver)
         if self.parallel.divides:
             from paceline.training.drivers.model_parallel import launcher as dividing

@@ -21,7 +21,8 @@ from paceline import record
 from paceline.data.cache import cache_folder
 from paceline.errors import PacelineError, RecordError, WorkloadError, reason
 from paceline.formatting import duration
-from paceline.step.choose import StepChoice, make_step
+from paceline.step.loss_scaling import scalers_of
+from paceline.step.make import StepChoice, make_step
 from paceline.step.placement import device_name
 from paceline.step.snapshot import NetworkSnapshot
 from paceline.step.step import Parts, Step
@@ -105,6 +106,8 @@ def _try_kinds(parts: Parts) -> StepTrial:
             refused[kind] = reason(error)
         finally:
             before.restore()
+            for scaler in scalers_of(parts.phases):
+                scaler.reset()
             _free_memory(parts.device)
     return StepTrial(min(times, key=lambda kind: times[kind]), times, refused)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from paceline.data.dataset import Dataset
 from paceline.errors import Diverged
 from paceline.step.build import assemble
-from paceline.step.choose import StepChoice, make_step
 from paceline.step.failures import likely_cause
+from paceline.step.loss_scaling import scalers_of
+from paceline.step.make import StepChoice
 from paceline.step.placement import choose_device
 from paceline.step.step import Step
 from paceline.step.tally import Score, Tally
@@ -27,6 +28,7 @@ from paceline.training.evaluate import Evaluator
 from paceline.training.placement_log import count_operations
 from paceline.training.resuming import resumed_step, resumed_workload
 from paceline.training.run import Epoch, Run
+from paceline.training.step_choice import choose_step
 from paceline.training.step_tuning import tuned_step
 from paceline.training.training_run import TrainingRun, resume_from, train_new
 from paceline.training.watcher import Progress
@@ -86,7 +88,7 @@ class Trainer(Driver):
             self.evaluator = Evaluator(workload, self.network, self.parts.phases, dataset, self.parts.device)
             on_failure.callback(self.evaluator.close)
             if isinstance(step, str):
-                make = tuned_step if step == TUNE else functools.partial(make_step, asked=step)
+                make = tuned_step if step == TUNE else functools.partial(choose_step, asked=step)
                 self.taken, self.step = make(self.parts)
             self.placement = count_operations(self.parts) if log_placement else {}
             if not resumed:
@@ -192,6 +194,10 @@ class Trainer(Driver):
     @property
     def updates(self) -> int:
         return self.epoch * self.parts.updates_per_epoch + self.next
+
+    @property
+    def skipped_updates(self) -> int:  # type: ignore[override]  # it changes while training
+        return sum(int(scaler.state["skipped"]) for scaler in scalers_of(self.phases))
 
     def where(self) -> str:
         return f"step {self.next}"

@@ -234,6 +234,7 @@ class TrainingRun:
             train_s=train_s,
             samples_per_s=samples_per_s,
             updates=self.driver.updates,
+            skipped_updates=self.driver.skipped_updates,
             test_accuracy=tested.test_accuracy if tested else math.nan,
             test_top_accuracy=tested.test_top_accuracy if tested else math.nan,
             test_loss=tested.test_loss if tested else math.nan,

@@ -15,7 +15,7 @@ from paceline.simulation.virtual_cluster import VirtualCluster
 from paceline.simulation.virtual_driver import VirtualDriver
 from paceline.simulation.virtual_store import VirtualStore
 from paceline.step.build import assemble
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.placement import choose_device
 from paceline.step.tally import Score
 from paceline.step.trial import unused_parameters

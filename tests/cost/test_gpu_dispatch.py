@@ -14,8 +14,7 @@ from paceline.cost.gpu_dispatch import as_on_gpu
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
 from paceline.cost.workload_tracing import DataShape, trace_workload
-from paceline.errors import WorkloadError
-from paceline.workload import Workload, resolve
+from paceline.workload import resolve
 from tests.cost.invented import OwnPhase
 from tests.cost.test_op_tracing import SHAPES
 
@@ -119,13 +118,6 @@ def test_channels_last_is_seen_by_convolutions():
     assert all(o.channels_last for o in convolutions)
     plain = trace_workload(resolve("resnet20", {"batch": 2}), images, on_gpu=True)
     assert not any(o.channels_last for o in plain.operations)
-
-
-def test_training_refuses_what_can_only_be_predicted():
-    from paceline.step.placement import set_number_formats
-
-    with pytest.raises(WorkloadError, match="can be predicted, not run"):
-        set_number_formats(Workload("mlp", precision="float16"), torch.device("cpu"))
 
 
 def test_real_tensors_compute_what_they_did_before():

@@ -66,7 +66,7 @@ MEASURED = """
 from pathlib import Path
 
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.placement import choose_device
 from paceline.step.tally import Tally
 from paceline.workload import Workload

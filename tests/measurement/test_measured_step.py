@@ -11,7 +11,7 @@ from paceline.measurement.block_lengths import BlockLengths
 from paceline.measurement.gpu_session import GpuSession
 from paceline.measurement.measured_step import MeasuredStep
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.tally import Tally
 from paceline.workload import resolve
 from tests.measurement.fake_gpu import FakeGpu

@@ -11,7 +11,7 @@ import torch
 from paceline.measurement import network_timing
 from paceline.measurement.network_timing import time_network
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.tally import Tally
 from paceline.workload import Workload
 

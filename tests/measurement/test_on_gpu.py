@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from paceline.measurement.layer_clock import LayerClock
 from paceline.measurement.mark_log import RECOMPUTE
 from paceline.measurement.measuring import measure
+from paceline.step.make import make_step
 from paceline.workload import resolve
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
@@ -20,7 +23,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 def test_every_layer_has_its_kernels(network, step):
     # Epochs of a hundred batches: between two short ones few blocks have untouched ones on both sides.
     data = "synthetic:1x28x28/10:12800"
-    m = measure(resolve(network, {"device": "cuda", "data": data}), iterations=600, step=step)
+    choose = functools.partial(make_step, kind=step)
+    m = measure(resolve(network, {"device": "cuda", "data": data}), choose=choose, iterations=600)
     assert m.step == step and m.sampled >= 3
     assert sum(m.parts_s.values()) == pytest.approx(m.iteration_s.mean_s, rel=1e-6)
     assert m.parts_s["update"] > 0 and m.parts_s["loop"] < 0.1 * m.iteration_s.median_s
@@ -32,7 +36,8 @@ def test_every_layer_has_its_kernels(network, step):
 
 
 def test_a_compiled_step_is_one_row_with_eager_layers():
-    m = measure(resolve("mlp", {"device": "cuda", "data": "digits"}), iterations=100, step="compiled")
+    choose = functools.partial(make_step, kind="compiled")
+    m = measure(resolve("mlp", {"device": "cuda", "data": "digits"}), choose=choose, iterations=100)
     assert [layer for layer in m.layers if "compiled" in layer.name and layer.forward_s.median_s > 0]
     assert {layer.name for layer in m.eager_layers} >= {"fc1", "output"} and m.eager_s > 0
 

@@ -11,7 +11,7 @@ from paceline.measurement.measured_step import MeasuredStep
 from paceline.measurement.sampling_window import FULL_WINDOW_EVERY
 from paceline.measurement.session import TIMED_BESIDE
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.tally import Tally
 from paceline.workload import resolve
 

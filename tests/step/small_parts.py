@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from paceline.data.dataset import Arrays, Dataset
+from paceline.step.build import assemble, load_data
 from paceline.step.feeder import make_feeder
 from paceline.step.order import Order
 from paceline.step.phase import Phase, phases_of
 from paceline.step.placement import dtype_of
 from paceline.step.randomness import default_generator
 from paceline.step.step import Parts
-from paceline.workload import Workload
+from paceline.workload import Workload, resolve
 
 CPU = torch.device("cpu")
 
@@ -42,3 +43,26 @@ def parts_for(network: nn.Module, dataset: Dataset, made: list[Phase] | None = N
     feeder = make_feeder(dataset, order, CPU, dtype_of(workload), training=True, readers=1)
     found = made if made is not None else phases_of(workload, network)
     return Parts(workload, dataset, network, found, feeder, CPU, default_generator(CPU), random=True)
+
+
+def built_in(network: str, **settings: Any) -> Parts:
+    workload = resolve(network, {"data": "digits:100", "batch": 20, "epochs": 1, **settings})
+    return assemble(workload, load_data(workload), CPU)
+
+
+class PartlyUsed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(6, 3), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.used(x)
+
+
+class Fails(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise AssertionError

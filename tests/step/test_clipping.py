@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.step.choose import make_step
 from paceline.step.clipping import BLOCK, clip_norm_
+from paceline.step.make import make_step
 from paceline.step.optimizers import Rule
 from paceline.step.phase import Batch, Outcome
 from paceline.step.tally import Tally

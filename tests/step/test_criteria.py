@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from paceline.errors import WorkloadError
 from paceline.networks.criterion import Criterion, SampleMetric
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.metrics import find_metric, metric_name
 from paceline.step.optimizers import Rule
 from paceline.step.phase import LossPhase, phases_of, share_a_parameter, stages_of

@@ -17,8 +17,8 @@ from paceline.data.dataset import Arrays, Dataset, Files
 from paceline.errors import DataError
 from paceline.step import feeder as feeders
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, ResidentFeeder, first_batch, make_feeder
+from paceline.step.make import make_step
 from paceline.step.order import Order
 from paceline.step.tally import Tally
 from paceline.workload import resolve

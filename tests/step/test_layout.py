@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.graph import LONG_STEP_BYTES, _input_room, window_length
 from paceline.step.layout import flattened_like, has_channels_last, memory_format_of, same_order, view_like
+from paceline.step.make import make_step
 from paceline.step.tally import Tally
 from paceline.workload import resolve
 

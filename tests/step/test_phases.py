@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from paceline.errors import NetworkError, WorkloadError
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.optimizers import Rule
 from paceline.step.phase import Batch, LossPhase, Outcome, phases_of
 from paceline.step.tally import Tally
+from paceline.training.step_choice import choose_step
 from paceline.workload import Workload
 from tests.step.small_parts import parts_for, rows
 
@@ -109,7 +110,7 @@ def test_phases_that_share_a_parameter_take_the_plain_step():
     network = TwoParts()
     whole = LossPhase(network, Workload())
     whole.parameters = [*network.code.parameters(), *network.classes.parameters()]
-    step, choice = make_step(parts_for(network, rows(), [Reconstruct(network), whole], phases="own:phases"), "auto")
+    step, choice = choose_step(parts_for(network, rows(), [Reconstruct(network), whole], phases="own:phases"), "auto")
     assert (step.kind, choice.reason) == ("plain", "two phases share a parameter")
 
 
@@ -194,5 +195,5 @@ def test_a_gradient_that_is_none(result, expected, kind):
     phase = Classify(network)
     phase.gradient = lambda batch, generator: result  # type: ignore[method-assign]
     with pytest.raises(NetworkError) as raised:
-        make_step(parts_for(network, rows(), [phase], phases="own:phases"), kind)
+        choose_step(parts_for(network, rows(), [phase], phases="own:phases"), kind)
     assert str(raised.value) == f"phase 'classify' of own:phases: {expected}"

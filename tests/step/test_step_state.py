@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from paceline.step.choose import make_step
 from paceline.step.flat import FlatStep
+from paceline.step.make import make_step
 from paceline.step.snapshot import StepSnapshot
 from paceline.step.tally import Tally
 from tests.step.small_parts import parts_for, rows

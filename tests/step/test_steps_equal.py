@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
 from paceline.step.phase import Outcome
 from paceline.step.step import Parts
 from paceline.step.tally import Tally

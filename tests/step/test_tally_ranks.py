@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.compiled_phase import CompiledPhase
+from paceline.step.make import make_step
 from paceline.step.tally import Score, Tally, ranks_of
 from paceline.workload import resolve
 

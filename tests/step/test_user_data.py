@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from paceline import data
 from paceline.errors import DataError, NetworkError, WorkloadError
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
 from paceline.step.step import Parts
 from paceline.step.tally import Tally
+from paceline.training.step_choice import choose_step
 from paceline.training.trainer import run
 from paceline.workload import Workload
 from tests.step import user_objects as mine
@@ -38,7 +38,7 @@ def assembled(workload: Workload) -> Parts:
 def paceline_losses(workload: Workload, kind: str = "plain") -> tuple[list[float], torch.Tensor]:
     """The loss of every step, and the trained parameters."""
     parts = assembled(workload)
-    step, _ = make_step(parts, kind)
+    step, _ = choose_step(parts, kind)
     losses = []
     for epoch in range(workload.epochs):
         step.begin(epoch)
@@ -215,8 +215,8 @@ def test_what_cannot_be_used_is_refused_in_one_line(source: str, said: str):
 def test_losses_that_are_none_are_refused():
     for loss, said in ((":without_reduction", "tensor of shape"), (":of_one", "should take"), (":X", "is a Tensor")):
         with pytest.raises((WorkloadError, NetworkError), match=said):
-            make_step(assembled(workload_of("classifier", "pair_of_datasets", loss=loss)), "auto")
+            choose_step(assembled(workload_of("classifier", "pair_of_datasets", loss=loss)), "auto")
     with pytest.raises(NetworkError, match=r"without \.loss"):
-        make_step(assembled(workload_of("classifier", "pair_of_datasets", loss="model")), "auto")
+        choose_step(assembled(workload_of("classifier", "pair_of_datasets", loss="model")), "auto")
     with pytest.raises(NetworkError, match="takes one tensor per sample"):
         assembled(Workload(network="mlp", data=f"{HERE}:pair_of_named", batch=8))

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader
 
 from paceline.errors import WorkloadError
 from paceline.step.build import assemble, load_data
-from paceline.step.choose import make_step
+from paceline.step.make import make_step
+from paceline.training.step_choice import choose_step
 from paceline.training.trainer import resume, run
 from paceline.training.virtual_run import run_virtual
 from paceline.workload import Workload, resolve
@@ -60,7 +61,7 @@ def hand_written(workload: Workload, make, schedule=None, micro: int | None = No
 def test_a_class_of_torch_optim_is_given_the_rate():
     workload = workload_of(optimizer="torch.optim:RAdam", lr=0.03)
     same(paceline_losses(workload), hand_written(workload, lambda named: torch.optim.RAdam(named.values(), lr=0.03)))
-    step, choice = make_step(assembled(workload), "auto")
+    step, choice = choose_step(assembled(workload), "auto")
     assert (step.kind, choice.reason) == ("plain", "optimizer torch.optim:RAdam is the user's own")
 
 
@@ -72,7 +73,7 @@ def test_parameter_groups_keep_their_rates():
 def test_the_workloads_schedule_scales_every_group():
     workload = workload_of(optimizer=":groups", schedule="step:1:0.5", lr=0.7)
     parts = assembled(workload)
-    step, _ = make_step(parts, "auto")
+    step, _ = choose_step(parts, "auto")
     for epoch, factor in ((0, 1.0), (1, 0.5)):
         step.begin(epoch)
         step.take(next(parts.feeder.batches(epoch)))

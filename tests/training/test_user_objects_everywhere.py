@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from paceline.measurement.measuring import measure
 from paceline.training.drivers.local.launcher import run as run_local
+from paceline.training.step_choice import choose_step
 from paceline.training.trainer import run
 from paceline.training.virtual_run import run_virtual
 from paceline.workload import Workload
@@ -39,5 +42,5 @@ def test_worker_processes_find_and_read_the_same():
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_measured(case: str):
-    found = measure(workload(case), iterations=20)
+    found = measure(workload(case), choose=functools.partial(choose_step, asked="auto"), iterations=20)
     assert found.iteration_s.median_s > 0 and any(layer.kind == "Linear" for layer in found.layers)

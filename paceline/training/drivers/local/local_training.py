@@ -17,7 +17,7 @@ from torch import Tensor
 from paceline.data.dataset import Dataset
 from paceline.formatting import count
 from paceline.record import to_json
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.tally import Score
 from paceline.strategy.distribution import Distribution
 from paceline.strategy.event_record import EventRecord

@@ -13,7 +13,7 @@ from paceline.data.dataset import Dataset
 from paceline.errors import NetworkError, StrategyError
 from paceline.networks.criterion import HasCriteria
 from paceline.step.build import example_of, placed_network
-from paceline.step.choose import StepChoice
+from paceline.step.make import StepChoice
 from paceline.step.order import Order
 from paceline.step.phase import phases_of
 from paceline.step.placement import available_cores
