@@ -168,10 +168,16 @@ def _backward_share(prediction: Prediction) -> float:
 def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
     """The approximate duration of a step if there are cores for all."""
     messages, every = message_sizes(strategy, size_bytes), strategy.push_every
-    network = placement.exchange(*messages)
+    network = placement.exchange(messages.fetch_bytes, messages.push_bytes)
     link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
     each = ParameterServer(
-        placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap, messages.push_bytes
+        placement.workers,
+        compute_s * every,
+        messages.fetch_bytes,
+        link,
+        server_s,
+        strategy.overlap,
+        messages.push_bytes,
     )
     return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
 

@@ -125,7 +125,7 @@ class StepModel:
 
     def network(self) -> Network:
         """Between a worker, or a group's first, and the server."""
-        return self.placement.exchange(*self.messages)
+        return self.placement.exchange(self.messages.fetch_bytes, self.messages.push_bytes)
 
     def _all_reduce_s(self, members: int) -> float:
         """The time that a group's exchange adds to its slowest member's step."""
