@@ -150,8 +150,8 @@ class Strategy:
         _ = self.make_exchange, self.make_correction
         if self.fragments is not None and not (self.make_exchange.local_optimizer and self.make_exchange.fetch_first):
             raise StrategyError(
-                f"fragments are for what an optimizer of the worker's own has changed, not for exchange={self.exchange}: "
-                "use delta, or delta+int8"
+                "fragments are for what an optimizer of the worker's own has changed: use exchange=delta or "
+                f"delta+int8, not {self.exchange}"
             )
         check_optimizer(self.server_optimizer)
         if self.fragments is not None and not is_built_in(self.server_optimizer):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from paceline.errors import StrategyError
 from paceline.simulation.links import message_sizes
 from paceline.simulation.replay import replay_run
-from paceline.simulation.virtual_cluster import Network, VirtualCluster
+from paceline.simulation.virtual_cluster import Change, Network, VirtualCluster
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing import Fault
@@ -110,7 +110,7 @@ def test_local_steps_hide_the_exchange():
     cluster = VirtualCluster(compute=EQUAL.compute, network=Network(0.0, 10_000.0))
     ideal = trained(DILOCO, 2, EQUAL).distribution.seconds
     whole, piece = (trained(each, 2, cluster).distribution.seconds for each in (DILOCO, streaming()))
-    assert whole > 1.3 * ideal
+    assert whole > 1.25 * ideal
     assert ideal < piece < 1.06 * ideal, "the first fetch and the last push are not hidden"
 
 
@@ -133,8 +133,6 @@ def test_every_batch_is_done_once_though_workers_and_the_server_die(tmp_path):
 
 
 def test_a_round_continues_without_a_worker_that_leaves():
-    from paceline.simulation.virtual_cluster import Change
-
     cluster = VirtualCluster(compute=EQUAL.compute, network=SLOW.network, changes=(Change(7.5, 1, "leaves"),))
     found = trained(streaming(), 4, cluster).distribution
     assert found.ledger.applied_by_epoch == (BATCHES,) and found.ledger.returned > 0
@@ -156,7 +154,7 @@ def test_a_resumed_run_does_all_batches_and_continues_with_the_next_fragment(tmp
         ({"exchange": "elastic"}, "fragments are for what an optimizer of the worker's own has changed"),
         ({"server_optimizer": "torch.optim:RAdam:0.1"}, "need a built-in server optimizer"),
         ({"fragments": 0}, "at least 1"),
-        ({"mixing": 1.5}, "at most 1"),
+        ({"mixing": 1.5}, "mixing=1.5 should be a number from 0 to 1"),
         ({"strategy": "diloco", "mixing": 0.5}, "are for parameters that are exchanged in fragments"),
         ({"fragments": 10**6}, "is more than the network's"),
     ],
