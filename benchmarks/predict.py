@@ -29,6 +29,7 @@ from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, data_shape_of
 from paceline.measurement.network_times import NetworkTimes
 from paceline.measurement.network_timing import time_network
+from paceline.training.step_choice import choose_step
 from paceline.workload import Workload
 
 LARGE, MIDDLE = "synthetic:3x224x224/1000:256", "synthetic:3x96x96/100:256"

@@ -101,13 +101,13 @@ def _cycle_s(strategy: Strategy, placement: Placement, computing: Computing, rou
     """The time between two exchanges with the server, with `round_s` of computing in between."""
     size_bytes = computing.parameter_bytes
     messages, payloads = message_sizes(strategy, size_bytes), payloads_of(strategy, placement)
-    network = placement.exchange(*messages)
+    network = placement.exchange(messages.fetch_bytes, messages.push_bytes)
     link = Link("exchange", network.latency_s, network.bandwidth, network.shared)
     server_s = server_seconds(strategy, size_bytes, placement.machine, computing.optimizer, payloads)
     if placement.together:
         round_s, server_s = round_s + TASK_S, server_s + HANDLING_S
     clients = placement.workers if acts_alone(strategy, placement) else (strategy.groups or 1)
-    fetched_bytes = min(1.0, fetches_per_step(strategy) * strategy.push_every) * size_bytes
+    fetched_bytes = min(1.0, fetches_per_step(strategy) * strategy.push_every) * messages.fetch_bytes
     server = ParameterServer(clients, round_s, fetched_bytes, link, server_s, strategy.overlap, messages.push_bytes)
     return server.synchronous_cycle_s() if strategy.groups == 1 else server.cycle_s()
 

@@ -15,6 +15,7 @@ from paceline.errors import InputError
 from paceline.simulation.links import message_sizes
 from paceline.simulation.local_exchange import as_calibrated, calibrated_exchange
 from paceline.simulation.placement import AT_SERVER, DIVIDED, Placement, runs_on_gpu
+from paceline.simulation.steady import StepTime
 from paceline.simulation.worker_step import StepModel, acts_alone, exchanges_by_server
 from paceline.strategy.group_averaging import AVERAGED_FROM_BYTES, averaging_obstacle_on_cluster
 from paceline.strategy.strategy import Strategy
@@ -68,7 +69,7 @@ def simulate_on(
     machines = placement.machines + (not placement.together and exchanges_by_server(strategy, placement))
     samples_per_s = workers * prediction.batch * found.applied / found.step_s
     batches = _batches(prediction)
-    epoch_s = _steps_per_epoch(batches, workers, strategy) * found.step_s
+    epoch_s = _epoch_s(found, _steps_per_epoch(batches, workers, strategy), strategy)
     price = machine.price(epoch_s)
     return ClusterOutcome(
         workers=workers,
@@ -168,10 +169,16 @@ def _backward_share(prediction: Prediction) -> float:
 def _cycle_s(strategy: Strategy, placement: Placement, compute_s: float, size_bytes: int, server_s: float) -> float:
     """The approximate duration of a step if there are cores for all."""
     messages, every = message_sizes(strategy, size_bytes), strategy.push_every
-    network = placement.exchange(*messages)
+    network = placement.exchange(messages.fetch_bytes, messages.push_bytes)
     link = Link("to the server", network.latency_s, network.bandwidth, network.shared)
     each = ParameterServer(
-        placement.workers, compute_s * every, size_bytes, link, server_s, strategy.overlap, messages.push_bytes
+        placement.workers,
+        compute_s * every,
+        messages.fetch_bytes,
+        link,
+        server_s,
+        strategy.overlap,
+        messages.push_bytes,
     )
     return (each.synchronous_cycle_s() if strategy.groups == 1 else each.cycle_s()) / every
 
@@ -192,6 +199,14 @@ def payloads_of(strategy: Strategy, placement: Placement) -> int:
     if strategy.groups is None:
         return strategy.payloads_per_update(placement.workers)
     return placement.workers // strategy.groups if acts_alone(strategy, placement) else 1
+
+
+def _epoch_s(found: StepTime, steps: float, strategy: Strategy) -> float:
+    """An epoch of so many steps of a worker. A group ends it with an exchange, after however few steps."""
+    if strategy.groups is None:
+        return steps * found.step_s
+    rounds = math.ceil(steps / strategy.push_every)
+    return steps * found.computing_s + rounds * strategy.push_every * (found.step_s - found.computing_s)
 
 
 def _steps_per_epoch(batches: int, workers: int, strategy: Strategy) -> float:

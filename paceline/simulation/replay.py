@@ -62,7 +62,7 @@ class _Replay:
         self.incarnations: dict[int, int] = {}
         self.applied = {key for update in events.updates for one in update.contributions for key in one.payloads}
         """Payloads of other tasks were dropped or refused."""
-        self.batches = {(task.worker, task.sequence): task.batches for task in events.tasks}
+        self.tasks = {(recorded.worker, recorded.sequence): recorded.task for recorded in events.tasks}
 
     def apply(self, order: Apply) -> None:
         number = self.store.version + 1
@@ -71,7 +71,7 @@ class _Replay:
         tasks = [task for contribution in order.contributions for task in contribution.tasks]
         for task in tasks:
             self._compute_up_to(task.worker, task.sequence)
-        turn = self.store.learner.turns.turn(self.batches[tasks[0].worker, tasks[0].sequence][0])
+        turn = self.store.learner.turns.turn_of(self.tasks[tasks[0].worker, tasks[0].sequence])
         self.store.apply(order._replace(turn=turn))
         for task in tasks:
             self.store.release(task.worker, task.sequence)

@@ -85,6 +85,8 @@ class VirtualDriver:
         self._pulled: dict[int, int] = {}
         self._rounds: dict[int, tuple[int, int, Any]] = {}
         """For each group its round, and the version and parameters of the round's first fetch."""
+        self._early: list[tuple[int, int, tuple[Compute, int, float]]] = []
+        """Fetches of an update that is not made yet: worker, incarnation, and what `_send` is called with."""
         self.slower_s: dict[int, float] = {}
         """Seconds by which a worker's step is slowed down."""
         self._faults = FaultSchedule(self, faults, seed)
@@ -149,6 +151,10 @@ class VirtualDriver:
         if self.gradients is not None:
             self.gradients.apply(order)
         self._faults.updated()
+        if self._early:
+            early, self._early = self._early, []
+            for worker, incarnation, where in early:
+                self.at(self.now_s, self._send, worker, incarnation, where)
         if self.observer is not None:
             self.observer.updated(order.update)
 
@@ -215,8 +221,14 @@ class VirtualDriver:
     def _send(self, worker: int, where: tuple[Compute, int, float]) -> None:
         """The server answers a fetch; what it sends is what it has at this moment, or what the task's round has."""
         assert self.links is not None
-        self._note_fetch(where[0], where[1])
-        self.at(self.links.received(worker, self.now_s), self._received, worker, self._incarnations[worker], where)
+        task, position, _ = where
+        if not self.coordinator.may_fetch(task):
+            self._early.append((worker, self._incarnations[worker], where))
+            return
+        self._note_fetch(task, position)
+        whole = self.strategy.fragments is None or task.whole
+        received_s = self.links.received(worker, self.now_s, whole=whole)
+        self.at(received_s, self._received, worker, self._incarnations[worker], where)
 
     def _received(self, worker: int, where: tuple[Compute, int, float]) -> None:
         task, position, asked_s = where

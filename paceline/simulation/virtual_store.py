@@ -65,7 +65,8 @@ class VirtualStore(MemoryStore):
     @property
     def messages(self) -> MessageSizes:
         layout = self.learner.layout
-        return MessageSizes(layout.size_bytes, self.learner.payload_size * layout.torch_dtype.itemsize)
+        payload_bytes = self.learner.payload_size * layout.torch_dtype.itemsize
+        return MessageSizes.of(self.strategy, layout.size_bytes, payload_bytes)
 
     # What the driver reports
 
@@ -102,7 +103,7 @@ class VirtualStore(MemoryStore):
             self._unread = 0
             for tally in chain.from_iterable(of_epoch.values() for of_epoch in self._tallies.values()):
                 tally.read()
-        gradient = self.updater.decode(out, self._decoded[: learner.parameters])
+        gradient = self.updater.decoding.gradient(out, self._decoded, task.fragment)
         return result.pulled, is_finite(gradient)
 
     def release(self, worker: int, sequence: int) -> None:

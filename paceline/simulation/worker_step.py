@@ -125,11 +125,14 @@ class StepModel:
 
     def network(self) -> Network:
         """Between a worker, or a group's first, and the server."""
-        return self.placement.exchange(*self.messages)
+        return self.placement.exchange(self.messages.fetch_bytes, self.messages.push_bytes)
 
     def _all_reduce_s(self, members: int) -> float:
         """The time that a group's exchange adds to its slowest member's step."""
         exchange = self.strategy.make_exchange
+        if self.strategy.overlap_steps:
+            hidden_s = min(self.strategy.overlap_steps, self.strategy.push_every) * self.compute_s
+            return max(0.0, group_exchange_s(self.strategy, self.placement, self.message_bytes, members) - hidden_s)
         if self.hidden_behind_s is None or not exchange.sums_gradients or self.strategy.push_every != 1:
             return group_exchange_s(self.strategy, self.placement, self.message_bytes, members)
         return exposed_exchange_s(
@@ -176,12 +179,12 @@ def group_exchange_s(strategy: Strategy, placement: Placement, model_bytes: int,
     Payloads that are vectors are added up by an all-reduce. Encoded ones are gathered by every member, or decoded first
     and then added up, whichever is faster.
     """
-    push_bytes = message_sizes(strategy, model_bytes).push_bytes
+    fetch_bytes, push_bytes, _ = message_sizes(strategy, model_bytes)
     if placement.averaging == DIVIDED:
         return placement.divided_average_s(push_bytes, members)
     if strategy.make_exchange.is_dense:
         return placement.all_reduce_s(push_bytes, members)
-    return min(placement.all_gather_s(push_bytes, members), placement.all_reduce_s(model_bytes, members))
+    return min(placement.all_gather_s(push_bytes, members), placement.all_reduce_s(fetch_bytes, members))
 
 
 def acts_alone(strategy: Strategy, placement: Placement) -> bool:

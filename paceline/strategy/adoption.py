@@ -34,6 +34,8 @@ def _adopt_round(rounds: Rounds, group: Group, tasks: list[Compute]) -> None:
     one.open.update((task.worker, task.sequence) for task in tasks)
     group.rounds.append(one)
     group.planned = max(group.planned, one.number + 1)
+    if rounds.strategy.fragments is not None:
+        return  # what is missing is done in a later round
     missing = group.workers[len(tasks) :]
     if rounds.batches.full_pass_per_worker:
         there = {rounds.batches.owner(task.batches[0]) for task in tasks}

@@ -70,6 +70,13 @@ class Coordinator:
         found = member.group.round_of(task)
         return found is not None and (worker, sequence) in found.open
 
+    def may_fetch(self, task: Compute) -> bool:
+        """Whether a task's fetch finds the update that it is to find: with fragments, that of the round before."""
+        group = self.members[task.worker].group
+        if self.strategy.fragments is None or task.round is None:
+            return True
+        return not group.applying and group.first_open >= task.round
+
     def steps_since_fetch(self, worker: int) -> int:
         return self.members[worker].steps
 

@@ -28,16 +28,23 @@ class TaskRecord:
     fetches: tuple[int, ...]
     versions: tuple[int, ...]
     """The version that each fetch returned; an exchange that fetches before its push has one more, at the end."""
+    fragment: int = 0
+    """Which fragment of the parameters its payload is of, where they are exchanged in turn."""
+    whole: bool = True
+    """Whether its fetch was of all parameters."""
 
     @staticmethod
     def of(task: Compute, incarnation: int, versions: tuple[int, ...]) -> TaskRecord:
         return TaskRecord(
-            task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions
+            task.worker, task.sequence, incarnation, task.epoch, task.batches, task.fetches, versions, task.fragment,
+            task.whole,
         )  # fmt: skip
 
     @property
     def task(self) -> Compute:
-        return Compute(self.worker, self.sequence, self.epoch, self.batches, self.fetches)
+        return Compute(
+            self.worker, self.sequence, self.epoch, self.batches, self.fetches, fragment=self.fragment, whole=self.whole
+        )
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ class Block(NamedTuple):
     is_last: bool
     """Of its phase: scalars of the optimizer's state change with it."""
 
+    @property
+    def first(self) -> int:
+        """Where it begins in the whole vector."""
+        return 0 if self.piece is None else int(self.piece.start)
+
 
 class GradientMean:
     def __init__(self, strategy: Strategy) -> None:

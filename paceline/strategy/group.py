@@ -78,6 +78,11 @@ class Group:
     applying: int = 0
     """Contributions committed and not applied yet."""
 
+    @property
+    def first_open(self) -> int:
+        """The first round that is not committed; if there is none, the next."""
+        return self.rounds[0].number if self.rounds else self.planned
+
     def round_of(self, task: Compute) -> Round | None:
         """The round that a task is part of; None: it is committed already."""
         for one in self.rounds:  # a loop, for every payload of a group asks twice

@@ -14,6 +14,8 @@ def averaging_obstacle(strategy: Strategy, workers: int) -> str:
         return f"{strategy.name} has none, only workers by themselves"
     if strategy.backup_workers:
         return f"{strategy.name} continues without some"
+    if strategy.fragments is not None:
+        return f"those of {strategy.name} compute while a fragment is exchanged"
     if not strategy.make_exchange.is_dense:
         return f"payloads of {strategy.exchange} cannot be added up"
     if workers // strategy.groups < 2:

@@ -19,6 +19,10 @@ class Compute(NamedTuple):
     """The round of its group that it is part of; all of a round's tasks fetch the same version. None: the newest."""
     parts: int = 1
     """How many tasks the round has."""
+    fragment: int = 0
+    """Which fragment of the parameters its payload is of, where they are exchanged in turn."""
+    whole: bool = True
+    """Whether its fetch is of all parameters, not only of the fragment that the round before pushed."""
 
 
 class Contribution(NamedTuple):
@@ -40,7 +44,7 @@ class Apply(NamedTuple):
     closed: int
     """How many of the epoch's batches were closed before: where in the rate's schedule it stands."""
     turn: int = 0
-    """Which of the epoch's phases is trained, where they are trained in turn."""
+    """Which of the epoch's phases, or which fragment of the parameters, changes, where they do so in turn."""
 
 
 class Drop(NamedTuple):

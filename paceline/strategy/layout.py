@@ -9,8 +9,9 @@ from math import prod
 
 import torch
 
+from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import Rule
-from paceline.step.phase import Phase
+from paceline.step.phase import Phase, share_a_parameter
 from paceline.step.schedule import rate_at
 from paceline.step.step import Parts
 
@@ -106,3 +107,13 @@ def placed(phases: Sequence[Phase]) -> list[int | None] | None:
             first += parameter.numel()
             end = max(end, first)
     return found
+
+
+def obstacle_to_a_flat_vector(parts: Parts) -> str | None:
+    """Why a network's phases cannot share one."""
+    everything = [parameter for phase in parts.phases for parameter in phase.parameters]
+    if share_a_parameter(parts.phases):
+        return "two phases share a parameter"
+    if placed(parts.phases) is None:
+        return "a phase has some parameters of another in between its own: list them in the same order"
+    return FlatParameters.possible(everything)

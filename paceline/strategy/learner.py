@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
-from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State
-from paceline.step.phase import share_a_parameter
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
+from paceline.strategy.fragments import Fragments, encoded_size
 from paceline.strategy.instructions import Compute
-from paceline.strategy.layout import Layout, placed
+from paceline.strategy.layout import Layout, obstacle_to_a_flat_vector
 from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
@@ -39,7 +38,7 @@ class Learner:
 
         `local` is where the worker's parameters are to be; None: in memory of its own.
         """
-        obstacle = _obstacle(parts)
+        obstacle = obstacle_to_a_flat_vector(parts)
         if obstacle:
             raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
         self.parts, self.strategy, self.workers, self.fetches_stay = parts, strategy, workers, fetches_stay
@@ -51,7 +50,8 @@ class Learner:
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.turns = Turns.of(strategy, self.layout, workers)
         self.size, self.parameters = self.layout.size, self.layout.parameters
-        self.encoded = exchange.payload_size(self.parameters)
+        self.fragments = Fragments.of(strategy, self.parameters)
+        self.encoded = encoded_size(exchange, strategy, self.parameters)
         self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases()
@@ -113,7 +113,7 @@ class Learner:
         empty, samples = True, 0
         for position, number in enumerate(task.batches):
             if position in task.fetches:
-                self._take_over(*fetch(position))
+                self._take_over(*fetch(position), task)
             samples += self._step(task, position, number, total, empty, tally)
             empty = False
             if after_step is not None:
@@ -123,7 +123,7 @@ class Learner:
                 self._pulled, centre = fetch(len(task.batches))
                 self.replica.fetched.copy_(centre[: self.parameters])
                 self._source = None
-            self._encode(total, out)
+            self._encode(task, total, out)
         return Result(samples, len(task.batches), self._pulled)
 
     def _run_single(self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally) -> Result | None:
@@ -136,7 +136,7 @@ class Learner:
         samples = batch[1].shape[0]
         if samples != phase.chain.batch:
             return None
-        self._take_over(*fetch(0))
+        self._take_over(*fetch(0), task)
         if self.parts.random:
             worker, place = self.source.position(number)
             self.parts.seed(task.epoch, place, worker)
@@ -145,8 +145,13 @@ class Learner:
         tally.add(outcome.loss, outcome.output, batch[1])
         return Result(samples, 1, self._pulled)
 
-    def _take_over(self, version: int, flat: Tensor) -> None:
-        """The fetched parameters replace the worker's."""
+    def _take_over(self, version: int, flat: Tensor, task: Compute) -> None:
+        """The fetched parameters replace the worker's, or a fragment of them is mixed into its own."""
+        if self.fragments is not None and not task.whole:
+            with torch.no_grad():
+                self.fragments.take_over(task.fragment, flat, self.local, self.replica.fetched)
+            self._source, self._pulled = None, version
+            return
         if flat is not self._source and flat is not self.local:
             with torch.no_grad():
                 self.local.copy_(flat)
@@ -209,16 +214,19 @@ class Learner:
         """Whether the next step begins with a fetch, so that a local step would be for nothing."""
         return self.strategy.fetch_every == 1 or position + 1 in task.fetches
 
-    def _encode(self, total: Tensor, out: Tensor) -> None:
-        payload = out[: self.encoded]
+    def _encode(self, task: Compute, total: Tensor, out: Tensor) -> None:
+        replica, payload = self.replica, out[: self.encoded]
+        if self.fragments is not None:
+            replica = self.fragments.replica(replica, task.fragment)
+            payload = payload[: self.exchange.payload_size(len(replica.parameters))]
         if not (self.exchange.sums_gradients and total.data_ptr() == out.data_ptr()):
             if self.exchange.sums_gradients:
                 payload.copy_(total)
             elif out.device == self.local.device:
-                self.exchange.encode(self.replica, payload)
+                self.exchange.encode(replica, payload)
             else:
-                room = torch.empty(self.encoded, dtype=out.dtype, device=self.local.device)
-                self.exchange.encode(self.replica, room)
+                room = torch.empty(len(payload), dtype=out.dtype, device=self.local.device)
+                self.exchange.encode(replica, room)
                 payload.copy_(room)
         if self.layout.buffers:
             out[self.encoded :].copy_(self.local[self.parameters :])
@@ -234,7 +242,7 @@ class Learner:
     @property
     def keeps_parameters(self) -> bool:
         """Whether a worker's own parameters matter beyond its task; else every task begins with a fetch."""
-        return not self.exchange.fetch_first and self.strategy.fetch_every != 1
+        return self.fragments is not None or (not self.exchange.fetch_first and self.strategy.fetch_every != 1)
 
     def state(self) -> LearnerState:
         parameters = None
@@ -242,7 +250,8 @@ class Learner:
             parameters = self.local.clone() if self._source is None else self._source
         optimizer, counters = self._cloned_optimizer_state(), tuple(c.clone() for c in self.counters)
         exchange = {name: t.clone() for name, t in self.replica.state.items()}
-        return LearnerState(self._pulled, parameters, optimizer, exchange, counters)
+        fetched = self.replica.fetched.clone() if self.fragments is not None else None
+        return LearnerState(self._pulled, parameters, optimizer, exchange, counters, fetched)
 
     def _cloned_optimizer_state(self) -> tuple[State, ...]:
         return tuple({name: t.clone() for name, t in state.items()} for state in self.optimizer_state)
@@ -259,6 +268,8 @@ class Learner:
         if state.parameters is not None and state.parameters is not self._source:
             self.local.copy_(state.parameters)
             self._source = state.parameters
+        if state.fetched is not None:
+            self.replica.fetched.copy_(state.fetched)
         for mine, kept in zip(self.optimizer_state, state.optimizer, strict=True):
             for name, tensor in mine.items():
                 tensor.copy_(kept[name])
@@ -294,13 +305,3 @@ class Learner:
             piece.copy_(buffer)
             buffer.data = piece
             first += buffer.numel()
-
-
-def _obstacle(parts: Parts) -> str | None:
-    """Why a network's phases cannot share one flat vector."""
-    everything: list[nn.Parameter] = [p for phase in parts.phases for p in phase.parameters]
-    if share_a_parameter(parts.phases):
-        return "two phases share a parameter"
-    if placed(parts.phases) is None:
-        return "a phase has some parameters of another in between its own: list them in the same order"
-    return FlatParameters.possible(everything)

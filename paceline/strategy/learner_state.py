@@ -30,3 +30,5 @@ class LearnerState:
     exchange: State = field(default_factory=dict)
     counters: tuple[Tensor, ...] = field(default=(), repr=False)
     """Buffers of whole numbers, which are not exchanged."""
+    fetched: Tensor | None = field(default=None, repr=False)
+    """The parameters as they were fetched last, where they are fetched fragment by fragment."""

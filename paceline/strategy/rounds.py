@@ -3,6 +3,9 @@
 A synchronous round has a part for each worker of its group and is complete when all parts are in. Which parts these are
 does not depend on who is alive: what a dead worker had in hand is done in the same round by another, or by the process
 that replaces it. So an update is made of the same gradients whatever happens.
+
+Workers that exchange fragments are in the next round already when one dies, so nobody could do its part: the round
+continues without it, and its batches are done in a later one.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class Rounds:
         self._restrained = bool(strategy.warm_start) or strategy.staleness_bound is not None
         """Whether a group may have to wait although there are batches."""
         self._fetch_first = strategy.make_exchange.fetch_first
+        self._fragments = strategy.fragments
         self._bound = StalenessBound(strategy.staleness_bound)
         self._first_alive: int | None = None
 
@@ -89,6 +93,9 @@ class Rounds:
                 self.batches.put_back(task.epoch, task.batches)
             else:  # another worker does it in the same round
                 one.todo.appendleft(task.batches)
+        if self._fragments is not None:
+            for one in group.rounds:
+                self.put_back(one)
         if not group.members:
             self._bound.leave(group)
             self._waiting.pop(group.number, None)
@@ -174,7 +181,8 @@ class Rounds:
         if epoch is None:
             return False
         one = Round(group.planned, epoch)
-        self.add_parts(group, one, group.workers, turn=self.batches.next_turn(epoch))
+        workers = group.workers if self._fragments is None else group.members
+        self.add_parts(group, one, workers, turn=self.batches.next_turn(epoch))
         if not one.todo:
             return False
         group.planned += 1
@@ -209,11 +217,16 @@ class Rounds:
         sequence = member.next_sequence(self.slots)
         assert sequence is not None, f"worker {worker} has no slot for another payload"
         member.sequence = sequence
-        fetches = self._fetches(member, len(batches))
         if one is None:
-            task = Compute(worker, sequence, epoch, batches, fetches)
+            task = Compute(worker, sequence, epoch, batches, self._fetches(member, len(batches)))
+        elif self._fragments is None:
+            task = Compute(worker, sequence, epoch, batches, self._fetches(member, len(batches)), one.number, one.parts)
         else:
-            task = Compute(worker, sequence, epoch, batches, fetches, one.number, one.parts)
+            fragment, is_first = one.number % self._fragments, not member.steps
+            fetches = (0 if is_first else min(self.strategy.overlap_steps, len(batches) - 1),)
+            task = Compute(worker, sequence, epoch, batches, fetches, one.number, one.parts, fragment, is_first)
+            member.steps = 1
+        if one is not None:
             one.open.add((worker, sequence))
         member.tasks[sequence] = task
         self.outstanding += 1

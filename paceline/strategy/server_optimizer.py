@@ -78,6 +78,11 @@ def check_optimizer(text: str) -> None:
         raise StrategyError(f"server-optimizer {text!r} should be NAME:RATE with a rate above 0, e.g. adagrad:0.5")
 
 
+def is_built_in(text: str) -> bool:
+    """Whether a server optimizer is a rule, which treats every number by itself, and not the user's."""
+    return ":" not in _parse(text)[0]
+
+
 def _parse(text: str) -> tuple[str, float | None]:
     """`NAME`, `NAME:RATE`, `module:name` or `module:name:RATE`: the name and the rate, which is NaN if it is none."""
     name, colon, rest = text.partition(":")

@@ -63,6 +63,18 @@ class Strategy:
     )
     backup_workers: int = setting(0, "Workers that a synchronous step does not wait for.", least=0, verbs=_OPTIONS)
     warm_start: int = setting(0, "Updates that the first worker makes before the others start.", least=0)
+    fragments: int | None = setting(
+        None, "Pieces of the parameters that synchronous groups exchange in turn, one per push; none: all at once.",
+        least=1,
+    )  # fmt: skip
+    overlap_steps: int = setting(
+        0, "With fragments: steps after a push before its worker takes over the result, at most those until the next "
+        "push.", least=0,
+    )  # fmt: skip
+    mixing: float = setting(
+        0.0, "With fragments: share of its own parameters that a worker keeps when it takes over a result.", least=0,
+        most=1,
+    )  # fmt: skip
     full_pass_per_worker: bool = setting(
         False, "Every worker makes a full pass over the data instead of a share of it.", verbs=("simulate",)
     )
@@ -79,6 +91,12 @@ class Strategy:
             raise StrategyError("backup workers are for one synchronous group")
         if self.softsync_n is not None and self.groups is not None:
             raise StrategyError("softsync_n is for asynchronous workers, groups of one")
+        if self.fragments is None and (self.overlap_steps or self.mixing):
+            raise StrategyError("overlap_steps and mixing are for parameters that are exchanged in fragments")
+        if self.fragments is not None and (self.groups is None or self.backup_workers):
+            raise StrategyError("fragments are for synchronous groups that wait for all of their workers")
+        if self.fragments is not None and self.correction != "none":
+            raise StrategyError(f"fragments cannot be combined with correction={self.correction}")
 
     @property
     def make_exchange(self) -> Exchange:
@@ -115,7 +133,7 @@ class Strategy:
 
     def check(self, workers: int, batches: int | None = None) -> None:
         """Raises an error unless it can run with `workers` on `batches` per epoch and what it names can be found."""
-        from paceline.strategy.server_optimizer import check_optimizer
+        from paceline.strategy.server_optimizer import check_optimizer, is_built_in
 
         if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
             raise StrategyError(f"workers={workers!r} should be a whole number from 1 to {MOST_WORKERS:,}")
@@ -130,7 +148,14 @@ class Strategy:
                 f"{workers} workers share {batches} batches per epoch: use fewer workers or a smaller batch"
             )
         _ = self.make_exchange, self.make_correction
+        if self.fragments is not None and not (self.make_exchange.local_optimizer and self.make_exchange.fetch_first):
+            raise StrategyError(
+                "fragments are for what an optimizer of the worker's own has changed: use exchange=delta or "
+                f"delta+int8, not {self.exchange}"
+            )
         check_optimizer(self.server_optimizer)
+        if self.fragments is not None and not is_built_in(self.server_optimizer):
+            raise StrategyError(f"fragments need a built-in server optimizer, not {self.server_optimizer}")
 
     def with_changes(self, **changes: Any) -> Strategy:
         """The same with some fields replaced, or an error that names the nearest field."""

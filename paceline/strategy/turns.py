@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paceline.strategy.instructions import Apply, Contribution
+from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -46,14 +46,18 @@ class Turns:
     def turn(self, step: int) -> int:
         return step // self.batches
 
+    def turn_of(self, task: Compute) -> int:
+        """The phase, or the fragment of the parameters, that an update of this task's payload changes."""
+        return task.fragment if self.count == 1 else self.turn(task.batches[0])
+
     def batch(self, step: int) -> int:
         return step % self.batches
 
     def order(self, update: int, contributions: tuple[Contribution, ...], epoch: int, closed: int) -> Apply:
         """An update, made when so many steps of the epoch were closed; the rate is the same in all turns of a batch."""
-        if self.count == 1:
-            return Apply(update, contributions, epoch, closed)
         tasks = contributions[0].tasks
-        turn = self.turn(tasks[0].batches[0])
+        turn = self.turn_of(tasks[0])
+        if self.count == 1:
+            return Apply(update, contributions, epoch, closed, turn)
         before = closed - turn * sum(len(task.batches) for task in tasks)
         return Apply(update, contributions, epoch, max(0, before) // self.count, turn)

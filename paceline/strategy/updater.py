@@ -15,6 +15,7 @@ from torch import Tensor
 
 from paceline.step.clipping import clip_norm_
 from paceline.strategy.correction import State
+from paceline.strategy.decoding import Decoding
 from paceline.strategy.gradient_mean import (
     Block,
     GradientMean,
@@ -44,14 +45,14 @@ class Updater:
         self.optimizers: list[ServerOptimizer] = [
             server_optimizer(strategy, phase, layout.torch_dtype) for phase in layout.phases
         ]
-        self.encoded = self.exchange.payload_size(layout.parameters)
+        self.decoding = Decoding(strategy, layout, device)
+        self.fragments, self.encoded = self.decoding.fragments, self.decoding.encoded
         clips = [optimizer.rule.clip_norm for optimizer in self.optimizers]
         self._clips = clips if any(clips) else []
         whole = self.correction is not None and not self.correction.elementwise
         whole = whole or bool(self._clips) or not all(optimizer.elementwise for optimizer in self.optimizers)
         self._whole = self._zeros(layout.parameters) if whole else None
         """The mean of all payloads, where something needs it whole before parameters change."""
-        self._decoded: list[Tensor] = []
         self._ends = layout.phase_ends()
         self._blocks = self._divided()
         threads = max(1, min(threads, len(self._blocks)))
@@ -60,11 +61,11 @@ class Updater:
         self._pool = ThreadPoolExecutor(threads, "paceline-update") if threads > 1 else None
         self._views: dict[tuple[int, int], tuple[State, dict[str, Tensor]]] = {}
         self._rules = [optimizer.rule for optimizer in self.optimizers]
-        self.takes_payloads = self.correction is None and self.exchange.is_dense
+        self.takes_payloads = self.correction is None and not self.decoding.is_needed
         """Whether one payload alone is the gradient as it is."""
         self.turns = Turns.of(strategy, layout, workers)
         always = all(phase.rule.epochs == (0, None) for phase in layout.phases)
-        self._all_train = always and self.turns.count == 1
+        self._all_train = always and self.turns.count == 1 and self.fragments is None
         """Whether every phase is trained in every update."""
         self._every_block = range(len(self._blocks))
 
@@ -76,12 +77,13 @@ class Updater:
         return Scratch(gradient, part, room, (a, b, c))
 
     def _divided(self) -> list[Block]:
-        """An optimizer that needs whole vectors gets its phase whole."""
+        """An optimizer that needs whole vectors gets its phase whole; no block is of two fragments."""
         blocks = []
+        cuts = [] if self.fragments is None else [self.fragments.piece(n).stop for n in range(self.fragments.count)]
         for phase, (first, last) in enumerate(self._ends):
             length = BLOCK if self.optimizers[phase].elementwise else max(1, last - first)
-            for start in range(first, last, length):
-                end = min(start + length, last)
+            starts = sorted({*range(first, last, length), *(cut for cut in cuts if first < cut < last)})
+            for start, end in zip(starts, [*starts[1:], last], strict=False):
                 in_phase = None if end - start == last - first else slice(start - first, end - first)
                 piece = None if end - start == self.layout.size else slice(start, end)
                 blocks.append(Block(phase, end - start, piece, in_phase, end == last))
@@ -115,18 +117,11 @@ class Updater:
         """Whether an update looks at what its payloads were computed on."""
         return self.correction is not None and self.correction.needs_fetched
 
-    def decode(self, payload: Tensor, out: Tensor) -> Tensor:
-        """The gradient in an encoded payload; `out` is written only where that is not the payload itself."""
-        if self.exchange.is_dense:
-            return payload[: self.encoded] if self.layout.buffers else payload
-        self.exchange.decode(payload[: self.encoded], out)
-        return out
-
     # An update
 
     def prepare(self, payload: Tensor, before: State, after: State) -> Tensor | None:
         """The part of an update by one payload that needs no parameters: its result is for `GroupContribution`."""
-        if self.correction is None or self.correction.prepare is None or not self.exchange.is_dense:
+        if self.correction is None or self.correction.prepare is None or self.decoding.is_needed:
             return None
         gradient = payload[: self.layout.parameters] if self.layout.buffers else payload
         return self.correction.prepare(gradient, before, after, self._rooms[:2])
@@ -142,8 +137,8 @@ class Updater:
 
         That may be the place of one of the payloads.
         """
-        if not self.exchange.is_dense:
-            given = self._all_decoded(given)
+        if self.decoding.is_needed:
+            given = self.decoding.all(given, order.turn)
         parameters = out
         if self.layout.buffers:
             parameters = out[: self.layout.parameters]
@@ -178,8 +173,8 @@ class Updater:
             with torch.no_grad():
                 return self.apply(order, given, old, new, before, after)
         rates = self._rates(order.epoch, order.closed)
-        if not self.exchange.is_dense:
-            given = self._all_decoded(given)
+        if self.decoding.is_needed:
+            given = self.decoding.all(given, order.turn)
         mean, trained = None, self._trained(order.epoch, order.turn)
         if len(trained) < len(self._blocks):
             self._carry_over(given, old, new, before, after)
@@ -209,13 +204,17 @@ class Updater:
         return None
 
     def _trained(self, epoch: int, turn: int) -> Sequence[int]:
-        """The blocks of the phases that are trained in an epoch, or in one of its turns."""
+        """The blocks of the phases that are trained in an epoch, or of the phase or fragment whose turn it is."""
         if self._all_train:
             return self._every_block
         if self.turns.count > 1:
             phase = [number for number, rule in enumerate(self._rules) if rule.trains_in(epoch)][turn]
             return [number for number, block in enumerate(self._blocks) if block.phase == phase]
-        return [number for number, block in enumerate(self._blocks) if self._rules[block.phase].trains_in(epoch)]
+        trained = [number for number, block in enumerate(self._blocks) if self._rules[block.phase].trains_in(epoch)]
+        if self.fragments is None:
+            return trained
+        piece = self.fragments.piece(turn)
+        return [number for number in trained if piece.start <= self._blocks[number].first < piece.stop]
 
     def _carry_over(
         self, given: Sequence[GroupContribution], old: Tensor, new: Tensor, before: State, after: State
@@ -267,20 +266,6 @@ class Updater:
         return self._views[key][1]
 
     # From payloads to a gradient
-
-    def _all_decoded(self, given: Sequence[GroupContribution]) -> list[GroupContribution]:
-        number, decoded = 0, []
-        for one in given:
-            payloads = []
-            for payload in one.payloads:
-                if number == len(self._decoded):
-                    self._decoded.append(self._zeros(self.layout.size))
-                out, number = self._decoded[number], number + 1
-                self.exchange.decode(payload.values[: self.encoded], out[: self.layout.parameters])
-                out[self.layout.parameters :] = payload.values[self.encoded :]
-                payloads.append(payload._replace(values=out))
-            decoded.append(one._replace(payloads=payloads))
-        return decoded
 
     def _mean_of_all(
         self, order: Apply, given: Sequence[GroupContribution], old: Tensor, before: State, after: State, rate: float,

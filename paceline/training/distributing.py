@@ -35,7 +35,8 @@ def build_strategy(given: Mapping[str, Any]) -> tuple[Strategy, int]:
 
 
 def _periods(base: str | Strategy, settings: StrategySettings, changes: Mapping[str, Any]) -> dict[str, int]:
-    """What `period` stands for: steps between two pushes, and between two fetches where there are any."""
+    """What `period` stands for: steps between two pushes, and between two fetches where there are any; with fragments,
+    between two pushes of the same one."""
     if settings.period is None:
         return {}
     strategy = find_strategy(base, **{key: changes[key] for key in changes.keys() & {"exchange"}})
@@ -45,7 +46,8 @@ def _periods(base: str | Strategy, settings: StrategySettings, changes: Mapping[
         )
     if twice := sorted(changes.keys() & {"fetch_every", "push_every"}):
         raise StrategyError(f"`period` and `{twice[0]}` cannot be combined")
-    return {"push_every": settings.period, "fetch_every": settings.period if strategy.fetch_every else 0}
+    push_every = max(1, settings.period // (changes.get("fragments", strategy.fragments) or 1))
+    return {"push_every": push_every, "fetch_every": push_every if strategy.fetch_every else 0}
 
 
 def _groups(settings: StrategySettings) -> tuple[int | None, int | None]:

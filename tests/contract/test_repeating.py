@@ -81,7 +81,7 @@ def test_a_time_record_is_a_record(tmp_path):
     from paceline.simulation.timing import TimeRecord
 
     found = simulate_time(find_strategy("downpour"), 3, 5)
-    made = TimeRecord.of(workload(), {}, MessageSizes(0, 0), found, 0.1)
+    made = TimeRecord.of(workload(), {}, MessageSizes(0, 0, 0), found, 0.1)
     save(made, tmp_path / "time.json")
     assert dump(load(tmp_path / "time.json")) == dump(made)
     assert dump(made)["mean_staleness"] == made.mean_staleness

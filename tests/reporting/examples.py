@@ -100,7 +100,7 @@ def a_simulation(workers: int = 50) -> TimeRecord:
     workload = Workload(network="dnn", data="digits")
     found = a_distribution("sync", workers, ledger=LedgerSummary(updates=90, applied=90, staleness={"0": 90}))
     made = Simulation(found, a_trace(workers, 10))
-    return TimeRecord.of(workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0), made, 0.05)
+    return TimeRecord.of(workload, {"compute-time": "gamma:100:0.01"}, MessageSizes(0, 0, 0), made, 0.05)
 
 
 def an_outcome(label: str = "a", error: str = "", status: str = "failed") -> RunOutcome:

@@ -61,3 +61,40 @@ def test_the_all_to_all_by_hand():
     """Two machines with two members each: a machine sends two members' halves, 24 MB, and the ring three quarters."""
     expected = (5e-3 + BIG / 125e6) + 3 * (5e-3 + BIG / 4 / 125e6)
     assert divided_average_s(BIG, 2, 2, SLOW, SLOW) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("batches", "steps", "rounds"), [(16, 4, 1), (32, 8, 1), (40, 10, 2)])
+def test_an_epoch_ends_with_an_exchange_after_however_few_local_steps(batches, steps, rounds):
+    """Four workers with eight steps per round; the exchange of 24 MB takes as long as some steps."""
+    made = prediction(0.2, parameter_bytes=BIG, samples=10 * batches)
+    strategy = find_strategy("diloco", fetch_every=8, push_every=8)
+    found = simulate_on(made, NODE, 4, strategy, network=SLOW, workers_per_machine=2, server_s=SERVER_S, driver="ray")
+    exchange_s = 8 * found.step_s - 8 * 0.2
+    assert exchange_s > 0.5
+    assert found.epoch_s == pytest.approx(steps * 0.2 + rounds * exchange_s, rel=0.01)
+
+
+def test_steps_hide_the_exchange_of_fragments():
+    """At the server: four workers push and fetch a fourth of 24 MB in 25 steps of 0.2 s, 5 of which it may take."""
+    strategy = find_strategy("streaming-diloco")
+    found = outcome("streaming-diloco", BIG)
+    assert found.step_s == pytest.approx(0.2, rel=0.01)
+    whole = find_strategy("diloco", fetch_every=100, push_every=100)
+    assert strategy.push_every * strategy.fragments == whole.push_every
+    slow = simulate_on(
+        prediction(0.2, parameter_bytes=BIG), NODE, 4, whole, network=SLOW, workers_per_machine=2, server_s=SERVER_S,
+        driver="ray",
+    )  # fmt: skip
+    assert slow.step_s > 1.01 * found.step_s
+
+
+@pytest.mark.parametrize("driver", ["", "ray"])
+def test_what_is_longer_than_the_overlap_is_waited_for(driver):
+    hidden, waited = (
+        simulate_on(
+            prediction(0.2, parameter_bytes=40 * BIG), NODE, 4, find_strategy("streaming-diloco", overlap_steps=steps),
+            network=SLOW, workers_per_machine=2, server_s=SERVER_S, driver=driver,
+        ).step_s
+        for steps in (20, 1)
+    )  # fmt: skip
+    assert waited > hidden >= 0.2

@@ -118,3 +118,5 @@ class GroupField:
     SNAPSHOT_ROUND = 1
     """The round that the group's snapshot of the parameters is for, + 1; written by the holder of the writer lock."""
     SNAPSHOT_VERSION = 2
+    FIRST_OPEN = 3
+    """The first round that is not over, where tasks wait for the round before theirs; written by the server."""

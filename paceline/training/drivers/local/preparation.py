@@ -28,6 +28,8 @@ def why_server_commits(strategy: Strategy, updater: Updater, workers: int, devic
         return f"groups average with {collective}"
     if strategy.payloads_per_update(workers) > 1:
         return "an update waits for several payloads"
+    if strategy.fragments is not None:
+        return "fragments are exchanged while workers compute"
     if strategy.backup_workers:
         return "rounds continue without backup workers"
     if strategy.staleness_bound is not None:

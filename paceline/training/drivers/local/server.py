@@ -74,12 +74,14 @@ class Server:
         with self.store.lock:
             self._finish_epochs()
             recover(self)
+        self._show_open_rounds()
         self.control[ControlField.SERVER_READY] = self.settings.incarnation
         self.launcher_bell.notify()
         while True:
             self.bell.arm()
             if not self._poll():
                 self.bell.wait(POLL_INTERVAL_S)
+            self._show_open_rounds()
             self.beat()
             if self.coordinator.finished and not self.control[ControlField.FINISHED]:
                 self.control[ControlField.FINISHED] = 1
@@ -199,6 +201,17 @@ class Server:
     def commit(self, order: Apply) -> bool:
         self.store.commit(order)
         return True
+
+    def _show_open_rounds(self) -> None:
+        """Where fragments are exchanged, workers wait for the update of the round before."""
+        if self.settings.strategy.fragments is None:
+            return
+        for number, group in self.coordinator.groups.items():
+            word = number * LINE + GroupField.FIRST_OPEN
+            if group.first_open > self.memory.groups[word]:
+                self.memory.groups[word] = group.first_open
+                for worker in group.members:
+                    self.worker_bells[worker].notify()
 
     def discard(self, task: Compute, refused: bool) -> None:
         if refused:

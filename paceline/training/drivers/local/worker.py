@@ -24,7 +24,7 @@ from paceline.testing.faults import WorkerFaults
 from paceline.training.drivers.local import mailbox
 from paceline.training.drivers.local.child import Bells
 from paceline.training.drivers.local.doorbell import Doorbell
-from paceline.training.drivers.local.fields import LINE, HeaderField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import LINE, GroupField, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.training.drivers.local.span_log import COMPUTE, FETCH, WAIT
@@ -104,7 +104,8 @@ class Worker:
     def _staging(self) -> Tensor | None:
         """Where fetched parameters are copied first; None: directly into the network."""
         learner = self.learner
-        if self.memory.fetched or (learner.local.device.type == "cpu" and not learner.exchange.fetch_last):
+        aside = learner.exchange.fetch_last or learner.fragments is not None
+        if self.memory.fetched or (learner.local.device.type == "cpu" and not aside):
             return None
         on_gpu = learner.local.device.type == "cuda"
         return torch.empty(learner.size, dtype=learner.local.dtype, pin_memory=on_gpu)
@@ -185,6 +186,18 @@ class Worker:
         self.bell.disarm()
         self._waited(start_ns)
 
+    def _await_update(self, task: Compute) -> None:
+        """With fragments: waits for the update of the round before, whose fragment the task takes over."""
+        start_ns, word = time.monotonic_ns(), self.group * LINE + GroupField.FIRST_OPEN
+        while True:
+            self.bell.arm()
+            if task.round is None or self.memory.groups[word] >= task.round:
+                break
+            self.bell.wait(POLL_INTERVAL_S)
+            self.beat()
+        self.bell.disarm()
+        self._waited(start_ns)
+
     def _is_turn(self, task: Compute) -> bool:
         if self.commits:
             return task.round is None or self.memory.word(HeaderField.ROUNDS + self.group) >= task.round
@@ -221,8 +234,10 @@ class Worker:
 
     def _fetch(self, position: int) -> tuple[int, Tensor]:
         """Fetches the parameters for a step of the task: those of the round, or the newest."""
-        start_ns = time.monotonic_ns()
         task, store = self.task, self.store
+        if self.learner.fragments is not None:
+            self._await_update(task)
+        start_ns = time.monotonic_ns()
         if self.memory.fetched:
             into = self.memory.fetched[self.number][self.place]
         else:
@@ -240,7 +255,7 @@ class Worker:
 
     def _push(self, task: Compute, result: Result, out: Tensor) -> None:
         words, line = self.words, SlotField.PAYLOAD + self.place * LINE
-        finite = is_finite(self.updater.decode(out, self.decoded))
+        finite = is_finite(self.updater.decoding.gradient(out, self.decoded, task.fragment))
         averaged = 0
         if self.average is not None:
             slot = self.memory.payload(self.number, task.sequence)

@@ -59,8 +59,8 @@ class Job:
     @property
     def in_place(self) -> bool:
         """Whether the server may write to the parameters of a worker on its node, because it does not compute then."""
-        fetch_last = self.strategy.make_exchange.fetch_last
-        return self.device == "cpu" and not self.strategy.overlap and not fetch_last
+        aside = self.strategy.make_exchange.fetch_last or self.strategy.fragments is not None
+        return self.device == "cpu" and not self.strategy.overlap and not aside
 
     def check_versions(self, node: str) -> None:
         """Raises an error unless this process has the same versions as the launcher."""

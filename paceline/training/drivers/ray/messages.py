@@ -13,6 +13,9 @@ from paceline.strategy.instructions import Compute
 from paceline.strategy.ledger import LedgerSummary
 from paceline.training.drivers.ray.timeline import TimedSpan
 
+ASK_AGAIN = -2
+"""In place of a version, where the update that a worker fetches is not made yet."""
+
 
 class ServerLost(Exception):
     """The server died or does not know this worker, which should rejoin and drop its tasks."""

@@ -26,7 +26,7 @@ from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.incoming import Incoming
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
-from paceline.training.drivers.ray.messages import Call, ChannelAddress, Reply, ServerState, Status
+from paceline.training.drivers.ray.messages import ASK_AGAIN, Call, ChannelAddress, Reply, ServerState, Status
 from paceline.training.drivers.ray.node_channel import ChannelListener
 from paceline.training.drivers.ray.node_memory import FETCHED, NodeMemory
 from paceline.training.drivers.ray.pieces import Array, Pieces
@@ -68,7 +68,8 @@ class Server(Actor):
         return reply, *self._cut(parameters)
 
     def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:
-        """The parameters for a later step of a task, and their version; -1 if the task was reassigned."""
+        """The parameters for a step of a task, and their version; -1: the task was reassigned; `ASK_AGAIN`: the update
+        that it is to find is not made yet."""
         version, parameters = self._fetch(call, sequence, position)
         return version, *self._cut(parameters)
 
@@ -96,10 +97,20 @@ class Server(Actor):
 
     def _fetch(self, call: Call, sequence: int, position: int) -> tuple[int, Tensor | None]:
         with self._replicated():
-            if sequence not in self.mailboxes[call.worker].computing or not self._knows(call):
+            mailbox = self.mailboxes[call.worker]
+            mailbox.bell.wait_for(lambda: self._may_fetch(call, sequence), ANSWER_WITHIN_S)
+            if sequence not in mailbox.computing or not self._knows(call):
                 return -1, None
+            mailbox.awaits_others = not self._may_fetch(call, sequence)
+            if mailbox.awaits_others:
+                return ASK_AGAIN, None
             found: tuple[int, Tensor] = self._do("fetch", call.worker, sequence, position)
             return found
+
+    def _may_fetch(self, call: Call, sequence: int) -> bool:
+        """Whether there is an answer: what is to be fetched, or that the worker does not have the task any more."""
+        task = self.mailboxes[call.worker].computing.get(sequence)
+        return task is None or not self._knows(call) or self.serving is None or self.serving.coordinator.may_fetch(task)
 
     def _channel_for(self, node: str) -> ChannelAddress | None:
         if not node or node != self.node():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paceline.errors import PacelineError
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.messages import Call, Push, Reply, ServerLost, WorkerReport
+from paceline.training.drivers.ray.messages import ASK_AGAIN, Call, Push, Reply, ServerLost, WorkerReport
 from paceline.training.drivers.ray.node_channel import Channel
 from paceline.training.drivers.ray.node_memory import OfferedMemory
 from paceline.training.drivers.ray.pieces import Pieces
@@ -79,12 +79,13 @@ class ServerLink:
         return reply, pieces
 
     def fetch(self, sequence: int, position: int) -> tuple[int, list[Any]]:
-        call = self._call(WorkerReport())
-        if self.channel is None:
-            sent = self._through_ray(self.server.fetch, call, sequence, position)
-        else:
-            sent = self.channel.send((call, sequence, position))
-        version, *pieces = self._get(sent)
+        call, version = self._call(WorkerReport()), ASK_AGAIN
+        while version == ASK_AGAIN:
+            if self.channel is None:
+                sent = self._through_ray(self.server.fetch, call, sequence, position)
+            else:
+                sent = self.channel.send((call, sequence, position))
+            version, *pieces = self._get(sent)
         if version < 0:
             raise ServerLost
         return version, pieces

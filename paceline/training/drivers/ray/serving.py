@@ -9,6 +9,7 @@ import math
 import time
 from dataclasses import asdict
 
+import torch
 from torch import Tensor
 
 from paceline.record import from_json, to_json
@@ -46,7 +47,9 @@ class ServedTraining:
         layout, strategy = job.layout, job.strategy
         self.updater = Updater(strategy, layout, job.workers, job.server_threads)
         self.store = MemoryStore(self.updater, state.parameters.clone(), record=job.record_events)
-        ahead = 2 if strategy.overlap else 1
+        ahead = 1
+        if strategy.overlap:  # with fragments, a worker asks for a task before the round before the last is committed
+            ahead = 2 if strategy.fragments is None else 3
         self.coordinator = Coordinator(
             strategy, job.workers, layout.batches, layout.epochs, ahead=ahead, turns=self.updater.turns.count
         )
@@ -184,7 +187,7 @@ class ServedTraining:
         """
         task = self.mailboxes[worker].take()
         formation = self.formations.of(task)
-        if 0 not in task.fetches:
+        if 0 not in task.fetches or self.job.strategy.fragments is not None:  # these fetch when the update is made
             return task, formation, 0, None
         version, parameters = self.fetch(worker, task.sequence, 0)
         if formation is not None:
@@ -207,10 +210,7 @@ class ServedTraining:
         task = mailbox.computing.pop(push.sequence)
         fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
         if self.store.recording:
-            record = TaskRecord(
-                worker, task.sequence, mailbox.incarnation, task.epoch, task.batches, task.fetches, push.versions
-            )
-            self.tasks.append(record)
+            self.tasks.append(TaskRecord.of(task, mailbox.incarnation, push.versions))
         self.store.payloads[worker, push.sequence] = payload, fetched if self.updater.needs_fetched else None
         self.engine.pushed(worker, push.sequence, push.pulled, push.finite)
 
@@ -223,7 +223,8 @@ class ServedTraining:
                 self.store.payloads[key] = payload._replace(values=payload.values.clone()), fetched
 
     def fetch(self, worker: int, sequence: int, position: int) -> tuple[int, Tensor]:
-        """The newest version; all of a round's tasks find what its first fetch found."""
+        """The newest version, or a fragment of it and the buffers; all of a round's tasks find what its first fetch
+        found."""
         task = self.mailboxes[worker].computing[sequence]
         version, parameters = self.store.version, self.store.current
         if task.round is not None and position < len(task.batches):
@@ -233,6 +234,10 @@ class ServedTraining:
                 begun = self._rounds[group] = task.round, version, parameters
             version, parameters = begun[1:]
         self.mailboxes[worker].held[sequence] = parameters
+        fragments = self.updater.fragments
+        if fragments is not None and not task.whole:
+            fragment, buffers = parameters[fragments.fetched_piece(task.fragment)], parameters[fragments.parameters :]
+            parameters = torch.cat([fragment, buffers]) if len(buffers) else fragment
         return version, parameters
 
     def take_epoch(self, epoch: int) -> tuple[int, Tensor, float] | None:
@@ -249,6 +254,9 @@ class ServedTraining:
         end_s = time.monotonic()
         self.updating_s += end_s - start_s
         self.timeline.add("server", TimedSpan("update", start_s, end_s))
+        if self.updater.fragments is not None:
+            for mailbox in self.mailboxes:  # fetches that wait for it
+                mailbox.bell.notify_all()
         return True
 
     def discard(self, task: Compute, refused: bool) -> None:

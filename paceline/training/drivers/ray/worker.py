@@ -75,7 +75,8 @@ class Worker(Actor):
         self.learner.bind(self.payload)
         self.updater = Updater(job.strategy, job.layout, job.workers, device=like.device)
         self.decoded = torch.empty(job.layout.parameters, dtype=like.dtype, device=like.device)
-        staged = like.device.type != "cpu" or self.learner.exchange.fetch_last
+        aside = self.learner.exchange.fetch_last or self.learner.fragments is not None
+        staged = like.device.type != "cpu" or aside
         self.staging = torch.empty(self.learner.size, dtype=like.dtype, pin_memory=like.is_cuda) if staged else None
         self.faults: WorkerFaults | None = None
 
@@ -166,9 +167,10 @@ class Worker(Actor):
                 self.spans.add("compute", computing_s, start_s)
             into = self.learner.local if self.staging is None or members is not None else self.staging
             version = reply.version
-            if position or not self._receive_parameters(pieces, reply.formation, into):
+            later = position or self.learner.fragments is not None
+            if later or not self._receive_parameters(pieces, reply.formation, into):
                 version, found = self.link.fetch(task.sequence, position)
-                self.link.parameters.put_into(into, found)
+                self._put_fetched(task, found, into)
             versions.append(version)
             computing_s = time.monotonic()
             self.communicating_s += computing_s - start_s
@@ -182,13 +184,23 @@ class Worker(Actor):
         self.faults.meet(result.pulled, len(task.batches), self.payload)
         self.tasks += 1
         self.steps += len(task.batches)
-        finite = is_finite(self.updater.decode(self.payload, self.decoded))
+        finite = is_finite(self.updater.decoding.gradient(self.payload, self.decoded, task.fragment))
         part = self._average(task, result, finite) if members is not None else None
         vector, is_part = (self.payload, False) if part is None else (part, True)
         push = Push(
             task.sequence, result.samples, result.steps, result.pulled, finite, tuple(versions), len(vector), is_part
         )
         return push, vector
+
+    def _put_fetched(self, task: Compute, pieces: list[Any], into: Tensor) -> None:
+        """Puts what the server sent where it belongs: all parameters, or a fragment of them and the buffers."""
+        fragments = self.learner.fragments
+        if fragments is None or task.whole:
+            self.link.parameters.put_into(into, pieces)
+            return
+        received, piece = self.link.parameters.joined(pieces), fragments.fetched_piece(task.fragment)
+        length = piece.stop - piece.start
+        into[piece], into[fragments.parameters :] = received[:length], received[length:]
 
     # With the other members of its group
 

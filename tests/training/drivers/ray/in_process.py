@@ -12,7 +12,7 @@ from paceline.step.step import Parts
 from paceline.strategy.learner import Learner
 from paceline.strategy.strategy import Strategy
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.messages import Call, Push, Reply, ServerLost, ServerState, WorkerReport
+from paceline.training.drivers.ray.messages import ASK_AGAIN, Call, Push, Reply, ServerLost, ServerState, WorkerReport
 from paceline.training.drivers.ray.pieces import Pieces
 from paceline.training.drivers.ray.server import Server
 from paceline.training.drivers.ray.worker import Worker
@@ -61,7 +61,10 @@ class Link:
         return self.place.server.exchange_note(self._call(WorkerReport()), formation, key, note)
 
     def fetch(self, sequence: int, position: int) -> tuple[int, list[Any]]:
-        version, *pieces = self.place.server.fetch(self._call(WorkerReport()), sequence, position)
+        version = ASK_AGAIN
+        while version == ASK_AGAIN:
+            version, *pieces = self.place.server.fetch(self._call(WorkerReport()), sequence, position)
+        pieces = [piece for piece in pieces if piece is not None]
         if version < 0:
             raise ServerLost
         return version, pieces
