@@ -25,7 +25,7 @@ from paceline.strategy.updater import Updater
 from paceline.trace import Span
 from paceline.training.drivers.ray.formations import Formations
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.mailbox import Mailbox
+from paceline.training.drivers.ray.mailbox import Fetched, Mailbox
 from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, Status, WorkerReport
 from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.scoreboard import Scoreboard
@@ -63,6 +63,7 @@ class ServedTraining:
         self.tasks: list[TaskRecord] = []
         self.epochs: dict[int, tuple[int, Tensor, float]] = {}
         """Version, parameters and end of the epochs from the one on that the launcher took last."""
+        self.kept: tuple[int, ServerState] | None = None
         self.refusals: list[FaultRecord] = []
         self.refusal_count = 0
         self.updating_s = 0.0
@@ -205,13 +206,14 @@ class ServedTraining:
         """None if the payload is part of a mean that another member's push completes."""
         mailbox = self.mailboxes[worker]
         task = mailbox.computing.pop(push.sequence)
-        fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
+        mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
+        fetched = mailbox.last.parameters if mailbox.last is not None and self.updater.needs_fetched else None
         if self.store.recording:
             record = TaskRecord(
                 worker, task.sequence, mailbox.incarnation, task.epoch, task.batches, task.fetches, push.versions
             )
             self.tasks.append(record)
-        self.store.payloads[worker, push.sequence] = payload, fetched if self.updater.needs_fetched else None
+        self.store.payloads[worker, push.sequence] = payload, fetched
         self.engine.pushed(worker, push.sequence, push.pulled, push.finite)
 
     def keep_payload(self, worker: int, memory: Tensor | None = None) -> None:
@@ -232,7 +234,7 @@ class ServedTraining:
             if begun is None or begun[0] != task.round:
                 begun = self._rounds[group] = task.round, version, parameters
             version, parameters = begun[1:]
-        self.mailboxes[worker].held[sequence] = parameters
+        self.mailboxes[worker].held[sequence] = Fetched(version, parameters)
         return version, parameters
 
     def take_epoch(self, epoch: int) -> tuple[int, Tensor, float] | None:
@@ -240,6 +242,10 @@ class ServedTraining:
         for before in [number for number in self.epochs if number < epoch]:
             del self.epochs[before]
         return self.epochs.get(epoch)
+
+    def keep(self, number: int) -> None:
+        """Keeps this version of everything, until it is asked for by its number or another one is kept."""
+        self.kept = number, self.snapshot()
 
     # The engine's ports
 
