@@ -22,6 +22,7 @@ BAR_TRAIN, BAR_STORE = 0.9, 0.5
 PEERS = {"dnn": ("few_tests", 55_000), "lenet5": ("few_samples", 3_200)}
 """Networks that are compared with Ray Train, and the samples of an epoch."""
 STORE_BYTES = 300 << 20
+SHARDS = (2, 4)
 
 
 @contextmanager
@@ -123,8 +124,12 @@ def _show_bandwidth(rounds: int, numbers: int, nodes: list[str]) -> dict[str, li
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         found.setdefault("ray.put", []).append(put_gb_per_s(numbers, 5))
-        for where, server in (("same node", nodes[0]), ("other node", nodes[1])):
-            for name, rate in driver_gb_per_s(numbers, 5, (server, nodes[0])).items():
+        for where, server, shards in (
+            ("same node", nodes[0], 1),
+            ("other node", nodes[1], 1),
+            *((f"{count} shards on both nodes", nodes[0], count) for count in SHARDS),
+        ):
+            for name, rate in driver_gb_per_s(numbers, 5, (server, nodes[0]), shards).items():
                 found.setdefault(f"{name}, {where}", []).append(rate)
     rows = []
     for name, rates in found.items():

@@ -24,10 +24,13 @@ def put_gb_per_s(numbers: int, repeats: int) -> float:
     return array.nbytes / median(times[1:]) / 1e9
 
 
-def driver_gb_per_s(numbers: int, repeats: int, nodes: tuple[str, str]) -> dict[str, float]:
-    """Of parameters that are fetched, and of payloads and parameters; between a server and a worker on these nodes."""
+def driver_gb_per_s(numbers: int, repeats: int, nodes: tuple[str, str], shards: int = 1) -> dict[str, float]:
+    """Of parameters that are fetched, and of payloads and parameters; between a server and a worker on these nodes.
+
+    Several shards are on one node after another.
+    """
     import ray
 
     size_bytes = FLOAT_BYTES * numbers
-    found = move_times(ray, size_bytes, repeats, *nodes)
+    found = move_times(ray, size_bytes, repeats, *nodes, shards)
     return {"pull": size_bytes / found.fetch_s / 1e9, "push and pull": 2 * size_bytes / found.exchange_s / 1e9}

@@ -156,6 +156,9 @@ def _rows(found: Measured, prediction: Prediction) -> Iterator[Comparison]:
 def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
     """Differences that make the comparison unreliable."""
     yield from found.notes
+    shards = found.run.distribution.server_shards if found.run is not None and found.run.distribution is not None else 1
+    if shards > 1:
+        yield f"the run had {shards} shards of the server: the prediction assumes one"
     run, p = found.run, prediction
     measured = found.measurement or next(iter(found.workers), None)
     busy = run.conditions.busy if run is not None else ""

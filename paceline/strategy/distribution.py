@@ -61,6 +61,8 @@ class Distribution:
     fault_count: int = 0
     server_threads: int = 1
     """Threads that make an update together, each its pieces of it."""
+    server_shards: int = 1
+    """Servers that share the parameters."""
     collective: str = "shared memory"
     """How a group's payloads are averaged: from shared memory, or by its members with nccl or gloo."""
     commits: str = "server"

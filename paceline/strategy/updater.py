@@ -29,6 +29,7 @@ from paceline.strategy.layout import Layout
 from paceline.strategy.server_optimizer import ServerOptimizer, server_optimizer
 from paceline.strategy.strategy import Strategy
 from paceline.strategy.turns import Turns
+from paceline.strategy.whole_vectors import needs_whole_vectors
 
 BLOCK = 1 << 16
 
@@ -49,8 +50,7 @@ class Updater:
         self.fragments, self.encoded = self.decoding.fragments, self.decoding.encoded
         clips = [optimizer.rule.clip_norm for optimizer in self.optimizers]
         self._clips = clips if any(clips) else []
-        whole = self.correction is not None and not self.correction.elementwise
-        whole = whole or bool(self._clips) or not all(optimizer.elementwise for optimizer in self.optimizers)
+        whole = needs_whole_vectors(strategy, self.optimizers)
         self._whole = self._zeros(layout.parameters) if whole else None
         """The mean of all payloads, where something needs it whole before parameters change."""
         self._ends = layout.phase_ends()

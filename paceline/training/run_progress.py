@@ -83,7 +83,7 @@ class RunProgress(ABC):
             now = self.before
             self.before = replace(
                 run.distribution, driver=now.driver, commits=now.commits, collective=now.collective,
-                server_threads=now.server_threads,
+                server_threads=now.server_threads, server_shards=now.server_shards,
             )  # fmt: skip
 
     def begin(self, at_s: float, version: int) -> None:

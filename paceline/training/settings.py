@@ -134,6 +134,10 @@ class DriverSettings:
         least=1,
         most=1024,
     )
+    server_shards: int | None = setting(
+        None, "Servers of a Ray cluster that share the parameters; default: one per 256 MiB, at most one per node.",
+        group=DISTRIBUTION, runs=RAY, least=1, most=1024,
+    )  # fmt: skip
     server_replica: bool = setting(
         False,
         "Replicate the server on another node of the Ray cluster, so that no update is lost if it dies.",

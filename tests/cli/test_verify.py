@@ -209,6 +209,14 @@ def test_workers_are_compared_with_a_simulation_of_them(paceline, tmp_path):
     assert row_of(found, "epoch")["measured_s"] == last_s
 
 
+def test_shards_of_the_server_are_noted(paceline, tmp_path):
+    distribution = replace(a_distribution("downpour", 2), driver="local", server_shards=3)
+    place = saved_run(tmp_path / "run", distribution=distribution)
+    record.save(a_prediction(batch=64), place / "prediction.json")
+    notes = paceline("verify", place, "--json", "-").json["notes"]
+    assert "the run had 3 shards of the server: the prediction assumes one" in notes
+
+
 def test_what_a_calibration_knows_of_such_workers_is_preferred(paceline, tmp_path):
     cores = a_run().conditions.cores
     cost = ExchangeCost(protocol_of(find_strategy("downpour")), 2, fixed_s=1e-3, byte_s=1e-9, cores=cores)

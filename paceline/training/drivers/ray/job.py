@@ -42,12 +42,17 @@ class Job:
     faults: tuple[Fault, ...] = ()
     record_events: bool = False
     server_threads: int = 1
+    """Of the server, or of each of its shards."""
+    shards: int = 1
+    """Servers that share the parameters."""
     collective: str = "server"
     """How a synchronous group averages: at the server, or among its members with gloo or nccl."""
     collective_always: bool = False
     """Also where the server would do it sooner."""
     ports: tuple[int, int] = (0, 0)
     """From and up to which port a member of a group listens, the last one excluded; equal: any port."""
+    stopped_timeout_s: float = 25.0
+    """How long an actor may not answer before it is replaced."""
     answer_within_s: float = 600.0
     """How long a worker waits for a server that does not answer."""
     versions: dict[str, str] = field(default_factory=versions_here)

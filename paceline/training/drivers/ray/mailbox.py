@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -11,6 +12,11 @@ from paceline.strategy.instructions import Compute
 
 ANSWER_WITHIN_S = 0.5
 """How long a call of the server may wait for something to happen."""
+
+
+class Fetched(NamedTuple):
+    version: int
+    parameters: Tensor
 
 
 class Mailbox:
@@ -25,10 +31,10 @@ class Mailbox:
         self.todo: deque[Compute] = deque()
         self.computing: dict[int, Compute] = {}
         """Tasks that the worker has and has not pushed, by sequence."""
-        self.held: dict[int, Tensor] = {}
-        """The parameters that each of them fetched last."""
-        self.last: Tensor | None = None
-        """Those of the task that was pushed last: the next one may continue with them."""
+        self.held: dict[int, Fetched] = {}
+        """What each of them fetched last."""
+        self.last: Fetched | None = None
+        """That of the task that was pushed last: the next one may continue with it."""
         self.is_near = False
         """Whether the worker is on the server's node."""
         self.delivered = False

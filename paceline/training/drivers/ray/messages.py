@@ -17,6 +17,14 @@ ASK_AGAIN = -2
 """In place of a version, where the update that a worker fetches is not made yet."""
 
 
+class ServerActors(NamedTuple):
+    """Handles of the server's actors."""
+
+    server: Any
+    shards: tuple[tuple[Any, ...], ...] = ()
+    """Each with its replica, if it has one."""
+
+
 class ServerLost(Exception):
     """The server died or does not know this worker, which should rejoin and drop its tasks."""
 
@@ -116,7 +124,9 @@ class Status:
     nodes: int = 0
     """Nodes that have workers."""
     replicated: bool = False
-    """A replica follows."""
+    """A replica follows, or the shards do."""
+    lost_shard: bool = False
+    """One of the shards is gone."""
     computing: tuple[int, ...] = ()
     """Workers that have a task."""
     joined: tuple[int, ...] = ()

@@ -15,9 +15,12 @@ from paceline.step.optimizers import Rule
 from paceline.strategy.layout import Layout, PhaseLayout
 from paceline.strategy.presets import find_strategy
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.messages import Push, ServerState, WorkerReport
+from paceline.training.drivers.ray.messages import Push, ServerActors, ServerState, WorkerReport
 from paceline.training.drivers.ray.placing import SOME_MEMORY
 from paceline.training.drivers.ray.server import Server
+from paceline.training.drivers.ray.shard_handles import ShardHandles
+from paceline.training.drivers.ray.sharding import Sharding
+from paceline.training.settings import DriverSettings
 from paceline.workload import resolve
 
 SMALL_BYTES, LARGE_BYTES = 4 << 10, 64 << 20
@@ -28,7 +31,7 @@ MOST_PAIRS = 4
 
 
 class MoveTimes(NamedTuple):
-    """Median seconds, without the server's updates."""
+    """Median seconds, without the server's updates; those of shards are included."""
 
     fetch_s: float
     """From asking for parameters until they are there."""
@@ -42,11 +45,12 @@ class Mover:
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def times(self, server: Any, rounds: int) -> MoveTimes:
-        from paceline.training.drivers.ray.server_link import ServerLink, ray
+    def times(self, servers: ServerActors, rounds: int) -> MoveTimes:
+        from paceline.training.drivers.ray.server_link import ray
+        from paceline.training.drivers.ray.shard_link import link_to
 
         torch.set_num_threads(1)
-        link = ServerLink(server, self.job, 0, 1)
+        link, server = link_to(servers, self.job, 0, 1), servers.server
         reply, _ = link.receive(link.send_join())
         link.joined(reply)
         while reply.task is None:
@@ -70,28 +74,40 @@ class Mover:
         return MoveTimes(median(fetched[1:]), median(exchanged[1:]))
 
 
-def move_times(ray: Any, size_bytes: int, rounds: int, server_node: str, worker_node: str) -> MoveTimes:
-    """Of a vector between a server and a worker on these nodes."""
+def move_times(
+    ray: Any, size_bytes: int, rounds: int, server_node: str, worker_node: str, shards: int = 1
+) -> MoveTimes:  # fmt: skip
+    """Of a vector between a server and a worker on these nodes. Several shards are on one node after another."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     numbers = size_bytes // FLOAT_BYTES
     layout = Layout((PhaseLayout(Rule("sgd", 1e-3), (("all", (numbers,)),)),), 0, 1_000_000, 1, "float32")
     workload = resolve("dnn", {"data": "digits", "device": "cpu", "threads": 1})
-    job = Job(find_strategy("stale-sync"), layout, workload, 1, 1, "cpu", numbers)
+    job = Job(find_strategy("stale-sync"), layout, workload, 1, 1, "cpu", numbers, shards=shards)
+    sharding = Sharding(job)
 
-    def placed(kind: type, node: str) -> Any:
+    def placed(kind: type, node: str, job: Job) -> Any:
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         options = {"num_cpus": 0, "memory": SOME_MEMORY, "max_concurrency": 8, "scheduling_strategy": where}
         return ray.remote(kind).options(**options).remote(job)
 
-    server, mover = placed(Server, server_node), placed(Mover, worker_node)
+    state = ServerState(torch.zeros(numbers))
+    server = placed(Server, server_node, job if shards == 1 else sharding.of_server)
+    mover = placed(Mover, worker_node, job)
+    others = None if shards == 1 else ShardHandles(ray, job, sharding, DriverSettings(), lambda: None)
     try:
-        ray.get(server.begin.remote(ServerState(torch.zeros(numbers)), math.inf))
-        found: MoveTimes = ray.get(mover.times.remote(server, rounds))
+        if others is None:
+            ray.get(server.begin.remote(state, math.inf))
+        else:
+            others.begin(state)
+            own = sharding.state_of_server(state)
+            ray.get(server.begin.remote(own, math.inf, others.followers, others.generation))
+        servers = ServerActors(server, others.actors if others is not None else ())
+        found: MoveTimes = ray.get(mover.times.remote(servers, rounds))
         return found
     finally:
-        ray.kill(server)
-        ray.kill(mover)
+        for actor in (server, mover, *(others.followers if others is not None else ())):
+            ray.kill(actor)
 
 
 def measure_node_link(ray: Any, large_bytes: int = LARGE_BYTES) -> LinkSpeed:

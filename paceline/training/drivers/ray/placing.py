@@ -24,6 +24,12 @@ def node_of_server(ray: Any, shares: Shares) -> Any:
     return _prefer(free[0]) if free and len(free) < len(alive) else SPREAD
 
 
+def nodes_of_shards(ray: Any, shards: int, copies: int) -> list[list[Any]]:
+    """The scheduling strategy of each shard and of its replica: one node after another, a replica on the next one."""
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    return [[_prefer(alive[(shard + copy) % len(alive)]) for copy in range(copies)] for shard in range(shards)]
+
+
 def nodes_of_workers(ray: Any, shares: Shares, workers: int, groups: int) -> list[Any]:
     """The scheduling strategy of each worker.
 

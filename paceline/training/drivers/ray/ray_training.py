@@ -36,6 +36,7 @@ from paceline.training.drivers.ray.progress import RayProgress
 from paceline.training.drivers.ray.run_metrics import RunMetrics
 from paceline.training.drivers.ray.sent_objects import send_objects
 from paceline.training.drivers.ray.serving import ServedTraining
+from paceline.training.drivers.ray.sharding import choose_shards
 from paceline.training.drivers.ray.supervisor import Supervisor
 from paceline.training.evaluate import Evaluator
 from paceline.training.flat_state import flat_parameters, named_parameters
@@ -79,13 +80,18 @@ class RayTraining(Driver):
             settings.collective, strategy, workers, on_gpus=share.device.startswith("cuda"), ports=settings.port_range
         )
         ports = parse_port_range(settings.port_range)
+        nodes = sum(node["Alive"] for node in self.ray.nodes())
+        shards = choose_shards(settings.server_shards, strategy, layout, nodes, collective, always=always)
+        if shards > 1:  # then members average at the shards
+            collective = "server"
         self.job = Job(
             strategy, layout, workload, workers, share.threads, share.device, self.learner.payload_size,
             cache="" if options.cache is None else str(options.cache.resolve()),
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=settings.on_bad_gradient, faults=options.faults, record_events=settings.record_events,
-            server_threads=settings.server_threads, collective=collective, collective_always=always,
-            ports=(ports.start, ports.stop), answer_within_s=settings.start_timeout,
+            server_threads=settings.server_threads, shards=shards, collective=collective, collective_always=always,
+            ports=(ports.start, ports.stop), stopped_timeout_s=settings.stopped_timeout,
+            answer_within_s=settings.start_timeout,
         )  # fmt: skip
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.objects = send_objects(self.ray, workload)
@@ -96,8 +102,8 @@ class RayTraining(Driver):
         self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
         described = Distribution(
-            strategy, workers, "ray", server_threads=settings.server_threads, commits="the server",
-            collective="the server" if collective == "server" else collective,
+            strategy, workers, "ray", server_threads=settings.server_threads, server_shards=shards,
+            commits="the server", collective="the server" if collective == "server" else collective,
         )  # fmt: skip
         passes = workers if strategy.full_pass_per_worker else 1
         self.progress = RayProgress(workload, described, passes * len(dataset.train), self.learner.turns.steps)
@@ -160,7 +166,7 @@ class RayTraining(Driver):
         run.save_if_due(patience=1.0 if reported else 2.0)
         every_s = self.options.checkpoint_every_s or CHECKPOINT_EVERY_S
         if not run.keeps_checkpoints and time.monotonic() - self.kept_s >= every_s:
-            self.supervisor.snapshot()
+            self.supervisor.servers.snapshot()
             self.kept_s = time.monotonic()
 
     def _show(self, run: TrainingRun) -> None:
@@ -177,7 +183,7 @@ class RayTraining(Driver):
     def _validate_if_due(self, run: TrainingRun) -> None:
         assert self.validation is not None and self.supervisor is not None
         if not self.validation.is_behind and run.validation_is_due(self.updates, self.progress.train_s):
-            found = self.supervisor.ask("current_parameters")
+            found = self.supervisor.servers.current_parameters()
             if found is not None:
                 parameters = torch.tensor(found[1])
                 self.validation.add(found[0], parameters, None, self.progress.passes, self.progress.train_s)
@@ -192,7 +198,7 @@ class RayTraining(Driver):
         """Validates epochs that have ended since the last call."""
         assert self.validation is not None and self.supervisor is not None
         while self.epochs_taken < self.progress.status.epochs_done:
-            found = self.supervisor.ask("epoch_parameters", self.epochs_taken)
+            found = self.supervisor.servers.epoch_parameters(self.epochs_taken)
             if found is None:  # the server has just died
                 return
             parameters = torch.tensor(found[1]) if run.validates(self.epochs_taken) else None
@@ -213,7 +219,7 @@ class RayTraining(Driver):
 
     def trace(self) -> list[Span]:
         began_s = (self.progress.began_s or 0.0) - (self.recorder.origin_s or 0.0)
-        found = (self.supervisor.ask("trace") if self.supervisor is not None else None) or []
+        found = (self.supervisor.servers.ask("trace") if self.supervisor is not None else None) or []
         return [replace(span, start_s=span.start_s + began_s, end_s=span.end_s + began_s) for span in found]
 
     def timing(self) -> tuple[float, float]:
@@ -221,7 +227,7 @@ class RayTraining(Driver):
 
     def snapshot(self) -> Snapshot:
         """Saves one consistent version of everything while the actors continue."""
-        state = self.start_state if self.supervisor is None else self.supervisor.snapshot()
+        state = self.start_state if self.supervisor is None else self.supervisor.servers.snapshot()
         named = named_parameters(self.network, state.parameters, self.learner.local)
         saved = {
             **(state.saved or {}),
@@ -245,7 +251,7 @@ class RayTraining(Driver):
         self.progress.resume(before, position.ledger.closed)
 
     def events(self) -> EventRecord | None:
-        found: EventRecord | None = None if self.supervisor is None else self.supervisor.ask("events")
+        found: EventRecord | None = None if self.supervisor is None else self.supervisor.servers.ask("events")
         return found
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.strategy.event_record import EventRecord
 from paceline.trace import Span
 from paceline.training.drivers.ray.actor import Actor
+from paceline.training.drivers.ray.follower_link import FollowerLink
 from paceline.training.drivers.ray.incoming import Incoming
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
@@ -30,7 +31,6 @@ from paceline.training.drivers.ray.messages import ASK_AGAIN, Call, ChannelAddre
 from paceline.training.drivers.ray.node_channel import ChannelListener
 from paceline.training.drivers.ray.node_memory import FETCHED, NodeMemory
 from paceline.training.drivers.ray.pieces import Array, Pieces
-from paceline.training.drivers.ray.replica import ReplicaLink
 from paceline.training.drivers.ray.serving import ServedTraining
 
 REJOIN_WITHIN_S = 10.0
@@ -50,7 +50,8 @@ class Server(Actor):
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
         self.incoming = Incoming(job.answer_within_s)
         self.serving: ServedTraining | None = None
-        self.replica: ReplicaLink | None = None
+        self.followers: FollowerLink | None = None
+        """Its replica, or its shards."""
         self.listener: ChannelListener | None = None
         self.failure: tuple[str, str] | None = None
         self.ended_s: float | None = None
@@ -165,11 +166,20 @@ class Server(Actor):
 
     # What the launcher calls
 
-    def begin(self, state: ServerState, join_within_s: float) -> str:
-        """Starts, or continues from `state`, unless it has started already; returns the generation."""
+    def begin(
+        self, state: ServerState, join_within_s: float, shards: Sequence[Any] = (), generation: str = "",
+        awaited: bool = False,
+    ) -> str:  # fmt: skip
+        """Starts, or continues from `state`, unless it has started already; returns which server it is.
+
+        `shards` have begun to follow it as this generation; with `awaited` nothing is answered that they have not.
+        """
         with self.lock:
             if self.serving is None:
                 self.serving = ServedTraining(self.job, state, self.mailboxes, join_within_s)
+                if shards:
+                    self.generation = generation
+                    self.followers = FollowerLink(shards, generation, awaited=awaited)
                 self._tell_all()
             return self.identity
 
@@ -190,7 +200,8 @@ class Server(Actor):
             state = self.serving.snapshot()
             if any(mailbox.incarnation for mailbox in self.mailboxes):
                 self._begin_again(self.serving, state)
-            self.replica = ReplicaLink(replica, self.generation, state)
+            began = replica.begin.remote(self.generation, state)
+            self.followers = FollowerLink([replica], self.generation, awaited=True, began=[began])
 
     def _begin_again(self, before: ServedTraining, state: ServerState) -> None:
         """As another generation: what workers have in hand is in no snapshot, so they join again, and do it again."""
@@ -208,15 +219,18 @@ class Server(Actor):
             self.news.wait_for(
                 lambda: self.over or (self.serving and self.serving.coordinator.epochs_done > epochs_seen), within_s
             )
-            serving, now_s = self.serving, time.monotonic()
+            serving, now_s, followers = self.serving, time.monotonic(), self.followers
             if serving is None:
                 return Status(self.generation, begun=False, failure=self.failure)
+            if followers is not None:
+                followers.check(self.job.stopped_timeout_s)
             return replace(
                 serving.status(now_s),
                 generation=self.generation,
                 finished=self.ended_s is not None,
                 failure=self.failure,
-                replicated=self.replica is not None,
+                replicated=followers is not None,
+                lost_shard=followers is not None and followers.is_broken,
                 ended_ago_s=None if self.ended_s is None else now_s - self.ended_s,
             )
 
@@ -231,10 +245,14 @@ class Server(Actor):
             serving = self.serving
             return None if serving is None else (serving.store.version, serving.store.current.numpy())
 
-    def snapshot(self) -> ServerState | None:
-        """One consistent version of everything; None before the start."""
-        with self.lock:
-            return self.serving.snapshot() if self.serving is not None else None
+    def snapshot(self, number: int = 0) -> ServerState | None:
+        """One consistent version of everything; shards keep theirs under `number`. None before the start."""
+        with self._replicated():
+            if self.serving is None:
+                return None
+            if self.job.shards > 1:
+                self._do("keep", number)
+            return self.serving.snapshot()
 
     def events(self) -> EventRecord | None:
         with self.lock:
@@ -244,24 +262,24 @@ class Server(Actor):
         with self.lock:
             return self.serving.trace() if self.serving is not None else []
 
-    # What happens, here and at the replica
+    # What happens, here and at those that follow
 
     def _do(self, name: str, *arguments: Any) -> Any:
-        """Calls a method of the training that changes it; the replica will do the same."""
-        if self.replica is not None:
-            self.replica.add(name, arguments)
+        """Calls a method of the training that changes it; the replica or the shards will do the same."""
+        if self.followers is not None:
+            self.followers.add(name, arguments)
         return getattr(self.serving, name)(*arguments)
 
     @contextmanager
     def _replicated(self) -> Iterator[None]:
-        """With the lock; then, without it, until the replica has what happened."""
+        """With the lock; then, without it, until a replica has what happened. A lost replica is given up."""
         with self.lock:
             yield
-            link = self.replica
+            link = self.followers
             sent = None if link is None else link.send()
-        if link is not None and not link.confirm(sent):
+        if link is not None and not link.confirm(sent) and self.job.shards == 1:
             with self.lock:
-                self.replica = None if self.replica is link else self.replica
+                self.followers = None if self.followers is link else self.followers
 
     def _continue(self, serving: ServedTraining) -> None:
         if serving.should_begin:

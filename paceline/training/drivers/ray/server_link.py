@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -24,8 +26,20 @@ def node_address() -> str:
     return str(ray.util.get_node_ip_address())
 
 
+@contextmanager
+def lost(within_s: float) -> Iterator[None]:
+    """Turns what Ray says of a server that died into `ServerLost`, and a limit of time into one line."""
+    try:
+        yield
+    except (exceptions.RayActorError, exceptions.ObjectLostError) as error:
+        raise ServerLost from error
+    except (exceptions.GetTimeoutError, TimeoutError):
+        raise PacelineError(f"the server did not answer within {within_s:g} s (start_timeout)") from None
+
+
 class ServerLink:
-    def __init__(self, server: Any, job: Job, worker: int, incarnation: int) -> None:
+    def __init__(self, server: Any, job: Job, worker: int, incarnation: int, *, near: bool = True) -> None:
+        """`near`: a server of the same node is called through shared memory."""
         self.worker, self.incarnation, self.generation = worker, incarnation, ""
         self.within_s = job.answer_within_s
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
@@ -34,8 +48,9 @@ class ServerLink:
         self.address = node_address()
         self.offered: OfferedMemory | None = None
         """Memory to share with a server on this node, where the system has some."""
-        with contextlib.suppress(OSError):
-            self.offered = OfferedMemory(job)
+        if near:
+            with contextlib.suppress(OSError):
+                self.offered = OfferedMemory(job)
         self.channel: Channel | None = None
         """The short way, if the server is on this node."""
 
@@ -62,17 +77,20 @@ class ServerLink:
 
     def send(self, report: WorkerReport, push: Push | None = None, payload: Tensor | None = None) -> Any:
         """Sends a payload, or asks for a task. The payload may be overwritten afterwards."""
-        call = self._call(report, push)
         if self.channel is None:
             pieces: list[Any] = list(self.payloads.cut(payload)) if payload is not None else []
             if not self.payloads.inline:  # the server says when it is transferred
                 pieces = [[ray.put(piece)] for piece in pieces]
-            return self._through_ray(self.server.exchange, call, *pieces)
+            return self.send_pieces(report, push, pieces)
+        call = self._call(report, push)
         if push is not None and push.is_part and payload is not None:  # the payload itself may still be asked for
             return self.channel.send((call, self.payloads.cut(payload)))
         if payload is not None and payload.data_ptr() != self.channel.memory.payload.data_ptr():
             self.channel.memory.payload.copy_(payload)
         return self.channel.send((call,))
+
+    def send_pieces(self, report: WorkerReport, push: Push | None, pieces: list[Any]) -> Any:
+        return self._through_ray(self.server.exchange, self._call(report, push), *pieces)
 
     def receive(self, sent: Any) -> tuple[Reply, list[Any]]:
         reply, *pieces = self._get(sent)
@@ -108,7 +126,7 @@ class ServerLink:
 
     def _get(self, sent: Any) -> list[Any]:
         """The reply, and the parameters in pieces."""
-        try:
+        with lost(self.within_s):
             if self.channel is not None:
                 answer, put = self.channel.receive(sent, self.within_s)
                 if put is None:
@@ -116,7 +134,3 @@ class ServerLink:
                 place, length = put
                 return [answer, *self.parameters.cut(self.channel.memory.parameters[place, :length])]
             return [found for found in ray.get(sent, timeout=self.within_s) if found is not None]
-        except (exceptions.RayActorError, exceptions.ObjectLostError) as error:
-            raise ServerLost from error
-        except (exceptions.GetTimeoutError, TimeoutError):
-            raise PacelineError(f"the server did not answer within {self.within_s:g} s (start_timeout)") from None

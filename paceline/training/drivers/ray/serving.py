@@ -26,7 +26,7 @@ from paceline.strategy.updater import Updater
 from paceline.trace import Span
 from paceline.training.drivers.ray.formations import Formations
 from paceline.training.drivers.ray.job import Job
-from paceline.training.drivers.ray.mailbox import Mailbox
+from paceline.training.drivers.ray.mailbox import Fetched, Mailbox
 from paceline.training.drivers.ray.messages import Call, Formation, Push, ServerState, Status, WorkerReport
 from paceline.training.drivers.ray.pieces import Array, Pieces
 from paceline.training.drivers.ray.scoreboard import Scoreboard
@@ -66,6 +66,7 @@ class ServedTraining:
         self.tasks: list[TaskRecord] = []
         self.epochs: dict[int, tuple[int, Tensor, float]] = {}
         """Version, parameters and end of the epochs from the one on that the launcher took last."""
+        self.kept: tuple[int, ServerState] | None = None
         self.refusals: list[FaultRecord] = []
         self.refusal_count = 0
         self.updating_s = 0.0
@@ -208,10 +209,11 @@ class ServedTraining:
         """None if the payload is part of a mean that another member's push completes."""
         mailbox = self.mailboxes[worker]
         task = mailbox.computing.pop(push.sequence)
-        fetched = mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
+        mailbox.last = mailbox.held.pop(push.sequence, mailbox.last)
+        fetched = mailbox.last.parameters if mailbox.last is not None and self.updater.needs_fetched else None
         if self.store.recording:
             self.tasks.append(TaskRecord.of(task, mailbox.incarnation, push.versions))
-        self.store.payloads[worker, push.sequence] = payload, fetched if self.updater.needs_fetched else None
+        self.store.payloads[worker, push.sequence] = payload, fetched
         self.engine.pushed(worker, push.sequence, push.pulled, push.finite)
 
     def keep_payload(self, worker: int, memory: Tensor | None = None) -> None:
@@ -233,7 +235,7 @@ class ServedTraining:
             if begun is None or begun[0] != task.round:
                 begun = self._rounds[group] = task.round, version, parameters
             version, parameters = begun[1:]
-        self.mailboxes[worker].held[sequence] = parameters
+        self.mailboxes[worker].held[sequence] = Fetched(version, parameters)
         fragments = self.updater.fragments
         if fragments is not None and not task.whole:
             fragment, buffers = parameters[fragments.fetched_piece(task.fragment)], parameters[fragments.parameters :]
@@ -245,6 +247,10 @@ class ServedTraining:
         for before in [number for number in self.epochs if number < epoch]:
             del self.epochs[before]
         return self.epochs.get(epoch)
+
+    def keep(self, number: int) -> None:
+        """Keeps this version of everything, until it is asked for by its number or another one is kept."""
+        self.kept = number, self.snapshot()
 
     # The engine's ports
 

@@ -6,7 +6,6 @@ Ray places them and starts them again; this tells the server who is gone, and gi
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +16,13 @@ from paceline.strategy.distribution import FaultRecord
 from paceline.training.drivers.ray.connection import Shares
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import ServerState, Status
-from paceline.training.drivers.ray.placing import SOME_MEMORY, node_of_server, nodes_of_workers
-from paceline.training.drivers.ray.replica_handle import ReplicaHandle
+from paceline.training.drivers.ray.placing import nodes_of_workers
 from paceline.training.drivers.ray.sent_objects import SentObjects
-from paceline.training.drivers.ray.server import REJOIN_WITHIN_S, Server
+from paceline.training.drivers.ray.servers import STATUS_EVERY_S, Servers
 from paceline.training.drivers.ray.start_limits import StartLimits
 from paceline.training.drivers.ray.worker_handle import WorkerHandle
 from paceline.training.settings import DriverSettings
 
-STATUS_EVERY_S = 0.2
 RETRY_S = 1.0
 FAULTS_KEPT = 1000
 MOST_FAILURES = 5
@@ -46,76 +43,27 @@ class Supervisor:
         self.fault_count = 0
         self.to_inject = sorted((f for f in job.faults if f.what in ("kill", "hang")), key=lambda f: f.at)
         self.last = Status("", begun=False)
-        self.state: ServerState | None = None
-        """What a new server begins from."""
         self.server_failures = 0
         self.start_limits = StartLimits(ray, shares, limits.start_timeout, self.began_s)
         self._asked_s = self.began_s
         self._asked: Any = None
-        self._identity = ""
-        """Of the server that has begun."""
         self._dead: dict[int, int] = {}
         """The last incarnations of workers that died, until the server has heard of it."""
         self._told: dict[int, int] = {}
         """Those that the server is told with the call that is waited for."""
-        self.server = (
-            ray.remote(Server)
-            .options(
-                num_cpus=job.server_threads if job.server_threads > 1 else 0,
-                memory=SOME_MEMORY,
-                max_concurrency=2 * job.workers + 8,
-                max_restarts=-1,
-                scheduling_strategy=node_of_server(ray, shares),
-            )
-            .remote(job)
-        )
-        self.replica = ReplicaHandle(ray, job, self.server) if limits.server_replica else None
+        self.servers = Servers(ray, job, shares, limits, on_wait)
         make = ray.remote(Worker).options
         options = {"num_cpus": shares.cpus, "num_gpus": shares.gpus, "max_concurrency": 2, "max_restarts": -1}
         actors = [
             make(**options, scheduling_strategy=where).remote(job, number)
             for number, where in enumerate(nodes_of_workers(ray, shares, job.workers, job.groups))
         ]
-        self.workers = [WorkerHandle(ray, actor, self.server, objects) for actor in actors]
+        self.workers = [WorkerHandle(ray, actor, self.servers.actors, objects) for actor in actors]
 
     def start(self, state: ServerState) -> None:
-        self.state = state
-        self._identity = self._begin(state, math.inf)
-        if self.replica is not None:
-            self._await_replica(self.replica)
+        self.servers.start(state)
         for worker in self.workers:
             worker.start()
-
-    def _await_replica(self, replica: ReplicaHandle) -> None:
-        """Waits until the replica follows: no update may be made before that."""
-        latest_s = time.monotonic() + self.limits.start_timeout
-        while time.monotonic() < latest_s:
-            self.on_wait()
-            asked_s = time.monotonic()
-            status: Status | None = self.ask("status", STATUS_EVERY_S, 0)
-            if status is None or status.replicated:  # without a server there will be another one
-                return
-            replica.keep(status.replicated, asked_s)
-        raise PacelineError(
-            f"the server's replica did not start within {self.limits.start_timeout:g} s (start_timeout)"
-        )
-
-    def _begin(self, state: ServerState, join_within_s: float) -> str:
-        """Lets a new server begin; one that dies meanwhile is started again, for as long as a start may take.
-
-        Returns which server it is: the one before if that did not die, but could not be reached for a while.
-        """
-        latest_s = time.monotonic() + self.limits.start_timeout
-        began = self.server.begin.remote(state, join_within_s)
-        while time.monotonic() < latest_s:
-            self.on_wait()
-            if self.ray.wait([began], timeout=STATUS_EVERY_S)[0]:
-                try:
-                    identity: str = self.ray.get(began)
-                    return identity
-                except self.ray.exceptions.RayActorError:
-                    began = self.server.begin.remote(state, join_within_s)
-        raise PacelineError(f"the server did not start within {self.limits.start_timeout:g} s (start_timeout)")
 
     # How they are doing
 
@@ -123,10 +71,14 @@ class Supervisor:
         """Deals with what happens within `within_s`, or sooner; how the run is doing then."""
         if self._asked is None:
             self._told = dict(self._dead)
-            self._asked = self.server.status.remote(STATUS_EVERY_S, self.last.epochs_done, tuple(self._told.items()))
+            self._asked = self.servers.server.status.remote(
+                STATUS_EVERY_S, self.last.epochs_done, tuple(self._told.items())
+            )
             self._asked_s = time.monotonic()
         elif time.monotonic() - self._asked_s > self.limits.stopped_timeout + STATUS_EVERY_S:
-            self.ray.kill(self.server, no_restart=False)  # it hangs; the answer that is waited for will be an error
+            self.ray.kill(
+                self.servers.server, no_restart=False
+            )  # it hangs; the answer that is waited for will be an error
             self._asked_s = time.monotonic()
         for worker in self.workers:
             if worker.working is None and 0.0 < worker.try_again_s <= time.monotonic():
@@ -159,11 +111,13 @@ class Supervisor:
             self.server_failures = 0
         self.last = status
         self._dead = {number: died for number, died in self._dead.items() if self._told.get(number) != died}
-        if self.replica is not None:
-            self.replica.keep(status.replicated, self._asked_s)
+        if self.servers.replica is not None:
+            self.servers.replica.keep(status.replicated, self._asked_s)
+        if status.lost_shard:
+            return self._server_ended("shard died")
         return None
 
-    def _server_ended(self) -> None:
+    def _server_ended(self, what: str = "server died") -> None:
         """Ray starts the server again, from the replica or the last checkpoint, and the workers join it.
 
         One that only could not be reached goes on as it is.
@@ -171,16 +125,14 @@ class Supervisor:
         self.server_failures += 1
         if self.server_failures > MOST_FAILURES:
             raise PacelineError(f"the server died {MOST_FAILURES} times in a row without an update")
-        assert self.state is not None
-        if self.replica is not None:
-            self.state = self.replica.newest(self.state, self.limits.stopped_timeout)
-        before, self._identity = self._identity, self._begin(self.state, REJOIN_WITHIN_S)
-        if self._identity == before:
+        if not self.servers.begin_again():
             return
-        self.note("server died", None, f"continued from update {self.state.version}")
+        state = self.servers.state
+        assert state is not None
+        self.note(what, None, f"continued from update {state.version}")
         for worker in self.workers:  # they join again from now on
             worker.started_s = time.monotonic()
-        self.restored(self.state)
+        self.restored(state)
 
     def _ended(self, number: int) -> None:
         """Handles the end of a worker actor: the run is over, it failed, or its process or node died."""
@@ -209,7 +161,7 @@ class Supervisor:
     def _is_over(self) -> bool:
         """A worker that is told so ends before the launcher hears of it."""
         with contextlib.suppress(self.ray.exceptions.RayError):
-            status: Status = self.ray.get(self.server.status.remote(0.0, 0), timeout=self.limits.start_timeout)
+            status: Status = self.ray.get(self.servers.server.status.remote(0.0, 0), timeout=self.limits.start_timeout)
             return status.finished or status.failure is not None
         return False
 
@@ -239,36 +191,15 @@ class Supervisor:
         for fault in [fault for fault in self.to_inject if fault.at <= self.last.version]:
             if fault.worker is None or self.last.by_worker[fault.worker].tasks:
                 self.to_inject.remove(fault)
-                actor = self.server if fault.worker is None else self.workers[fault.worker].actor
+                actor = self.servers.server if fault.worker is None else self.workers[fault.worker].actor
                 actor.meet.remote(fault.what)
-
-    # What the launcher asks the server
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the server; None if the server died, which `poll` handles."""
-        with contextlib.suppress(self.ray.exceptions.RayActorError, self.ray.exceptions.ObjectLostError):
-            try:
-                return self.ray.get(getattr(self.server, method).remote(*arguments), timeout=self.limits.start_timeout)
-            except self.ray.exceptions.GetTimeoutError:
-                limit_s = self.limits.start_timeout
-                raise PacelineError(f"the server did not answer within {limit_s:g} s (start_timeout)") from None
-        return None
-
-    def snapshot(self) -> ServerState:
-        """The current state of the server or, if it just died, the one it will continue from."""
-        found: ServerState | None = self.ask("snapshot")
-        if found is not None:
-            self.state = found
-        assert self.state is not None
-        return self.state
 
     def stop(self) -> None:
         """Ends all actors."""
-        if self.replica is not None:
-            self.replica.stop()
-        for actor in (*(worker.actor for worker in self.workers), self.server):
+        self.servers.stop()
+        for worker in self.workers:
             with contextlib.suppress(Exception):
-                self.ray.kill(actor)
+                self.ray.kill(worker.actor)
 
 
 def _how(error: Exception) -> str:

@@ -25,13 +25,14 @@ from paceline.training.drivers.ray.actor import Actor
 from paceline.training.drivers.ray.epoch_tallies import EpochTallies
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.member_link import Dissolved, MemberLink
-from paceline.training.drivers.ray.messages import Formation, Push, Reply, ServerLost, WorkerReport
+from paceline.training.drivers.ray.messages import Formation, Push, Reply, ServerActors, ServerLost, WorkerReport
 from paceline.training.drivers.ray.sent_objects import SentObjects, receive_objects
 from paceline.training.drivers.ray.timeline import WorkerSpans
 from paceline.training.worker_parts import worker_parts
 
 if TYPE_CHECKING:
     from paceline.training.drivers.ray.server_link import ServerLink
+    from paceline.training.drivers.ray.shard_link import ShardedLink
 
 RETRY_S = 0.2
 
@@ -41,9 +42,9 @@ class Worker(Actor):
         super().__init__(job)
         self.number = number
 
-    def work(self, server: Any, incarnation: int, objects: SentObjects | None) -> None:
+    def work(self, servers: ServerActors, incarnation: int, objects: SentObjects | None) -> None:
         """Works until the run is over."""
-        self.link = self._connect(server, incarnation, objects)
+        self.link = self._connect(servers, incarnation, objects)
         self._prepare()
         while True:
             try:
@@ -52,13 +53,16 @@ class Worker(Actor):
             except ServerLost:
                 continue
 
-    def _connect(self, server: Any, incarnation: int, objects: SentObjects | None) -> ServerLink:
-        from paceline.training.drivers.ray.server_link import ServerLink, node_address, ray
+    def _connect(
+        self, servers: ServerActors, incarnation: int, objects: SentObjects | None
+    ) -> ServerLink | ShardedLink:  # fmt: skip
+        from paceline.training.drivers.ray.server_link import node_address, ray
+        from paceline.training.drivers.ray.shard_link import link_to
 
         self.job.check_versions(node_address())
         if objects is not None:
             receive_objects(ray, objects, self.job.answer_within_s)
-        return ServerLink(server, self.job, self.number, incarnation)
+        return link_to(servers, self.job, self.number, incarnation)
 
     def _prepare(self) -> None:
         job = self.job

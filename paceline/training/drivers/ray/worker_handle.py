@@ -7,13 +7,14 @@ import time
 from typing import Any
 
 from paceline.training.drivers.ray.hang_detection import Heartbeat
+from paceline.training.drivers.ray.messages import ServerActors
 from paceline.training.drivers.ray.sent_objects import SentObjects
 from paceline.training.settings import DriverSettings
 
 
 class WorkerHandle:
-    def __init__(self, ray: Any, actor: Any, server: Any, objects: SentObjects | None) -> None:
-        self.ray, self.actor, self.server, self.objects = ray, actor, server, objects
+    def __init__(self, ray: Any, actor: Any, servers: ServerActors, objects: SentObjects | None) -> None:
+        self.ray, self.actor, self.servers, self.objects = ray, actor, servers, objects
         self.incarnation = self.starts = 0
         """How often it was told to work, and how often of these Ray had a process for it."""
         self.try_again_s = 0.0
@@ -31,7 +32,7 @@ class WorkerHandle:
         self.starts += not again
         self.started_s = time.monotonic()
         self._heartbeat, self._asked = Heartbeat(self.started_s), None
-        self.working = self.actor.work.remote(self.server, self.incarnation, self.objects)
+        self.working = self.actor.work.remote(self.servers, self.incarnation, self.objects)
 
     def hung(self, limits: DriverSettings, *, computing: bool) -> str | None:
         """The reason why a hung worker was killed; Ray restarts it."""

@@ -86,7 +86,11 @@ class FakeRay:
         ready = [reference for reference in references if reference.answer is not NEVER][:num_returns]
         return ready, [reference for reference in references if reference not in ready]
 
-    def get(self, reference: Reference, timeout: float | None = None) -> Any:
+    put = Reference
+
+    def get(self, reference: Reference | list[Reference], timeout: float | None = None) -> Any:
+        if isinstance(reference, list):
+            return [self.get(each) for each in reference]
         if reference.answer is NEVER:
             raise GetTimeoutError
         if isinstance(reference.answer, BaseException):

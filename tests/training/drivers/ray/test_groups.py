@@ -13,8 +13,9 @@ import torch
 from paceline.simulation.replay import replay
 from paceline.strategy.presets import find_strategy
 from paceline.testing import Fault
+from paceline.training.drivers.ray.follower_link import FollowerLink
 from paceline.training.drivers.ray.member_link import Dissolved, MemberLink
-from paceline.training.drivers.ray.replica import ReplicaLink, ServerReplica
+from paceline.training.drivers.ray.replica import ServerReplica
 from tests.contract.small_training import workload
 from tests.contract.test_conservation import strategy
 from tests.training.drivers.ray.in_process import InProcessWorker, Place, job_of, parts_of
@@ -143,7 +144,7 @@ def test_a_payload_that_is_not_finite_is_refused_by_name(averages):
 
 
 def test_a_replica_that_comes_later_follows_means_as_well(monkeypatch, averages):
-    monkeypatch.setattr(ReplicaLink, "confirm", lambda link, sent: True)
+    monkeypatch.setattr(FollowerLink, "confirm", lambda link, sent: True)
     job, state = job_of(workload(**MADE), find_strategy("sync"), 2, **GLOO)
     place, replica = Place(job), ServerReplica(job)
     place.server.begin(state, math.inf)

@@ -14,7 +14,7 @@ import torch
 
 from paceline.simulation.replay import replay
 from paceline.strategy.presets import find_strategy
-from paceline.training.drivers.ray.messages import Call, ChannelAddress, Push, ServerLost, WorkerReport
+from paceline.training.drivers.ray.messages import Call, ChannelAddress, Push, ServerActors, ServerLost, WorkerReport
 from paceline.training.drivers.ray.node_channel import Channel, ChannelListener
 from paceline.training.drivers.ray.node_memory import OfferedMemory, accept_memory
 from paceline.training.drivers.ray.server import Server
@@ -63,11 +63,11 @@ def nodes(monkeypatch):
 def trained(job, state):
     server = Server(job)
     server.begin(state, math.inf)
-    handle = Handle(server)
+    handle = ServerActors(Handle(server))
     with ThreadPoolExecutor(job.workers) as threads:
         for worker in [threads.submit(Worker(job, w).work, handle, 1, None) for w in range(job.workers)]:
             worker.result(60)
-    return server, handle.called
+    return server, handle.server.called
 
 
 @pytest.mark.parametrize("name", ["sync", "downpour", "delay-compensated", "mixed", "local-sgd", "easgd"])

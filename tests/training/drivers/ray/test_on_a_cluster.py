@@ -59,7 +59,7 @@ def test_a_server_with_a_replica_loses_no_update(tmp_path):
 
 
 class Losing(threading.Thread):
-    """Removes the server's node or one with workers alone, once a run has begun, and after a while adds another.
+    """Removes the node of the server, of a shard or of workers alone, once a run has begun, and later adds another.
 
     As a context it ends with the run, and whatever the run did.
     """
@@ -106,7 +106,7 @@ class Losing(threading.Thread):
         for actor in new:
             if actor["State"] == "ALIVE":
                 used.setdefault(actor["ActorClassName"], set()).add(actor["Address"]["NodeID"])
-        wanted = used["Server"] if self.kind == "Server" else used["Worker"] - used["Server"]
+        wanted = used["Worker"] - used["Server"] if self.kind == "Worker" else used.get(self.kind, set())
         return next((node for node in self.cluster.list_all_nodes()[1:] if node.node_id in wanted), None)
 
 

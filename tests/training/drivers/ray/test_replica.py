@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from paceline.strategy.presets import PRESETS, find_strategy
+from paceline.training.drivers.ray.follower_link import FollowerLink
 from paceline.training.drivers.ray.messages import Call, WorkerReport
-from paceline.training.drivers.ray.replica import ReplicaLink, ServerReplica
+from paceline.training.drivers.ray.replica import ServerReplica
 from tests.contract.small_training import workload
 from tests.contract.test_conservation import strategy
 from tests.training.drivers.ray.in_process import InProcessWorker, Place, job_of
@@ -27,7 +28,7 @@ def remote(replica: ServerReplica) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def confirmed(monkeypatch):
-    monkeypatch.setattr(ReplicaLink, "confirm", lambda link, sent: True)
+    monkeypatch.setattr(FollowerLink, "confirm", lambda link, sent: True)
 
 
 def assert_same(found, expected):
@@ -95,7 +96,17 @@ def test_what_another_server_says_is_ignored():
     job, state = job_of(workload(**MADE), find_strategy("downpour"), 2)
     replica = ServerReplica(job)
     replica.begin("new", state)
-    replica.follow("old", [("died", (0,))])
+    replica.follow("old", 0, [("died", (0,))])
     assert replica.serving.awaited == {0, 1}
-    replica.follow("new", [("died", (0,))])
+    replica.follow("new", 0, [("died", (0,))])
     assert replica.serving.awaited == {1}
+
+
+def test_events_that_overtake_others_wait_for_them():
+    job, state = job_of(workload(**MADE), find_strategy("downpour"), 2)
+    replica = ServerReplica(job)
+    replica.begin("new", state)
+    replica.follow("new", 1, [("died", (1,))])
+    assert replica.serving.awaited == {0, 1}
+    replica.follow("new", 0, [("died", (0,))])
+    assert replica.serving.awaited == set()

@@ -24,7 +24,7 @@ class Started:
 
     def __init__(self) -> None:
         self.ray, self.restored = FakeRay(), list[ServerState]()
-        job = SimpleNamespace(groups=1, workers=2, server_threads=1, faults=())
+        job = SimpleNamespace(groups=1, workers=2, server_threads=1, shards=1, faults=())
         self.supervisor = Supervisor(
             self.ray, job, None, Shares(1.0, 0.0), DriverSettings(), self.restored.append, lambda: None
         )
