@@ -18,7 +18,7 @@ DISTRIBUTED: dict[str, dict[str, Any]] = {
     "autoencoder": COMPRESSION,
     "vae": COMPRESSION,
     "cvae": COMPRESSION,
-    "deconvolutional": COMPRESSION,
+    "deconvolutional": {**COMPRESSION, "epochs": 300, "lr": 2.5e-4},
     "gan": {"epochs": 60, "lr": 2e-3, "options": {"channels": [16, 32]}},
     "rbm": {"epochs": 40, "batch": 32, "options": {"hidden": 64, "k": 5}},
     "dbn": {"epochs": 60, "batch": 32, "lr": 0.01, "options": {"hidden": [64, 32], "pretrain": 2}},
@@ -27,7 +27,11 @@ DISTRIBUTED: dict[str, dict[str, Any]] = {
     "lstm": {"epochs": 20, "batch": 32, "options": {"hidden": 32}},
     "recursive": {"data": "logic:4:1000", "epochs": 10, "batch": 32, "lr": 0.01},
 }
-"""Settings for small data that five seeds and three ways of training are compared with."""
+"""Settings for small data that five seeds and three ways of training are compared with.
+
+`deconvolutional` trains longer at a lower rate: what a late gradient costs falls with the rate, and after 60 epochs the
+error still falls fast.
+"""
 COMPARED = [
     *((network, "sync") for network in DISTRIBUTED),
     *((network, "downpour") for network in DISTRIBUTED if network != "gan"),

@@ -85,6 +85,7 @@ def _node_s(evict: Callable[[], None]) -> float:
     """The backward pass of a short chain, from the end of the walk that finds its nodes and leaves them cached."""
     x, log = torch.zeros(1, requires_grad=True, device="cpu"), MarkLog()
     marks = ModuleMarks(nn.Identity(), lambda: log)
+    marks.marks_every_node = True
 
     def chain() -> torch.Tensor:
         y = x
@@ -99,7 +100,7 @@ def _node_s(evict: Callable[[], None]) -> float:
         original: Any = watched.__wrapped__  # type: ignore[attr-defined]
         for _ in range(ROUNDS):
             end = chain()
-            for handle in marks._mark_nodes([end.grad_fn]):
+            for handle in marks._mark_nodes([end]):
                 handle.remove()
             alone = _timed(lambda: original(end), lambda: None)  # noqa: B023
             log.marks.clear()

@@ -8,7 +8,7 @@ fail on in-place operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -23,8 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from paceline.errors import PacelineError
 from paceline.measurement.mark_log import LOOP, OUTSIDE, RECOMPUTE, VALIDATE, MarkLog, SpanKey, unwrap
-
-LEAF = (1 << 64) - 1  # the sequence number of AccumulateGrad nodes
+from paceline.measurement.node_order import is_leaf, nodes_after_others, nodes_from, nodes_towards
 
 
 def sequence_number() -> int:
@@ -100,6 +99,8 @@ class ModuleMarks:
         """Whether a call without gradients is an evaluation; in a step it is a part of training, such as sampling."""
         self.communicates = any(isinstance(module, DistributedDataParallel) for module in model.modules())
         """Whether gradients are exchanged during the backward pass."""
+        self.marks_every_node = False
+        """Else only those that run after one of another row, where the order is known: marks take time."""
         self.parameter_rows: dict[int, str] = {}
         self.open: list[ModuleCall] = []
         self.calls: list[ModuleCall] = []
@@ -130,7 +131,7 @@ class ModuleMarks:
                 undo.callback(module.register_forward_pre_hook(enter).remove)
                 undo.callback(module.register_forward_hook(leave, always_call=True).remove)
             for start in ("backward", "grad"):
-                watched = self._watched(getattr(torch.autograd, start))
+                watched = self._watched(start, getattr(torch.autograd, start))
                 undo.callback(_unwatch, start, watched)
                 setattr(torch.autograd, start, watched)
             undo.callback(setattr, self, "_thread", None)
@@ -192,8 +193,8 @@ class ModuleMarks:
         """The interrupted span resumes: an outer module, a node that recomputes, an update that evaluates a closure."""
         return before if self.open or in_backward() or before[0] == "update" else otherwise
 
-    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward` or `grad`, with a mark at every node it will run."""
+    def _watched(self, start: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward` or `grad`, with marks at the nodes that it will run."""
 
         @wraps(original)
         def watched(*arguments: Any, **keywords: Any) -> Any:
@@ -203,7 +204,8 @@ class ModuleMarks:
             begun, log = perf_counter_ns(), self.log()
             before = log.current
             ends = arguments[0] if arguments else keywords.get("tensors", keywords.get("outputs"))
-            handles = self._mark_nodes(t.grad_fn for t in tree_leaves(ends) if isinstance(t, Tensor))
+            inputs = arguments[1] if start == "grad" and len(arguments) > 1 else keywords.get("inputs")
+            handles = self._mark_nodes(_tensors(ends), None if inputs is None else _tensors(inputs), start == "grad")
             within, self._in_backward = self._in_backward, True
             log.mark_since("walk", ("backward", OUTSIDE), begun)
             try:
@@ -218,24 +220,29 @@ class ModuleMarks:
 
         return watched
 
-    def _mark_nodes(self, roots: Iterable[Any]) -> list[Any]:
+    def _mark_nodes(
+        self, ends: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, grad: bool = False
+    ) -> list[Any]:
+        """`inputs`: the tensors whose gradients are asked for, if not of all leaves; `grad`: returns them."""
         made_by: dict[int, str] = {}
         now, thread = sequence_number(), get_ident()
         mine = (call for call in self.calls + self.open if call.thread == thread)
         for call in sorted(mine, key=lambda call: call.depth):  # inner calls overwrite outer ones
             made_by.update(dict.fromkeys(range(call.first, now if call.end is None else call.end), call.row))
-        handles, seen = [], set()
-        todo = [root for root in roots if root is not None]
-        while todo:
-            node = todo.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            handles.append(node.register_prehook(self._at_node(self._key_of(node, made_by))))
+        roots = [end.grad_fn for end in ends if end.grad_fn is not None]
+        nodes = nodes_from(roots)
+        keys = {node: self._key_of(node, made_by) for node in nodes}
+        if not (self.marks_every_node or self.communicates) and all(end.device.type == "cpu" for end in ends):
+            if inputs is None:
+                nodes = nodes_after_others(roots, nodes, keys.__getitem__)
+            elif grad and all(tensor.grad_fn is None for tensor in inputs):
+                nodes = nodes_after_others(roots, nodes_towards(nodes, inputs), keys.__getitem__)
+        handles = []
+        for node in nodes:
+            handles.append(node.register_prehook(self._at_node(keys[node])))
             if self.communicates and hasattr(node, "variable"):
                 # DDP starts exchanging the gradient here, and waits for the exchange after the last one.
                 handles.append(node.register_hook(self._at_node(("communicate", ""))))
-            todo += [following for following, _ in node.next_functions if following is not None]
         return handles
 
     def _at_node(self, key: SpanKey) -> Callable[..., None]:
@@ -249,9 +256,13 @@ class ModuleMarks:
     def _key_of(self, node: Any, made_by: dict[int, str]) -> SpanKey:
         """The innermost module call whose numbers enclose the node's; for AccumulateGrad, the parameter's module."""
         number = node._sequence_nr()
-        if number == LEAF and hasattr(node, "variable"):
+        if is_leaf(node):
             return "backward", self.parameter_rows.get(id(node.variable), OUTSIDE)
         return "backward", made_by.get(number, OUTSIDE)
+
+
+def _tensors(given: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
 
 
 def _unwatch(start: str, watched: Any) -> None:

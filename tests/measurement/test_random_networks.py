@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from paceline.measurement.mark_log import OUTSIDE
+from paceline.measurement.mark_log import OUTSIDE, MarkLog, SpanKey
+from paceline.measurement.module_marks import ModuleMarks
+from paceline.networks import build
 from tests.measurement.slow_layers import hooks_of, log_of
 
 WIDTH = 3
@@ -96,8 +100,50 @@ def test_spans_partition_the_iteration(body, passes):
     names = {name or "Sequential" for name, _ in model.named_modules(remove_duplicate=False)}
     for part, row in spans_s:
         assert (part, row) == ("loop", "") or row in names | {OUTSIDE}
-    # Only the loss is outside the model: its two nodes and, first of all, the way into the engine.
+    # Only the loss is outside the model: its nodes and, first of all, the way into the engine.
     nodes = [key for kind, key, *_ in log.marks if kind == "node"]
-    assert nodes.count(("backward", OUTSIDE)) == 2 * passes
+    assert nodes.count(("backward", OUTSIDE)) == passes
     assert {"0", "2"} <= {row for _, row in nodes}
     assert hooks_of(model) == 0
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(body=st.recursive(LEAVES, larger, max_leaves=6), leaves=st.sampled_from(["all", "asked for", "some"]))
+def test_marks_where_the_row_changes_say_what_marks_at_every_node_say(body, leaves):
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), body, nn.Linear(WIDTH, WIDTH))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def rows(every: bool) -> list[SpanKey]:
+        log = MarkLog()
+        marks = ModuleMarks(model, lambda: log)
+        marks.marks_every_node = every
+        with marks.installed():
+            log.mark("edge", ("forward", OUTSIDE))
+            loss = model(torch.randn(2, WIDTH)).square().sum()
+            if leaves == "all":
+                loss.backward()
+            else:
+                torch.autograd.grad(loss, trained if leaves == "asked for" else trained[:1], allow_unused=True)
+        return [key for kind, key, *_ in log.marks if kind == "node"]
+
+    few, all_of_them = rows(every=False), rows(every=True)
+    assert [key for key, _ in groupby(few)] == [key for key, _ in groupby(all_of_them)]
+    assert len(few) <= len(all_of_them)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("gru", (1, 8, 8)), ("resnet20", (1, 8, 8)), ("deconvolutional", (1, 8, 8))]
+)
+def test_networks_have_fewer_marks_than_nodes_and_the_same_rows(name, shape):
+    model = build(name, shape=shape, classes=4).train()
+    x, found = torch.rand(4, *shape), {}
+    for every in (False, True):
+        log = MarkLog()
+        marks = ModuleMarks(model, lambda: log)  # noqa: B023
+        marks.marks_every_node = every
+        with marks.installed():
+            log.mark("edge", ("forward", OUTSIDE))
+            torch.autograd.grad(model(x).square().mean(), list(model.parameters()))
+        found[every] = [key for kind, key, *_ in log.marks if kind == "node"]
+    assert [key for key, _ in groupby(found[False])] == [key for key, _ in groupby(found[True])]
+    assert len(found[False]) < (0.1 if name == "gru" else 1.0) * len(found[True])

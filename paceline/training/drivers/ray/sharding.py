@@ -48,6 +48,8 @@ def choose_shards(
 def _obstacle(strategy: Strategy, layout: Layout) -> str:
     if not strategy.make_exchange.is_dense:
         return f"payloads of the exchange {strategy.exchange} cannot be cut into slices"
+    if strategy.fragments is not None:
+        return "the strategy exchanges fragments of the parameters in turns"
     whole = needs_whole_vectors(strategy, [server_optimizer(strategy, p, layout.torch_dtype) for p in layout.phases])
     return f"{whole} needs the whole gradient" if whole else ""
 

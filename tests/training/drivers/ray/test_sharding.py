@@ -83,6 +83,7 @@ def test_by_default_large_parameters_are_shared_by_as_many_servers_as_there_are_
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({"strategy": "streaming-diloco"}, "the strategy exchanges fragments of the parameters in turns"),
         ({"strategy": "compressed"}, "payloads of the exchange topk:0.01 cannot be cut into slices"),
         ({"made": layout(10, clip_norm=1.0)}, "`clip_norm` needs the whole gradient"),
         ({"made": layout(10, optimizer="torch.optim:RMSprop")}, "the optimizer torch.optim:RMSprop needs the whole"),
