@@ -121,6 +121,18 @@ def test_images_with_the_channels_last_have_trials_of_their_own():
     assert as_usual.seconds > 20 * channels_last.seconds
 
 
+@pytest.mark.parametrize(("threads", "expected"), [(1, 1e-4), (2, 1e-6), (0, 1e-6)])
+def test_images_with_the_channels_last_have_the_nearest_number_of_threads(threads, expected):
+    plain, last = calibration(count=8), (calibration(law=Law(fixed_s=s), count=8) for s in (1e-4, 1e-6))
+    images = [
+        replace(next(s for s in made.sets if s.threads == n), memory_format="channels_last")
+        for n, made in zip((1, 2), last, strict=True)
+    ]
+    model = CostModel(replace(plain, sets=(*plain.sets, *images)), threads=threads)
+    small = replace(operation("convolution", 1, 8, 8, 8, 8, 1, 1, 8, 8, 1, 0), channels_last=True)
+    assert model.cost([small])[0].seconds == pytest.approx(expected, rel=0.3)
+
+
 def test_the_host_s_time_of_a_family_is_the_median_of_its_trials():
     made = calibration("cuda", count=3)
     timed = tuple(replace(t, host_s=3e-6 if t.family == "add" else 0.0) for t in made.sets[0].trials)
