@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import paceline
-from paceline.cost import calibrating
+from paceline.cost import calibrating, reference_measuring
 from paceline.cost.reference_networks import ROWS
 from paceline.cost.shape_sampling import Limits
 from paceline.reproduction.study import Study
@@ -35,7 +35,8 @@ def test_a_long_example_runs_with_little_to_do(name, tmp_path, monkeypatch, caps
     monkeypatch.setattr(Study, "experiment", lambda self, *, quick, cache=None: study)
     monkeypatch.setattr(calibrating, "TRIALS", dict.fromkeys(calibrating.TRIALS, 6))
     monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(4e7, 2.0**20)})
-    monkeypatch.setattr(calibrating, "REFERENCES", {"cpu": {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}})
+    few = {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}
+    monkeypatch.setattr(reference_measuring, "REFERENCES", {"cpu": few})
     run_example(name, tmp_path, monkeypatch, capsys)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import paceline.cost.calibrating as room
+import paceline.cost.reference_measuring as references
 from paceline import record
 from paceline.cost.calibration import Calibration
 from paceline.cost.calibrations import calibration_path, load_calibration
@@ -29,8 +30,8 @@ def little_to_try(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(room, "TRIALS", dict.fromkeys(KINDS, 6))
     monkeypatch.setattr(room, "LIMITS", {"cpu": Limits(1e6, 2.0**14)})
-    monkeypatch.setattr(room, "REFERENCES", {"cpu": {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}})
-    monkeypatch.setattr(room, "REFERENCE_ITERATIONS", 20)
+    monkeypatch.setattr(references, "REFERENCES", {"cpu": {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}})
+    monkeypatch.setattr(references, "ITERATIONS", 20)
     monkeypatch.setattr(room, "measure_links", lambda device: LinkMeasurement((LINK,), {}))
 
 

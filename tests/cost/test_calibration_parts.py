@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import paceline.cost.calibrating as room
+import paceline.cost.reference_measuring as references
 from paceline.api.calibrate import calibrate
 from paceline.cost.calibration import CompiledRatio, TrialSet
 from paceline.cost.calibration_parts import CalibrationParts, DevicePart, TrialPart
@@ -31,17 +32,17 @@ class FakeGpu:
         self.fails_at = ""
         monkeypatch.setattr(room, "_device_part", lambda place: GPU)
         monkeypatch.setattr(room, "_trial_part", self.trials)
-        monkeypatch.setattr(room, "_timed_network", self.network)
+        monkeypatch.setattr(references, "time_network", self.network)
         monkeypatch.setattr(room, "compiled_ratios", self.compiled)
         monkeypatch.setattr(room, "measure_links", lambda place: LinkMeasurement((LINK,), {}))
-        monkeypatch.setattr(room, "REFERENCES", {"cuda": {"perceptron": ("synthetic:3x40x40/10:64", (8, 16))}})
+        monkeypatch.setattr(references, "REFERENCES", {"cuda": {"perceptron": ("synthetic:3x40x40/10:64", (8, 16))}})
 
     def trials(self, place: Any, asked: Any, *others: Any) -> TrialPart:
         self._see(asked.name)
         made = TrialSet(asked.precision, 0, INVENTED.sets[0].trials)
         return TrialPart(replace(made, memory_format="channels_last" if asked.channels_last else "contiguous"), 0.1)
 
-    def network(self, workload: Any, step: str, quick: bool) -> NetworkTimes:
+    def network(self, workload: Any, step: str) -> NetworkTimes:
         self._see(f"{workload.batch} {step} {workload.precision}")
         host_s = 0.0 if step == "graph" else 1e-3
         return NetworkTimes(

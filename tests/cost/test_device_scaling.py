@@ -22,6 +22,7 @@ from paceline.cost.device_calibration import (
     find_catalogue_device,
     with_precision,
 )
+from paceline.cost.device_scaling import scaled
 from paceline.cost.families import FAMILIES
 from paceline.cost.model import CostModel
 from paceline.cost.predicting import predict
@@ -287,3 +288,12 @@ def test_a_few_cores_are_the_base_for_the_whole_cpu():
     assert SAME_FAMILY_LOG_SD < extra_log_sd < 2 * OTHER_FAMILY_LOG_SD
     two = replace(find_device("EPYC 9R14"), cores=2)
     assert calibration_of_device(two)[0] == here
+
+
+def test_images_with_the_channels_last_are_scaled_to_every_number_of_threads():
+    here = calibration()
+    images = (replace(each, memory_format="channels_last") for each in here.sets)
+    source = Device("two cores", "cpu", Peak(float32=1e11), memory_bandwidth=2e10, cores=2)
+    made = scaled(replace(here, sets=(*here.sets, *images)), source, replace(source, name="four cores", cores=4))
+    found = [(each.threads, each.memory_format) for each in made.sets]
+    assert found == [(n, layout) for layout in ("contiguous", "channels_last") for n in (1, 2, 4)]

@@ -288,3 +288,31 @@ def test_a_larger_batch_has_the_same_operations_with_more_work_and_memory():
     assert [o.name for o in small.operations] == [o.name for o in large.operations]
     assert products(large.operations) == 2 * products(small.operations)
     assert large.activation_bytes > 1.9 * small.activation_bytes and large.parameter_bytes == small.parameter_bytes
+
+
+class Images(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, 8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.first(x).mean((2, 3))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("layout", "mean"), [("channels-last", (4, 36, 8)), ("contiguous", (32, 36, 1))])
+def test_operations_know_the_layout_of_images(channels, layout, mean):
+    """Images with a single channel look the same in both layouts; those made from them do not."""
+    workload = Workload(f"tests.cost.test_op_tracing:images_{channels}", batch=4, memory_format=layout)
+    found = trace_workload(workload, DataShape("image", (channels, 8, 8), 8, 100)).operations
+    forward = next(o for o in found if o.family == "convolution")
+    assert forward.channels_last == (layout == "channels-last")
+    assert next(o for o in found if o.family == "reduce" and o.direction == "forward").sizes == mean
+
+
+def images_1() -> nn.Module:
+    return Images(1)
+
+
+def images_3() -> nn.Module:
+    return Images(3)

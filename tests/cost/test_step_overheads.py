@@ -62,6 +62,16 @@ def test_factors_and_overheads_are_recovered():
     assert step_overheads.networks[0] == "network 1 at 10" and len(step_overheads.networks) == 8
 
 
+def test_the_drift_of_the_machine_is_divided_out():
+    usual = [network(number) for number in range(1, 9)]
+    drifted = []
+    for made in usual:
+        slower = {row: (2 * f, 2 * b) if row == "product" else (f, b) for row, (f, b) in made.times.layers.items()}
+        drifted.append(replace(made, times=replace(made.times, layers=slower, drift={"product": 2.0})))
+    first, then = (fit_overheads(runs, on_gpu=False).factors for runs in (usual, drifted))
+    assert then["matmul"] == pytest.approx(first["matmul"], rel=0.02) and then["convolution"] == first["convolution"]
+
+
 def test_few_networks_are_shrunk_and_have_a_wider_spread():
     many, few = fit_overheads([network(n) for n in range(1, 9)], False), fit_overheads([network(1)], False)
     assert 1.0 < few.factors["matmul"] < many.factors["matmul"] < FACTORS["matmul"]

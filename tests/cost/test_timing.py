@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paceline.cost.families import FAMILIES
-from paceline.cost.timing import CONVOLUTION, ELEMENTWISE, PRODUCT, Probe, Stopwatch, probe_of
+from paceline.cost.timing import CACHED_ELEMENTS, CONVOLUTION, ELEMENTWISE, PRODUCT, Probe, Stopwatch, probe_of
 
 CPU = torch.device("cpu")
 
@@ -47,3 +47,33 @@ class Slow:
 @pytest.mark.serial
 def test_freeing_the_result_is_not_timed():
     assert Stopwatch(CPU).time(lambda: (time.sleep(0.005), Slow())).seconds < 0.015
+
+
+def test_the_caches_hold_other_data_and_what_was_just_written():
+    """Each call is preceded by a pass over more memory than two cores cache, then by one over its input."""
+    watch, passes = Stopwatch(CPU), []
+    fresh = torch.full((1000,), 2.0, requires_grad=True)
+    output = (fresh * fresh).sum()  # saved for the gradient: autograd must not see it as changed
+
+    class Passes(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            if function is torch.ops.aten.mul_.Tensor:
+                passes.append(arguments[0].numel())
+            return function(*arguments, **(keywords or {}))
+
+    with Passes():
+        watch.time(
+            lambda: passes.append("call") or torch.autograd.grad(output, [fresh], retain_graph=True), fresh=fresh
+        )
+    timed = passes[2:]  # the first two calls are not timed
+    assert timed and len(timed) % 3 == 0
+    assert all(timed[i : i + 3] == [CACHED_ELEMENTS, 1000, "call"] for i in range(0, len(timed), 3))
+    assert torch.equal(fresh.detach(), torch.full((1000,), 2.0)) and 4 * CACHED_ELEMENTS > 2 * (1 << 21)
+
+
+def test_what_no_cache_holds_is_not_written_first():
+    watch = Stopwatch(CPU)
+    large = torch.zeros(CACHED_ELEMENTS)
+    before = large._version
+    watch.time(lambda: None, fresh=large)
+    assert large._version == before

@@ -17,6 +17,10 @@ from paceline.cost.trials import calls_of
 SMALL = Limits(5e6, 2.0**17)
 
 
+IMAGES = ("convolution", "batch_norm", "max_pool", "average_pool")
+CPU = torch.device("cpu")
+
+
 class _Seen(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -52,3 +56,49 @@ def test_a_trial_runs_the_operation_it_is_named_for(kind):
 def test_every_kind_has_a_family_and_a_backward_pass_where_it_needs_one(kind):
     made = calls_of(kind, sample_shape(kind, random.Random(0), SMALL), torch.device("cpu"), torch.float32)
     assert kind in made and set(made) <= set(FAMILIES)
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_images_can_have_the_channels_last(kind):
+    rng = random.Random(3)
+    for _ in range(6):
+        sizes = sample_shape(kind, rng, SMALL)
+        for family, call in calls_of(kind, sizes, CPU, torch.float32, channels_last=True).items():
+            with _Seen() as seen:
+                call()
+            assert sizes in [found for name, found in seen.operations if name == family]
+            if not _is_of_one_layout(call.fresh):
+                assert call.fresh.is_contiguous(memory_format=torch.channels_last) or call.fresh.shape[1] == 3
+
+
+def _is_of_one_layout(images: torch.Tensor) -> bool:
+    return images.shape[1] == 1 or images.shape[2] * images.shape[3] == 1
+
+
+def test_the_first_convolution_reads_samples_as_they_come():
+    sizes = (2, 3, 8, 8, 16, 3, 3, 8, 8, 1, 0)
+    calls = calls_of("convolution", sizes, CPU, torch.float32, channels_last=True)
+    sample = calls["convolution"].fresh
+    assert sample.is_contiguous() and not sample.requires_grad
+    output, gradient = calls["convolution"].run(), calls["convolution_backward"].fresh
+    for images in (output, gradient):
+        assert isinstance(images, torch.Tensor) and images.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("kind", TRIALS)
+def test_what_the_operation_before_wrote_is_an_input(kind):
+    """Without its values the operation has another result."""
+    sizes = sample_shape(kind, random.Random(2), SMALL)
+    for family, call in calls_of(kind, sizes, CPU, torch.float32).items():
+        if kind in ("dropout", "cast", "embedding", "recurrent", "softmax") or family == "batch_norm":
+            continue  # random, of another tensor, of indices, or not changed by a shift
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            before = _numbers(call())
+            call.fresh.data.mul_(3.0)
+            assert not torch.equal(_numbers(call()), before), family
+
+
+def _numbers(output: Any) -> torch.Tensor:
+    tensors = [output] if isinstance(output, torch.Tensor) else output
+    return torch.cat([tensor.detach().clone().flatten() for tensor in tensors])
