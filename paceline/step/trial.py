@@ -9,6 +9,7 @@ from paceline.data.fields import LABELS, Fields
 from paceline.errors import NetworkError, PacelineError, a_type, reason
 from paceline.step.failures import shapes_at_loss
 from paceline.step.feeder import first_batch
+from paceline.step.losses import LOSSES
 from paceline.step.phase import Batch, Outcome, Phase
 from paceline.step.step import Parts, has_own_code
 
@@ -38,7 +39,8 @@ def _outcome(parts: Parts, phase: Phase, batch: Batch) -> Outcome:
     except (PacelineError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        numbers = not parts.dataset.classes and not workload.phases and workload.loss == "cross-entropy"
+        for_labels = workload.loss in LOSSES and workload.loss != "squared"
+        numbers = not parts.dataset.classes and not workload.phases and for_labels
         advice = "; for targets that are numbers use `loss='squared'`" if numbers else ""
         if isinstance(batch[0], Fields) and not batch[0].has_target:
             advice = f"; the data have no target: name a field {', '.join(LABELS[:-1])} or {LABELS[-1]}"

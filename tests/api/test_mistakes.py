@@ -126,3 +126,9 @@ def test_objects_are_called_by_their_type_in_errors_records_and_pages(tmp_path):
     assert str(run).startswith("Run: network Linear, data TensorDataset, status finished")
     page = (tmp_path / "run" / "summary.html").read_text()
     assert "Linear reached" in page and "object:Linear" not in page and "object:TensorDataset" not in page
+
+
+def test_a_custom_loss_that_fails_is_not_told_to_be_another_one():
+    images = torch.utils.data.TensorDataset(torch.randn(32, 4), torch.randint(3, (32, 2)))
+    with pytest.raises(PacelineError, match=r"fails on the first batch of .*: ZeroDivisionError: division by zero$"):
+        public.train(nn.Linear(4, 3), data=(images, images), epochs=1, batch=16, loss=lambda output, target: 1 / 0)

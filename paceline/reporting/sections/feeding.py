@@ -116,8 +116,8 @@ def _rows(found: Sequence[Feeding]) -> TableBlock:
     )  # fmt: skip
     rows = [
         (
-            "emulated devices" if made.what == STAND_INS else _name(made).rpartition(",")[0], made.devices, WAYS[made.ahead],
-            made.refresh_s, made.compute_s, made.iteration_s.median_s, expected_s(made),
+            "emulated devices" if made.what == STAND_INS else _name(made).rpartition(",")[0],
+            made.devices, WAYS[made.ahead], made.refresh_s, made.compute_s, made.iteration_s.median_s, expected_s(made),
             100 * (expected_s(made) / made.iteration_s.median_s - 1), made.waiting_s, 100 * made.useful_share,
         )
         for made in found

@@ -23,6 +23,7 @@ IN_SECONDS = ("compute_time", "server_time", "network_time", "latency", "busy_ti
 NOT_A_SETTING = ("driver", "processor", "PyTorch", "Paceline", "step")
 NOT_A_COLUMN = ("workers", "Paceline")
 MOST_SETTINGS = 6
+YES_NO = {"True": "yes", "False": "no"}
 
 
 def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
@@ -71,7 +72,7 @@ def _said(key: str, value: str) -> str:
         return duration(amount)
     if isinstance(amount, int | float) and key == "bandwidth":
         return f"{amount / 1e9:g} GB/s"
-    return {"True": "yes", "False": "no"}.get(value, value)
+    return YES_NO.get(value, value)
 
 
 def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
@@ -216,7 +217,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
             run.seconds, run.samples_per_s, run.updates,
             d.ledger.mean_staleness if (d := run.distribution) and d.ledger.staleness else None,
             100 * d.waiting_share if d else None, run.wall_s,
-            *(as_number(run.settings.get(key, "")) for key in keys), run.place,
+            *(as_number(YES_NO.get(value, value)) for value in (run.settings.get(key, "") for key in keys)), run.place,
         )
         for run in runs
     ]  # fmt: skip
