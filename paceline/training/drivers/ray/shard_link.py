@@ -88,11 +88,12 @@ class ShardedLink:
                 raise PacelineError(f"the server's shards did not answer within {self.within_s:g} s (start_timeout)")
             asked = (_of_server(generation), self.worker, sequence, version)
             sent = [self.shards[number][0].collect.options(num_returns=2).remote(*asked) for number in missing]
-            for number, (stands, piece) in zip(missing, sent, strict=True):
-                with lost(self.within_s):
-                    if not ray.get(stands, timeout=self.within_s):
-                        raise ServerLost
-                    found[number] = ray.get(piece, timeout=self.within_s)
+            with lost(self.within_s):
+                if not all(ray.get([stands for stands, _ in sent], timeout=self.within_s)):
+                    raise ServerLost
+                pieces = ray.get([piece for _, piece in sent], timeout=self.within_s)  # all transfers at once
+            for number, piece in zip(missing, pieces, strict=True):
+                found[number] = piece
         return [piece for piece in found if piece is not None]
 
 
