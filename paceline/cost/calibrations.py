@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paceline import record
 from paceline.cost.calibration import Calibration
-from paceline.data.cache import cache_folder
+from paceline.data.cache import calibration_folder
 from paceline.errors import InputError
 from paceline.step.placement import choose_device, device_name
 
@@ -17,7 +17,7 @@ from paceline.step.placement import choose_device, device_name
 def calibration_path(name: str) -> Path:
     """The file for a calibration of the named device made on this machine."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return cache_folder() / "calibrations" / f"{plain}.json"
+    return calibration_folder() / f"{plain}.json"
 
 
 def load_calibration(path: Path) -> Calibration:
@@ -44,7 +44,7 @@ def local_calibration(device: str = "auto") -> Calibration:
 
 def local_calibrations() -> list[Calibration]:
     """All calibrations in the cache folder, made on this machine or copied there; the latest first."""
-    found = (cache_folder() / "calibrations").glob("*.json")
+    found = calibration_folder().glob("*.json")
     return [load_calibration(path) for path in sorted(found, key=lambda path: -path.stat().st_mtime_ns)]
 
 

@@ -29,6 +29,11 @@ def cache_folder(given: Path | None = None) -> Path:
     return base / "paceline"
 
 
+def calibration_folder() -> Path:
+    """Where calibrations that were made on this machine, or copied to it, are kept."""
+    return cache_folder() / "calibrations"
+
+
 def ensure_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)

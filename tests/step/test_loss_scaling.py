@@ -64,7 +64,7 @@ def by_hand(parts: Parts, scale: float, interval: int) -> list[tuple[float, floa
     ids=lambda settings: next(iter(settings), "momentum"),
 )
 def test_losses_and_scales_are_those_of_torch_amp(kind, settings, monkeypatch):
-    scale, interval = 2.0**30, 3  # the first updates overflow, and the scale grows again within the test
+    scale, interval = 2.0**21, 3  # the first updates overflow, and the scale grows again within the test
     monkeypatch.setattr(loss_scaling, "INITIAL_SCALE", scale)
     monkeypatch.setattr(loss_scaling, "GROWTH_INTERVAL", interval)
     settings = {"optimizer": "momentum", "lr": 0.02, "l2": 0.01, **settings}
@@ -90,7 +90,7 @@ def test_losses_and_scales_are_those_of_torch_amp(kind, settings, monkeypatch):
 @pytest.mark.parametrize("step", ["plain", "flat"])
 def test_a_resumed_run_continues_with_its_scale(step, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "CHUNK_S", 1e-6)
-    monkeypatch.setattr(loss_scaling, "INITIAL_SCALE", 2.0**30)
+    monkeypatch.setattr(loss_scaling, "INITIAL_SCALE", 2.0**21)
     monkeypatch.setattr(loss_scaling, "GROWTH_INTERVAL", 3)
     workload = resolve("lenet5", {**SMALL, "optimizer": "momentum", "lr": 0.02})
     whole = trainer.run(workload, step=step, out=tmp_path / "whole", checkpoint_every_s=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,10 @@ from paceline.errors import NetworkError, WorkloadError
 from paceline.step import make
 from paceline.step.phase import Outcome
 from paceline.step.tally import Tally
-from paceline.training import step_choice
-from paceline.training.compile_choice import Target, compiling_pays
+from paceline.training import compile_choice, step_choice
+from paceline.training.compile_choice import compiling_pays
 from paceline.training.step_choice import choose_step
+from paceline.training.step_estimate import Target
 from tests.step.small_parts import Fails, PartlyUsed, built_in, dataset_of, parts_for, rows
 
 L = nn.Linear
@@ -121,3 +123,9 @@ def test_what_a_calibration_measured_of_compiled_steps_decides(ratio, pays):
     assert (compiling_pays(built_in("lenet5"), 10**7, known) is not None) is pays
     assert compiling_pays(built_in("lenet5"), 10, known) is None, "too few updates"
     assert compiling_pays(built_in("lstm"), 10**7, known) is None, "recurrent"
+
+
+def test_without_a_calibration_of_its_own_a_cpu_does_not_compile_and_loads_no_cost_model(monkeypatch, tmp_path):
+    monkeypatch.setattr(compile_choice, "calibration_folder", lambda: tmp_path / "none")
+    monkeypatch.setitem(sys.modules, "paceline.training.step_estimate", None)  # importing it fails
+    assert compiling_pays(built_in("lenet5"), 10**9) is None
