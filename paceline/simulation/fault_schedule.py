@@ -126,4 +126,5 @@ class FaultSchedule:
         driver.times.fault(driver.now_s, what, worker)
         if driver.gradients is not None:
             driver.gradients.died(worker)
+        driver.ask_again()
         return True

@@ -151,14 +151,18 @@ class VirtualDriver:
         if self.gradients is not None:
             self.gradients.apply(order)
         self._faults.updated()
-        if self._early:
-            early, self._early = self._early, []
-            for worker, incarnation, where in early:
-                self.at(self.now_s, self._send, worker, incarnation, where)
+        self.ask_again()
         if self.observer is not None:
             self.observer.updated(order.update)
 
+    def ask_again(self) -> None:
+        """Once what happens now is dealt with, a round may be over whose update a fetch waits for."""
+        early, self._early = self._early, []
+        for worker, incarnation, where in early:
+            self.at(self.now_s, self._send, worker, incarnation, where)
+
     def discard(self, task: Compute, refused: bool) -> None:
+        self.ask_again()
         if refused:
             note = f"not finite, epoch {task.epoch + 1}, batch {task.batches[0]}"
             self.times.fault(self.now_s, "refused", task.worker, task.sequence, note)

@@ -18,7 +18,7 @@ from paceline.strategy.strategy import Strategy
 from paceline.testing import Fault
 from paceline.training.checkpoint import load_checkpoint
 from paceline.training.drivers.local import launcher
-from tests.contract.drivers import ALL_DRIVERS, train
+from tests.contract.drivers import ALL_DRIVERS, DRIVERS, train
 from tests.contract.small_training import EQUAL, GAMMA, difference, parts, trained, workload
 from tests.contract.test_conservation import BATCHES
 from tests.contract.test_repeating import with_batch_norm
@@ -130,6 +130,16 @@ def test_every_batch_is_done_once_though_workers_and_the_server_die(tmp_path):
     assert found.distribution.fault_count == len(kills)
     assert found.distribution.ledger.applied_by_epoch == (BATCHES,) * 3
     assert torch.equal(replay_run(tmp_path / "run"), found.parameters)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_round_whose_payloads_are_all_refused_is_not_waited_for(driver, tmp_path):
+    spoilt = tuple(Fault("corrupt", at=2, worker=worker) for worker in range(2))
+    options = {"cluster": SLOW} if driver == "virtual" else {}
+    given = {"faults": spoilt, "on_bad_gradient": "skip"}
+    found = train(driver, workload(), streaming(), 2, tmp_path / "run", **options, **given)
+    assert found.distribution.ledger.refused == 10
+    assert found.distribution.ledger.closed == BATCHES
 
 
 def test_a_round_continues_without_a_worker_that_leaves():
