@@ -20,7 +20,7 @@ from paceline.training.drivers.ray.shard import KEPT_WITHIN_S, ServerShard
 from paceline.training.drivers.ray.sharding import Sharding
 from paceline.training.settings import DriverSettings
 
-WAIT_S = 0.2
+WAIT_S, RETRY_S = 0.2, 0.1
 VERSIONS = 2
 """Of its slice for which a shard requests memory: an update makes a new one."""
 CALLS_PER_WORKER = 6
@@ -71,7 +71,8 @@ class ShardHandles:
                 actor = sent.pop(reference)
                 try:
                     self.ray.get(reference)
-                except self.ray.exceptions.RayActorError:
+                except self.ray.exceptions.RayActorError:  # Ray has not started it yet
+                    time.sleep(RETRY_S)
                     sent[actor.begin.remote(self.generation, states[actor])] = actor
         if sent:
             raise PacelineError(
