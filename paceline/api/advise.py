@@ -40,7 +40,7 @@ def advise(
 
     >>> advice = paceline.advise("classify", kind="table", shape="30", samples=5000, classes=2, device="H200")
     >>> advice.family, advice.workload.network, advice.choice("parallelism").value
-    ('feed-forward', 'mlp', 'neither')
+    ('feed-forward', 'mlp', 'none')
     """
     from paceline.advice.advising import Consultation
     from paceline.output_directory import check_new
