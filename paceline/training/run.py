@@ -150,4 +150,6 @@ class Run(NotebookRecord):
         }  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:
-        return [vars(epoch) for epoch in self.epochs]
+        """Samples without a score are a column only where a worker's death left some."""
+        left_out = () if any(epoch.unscored for epoch in self.epochs) else ("unscored",)
+        return [{name: value for name, value in vars(epoch).items() if name not in left_out} for epoch in self.epochs]

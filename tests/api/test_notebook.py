@@ -12,6 +12,7 @@ import pytest
 
 import paceline
 from paceline.notebook import MOST_ROWS, facts_and_rows, html_of
+from tests.a_run import a_run
 
 
 class Cells(HTMLParser):
@@ -132,3 +133,11 @@ def test_a_listing_has_its_items_by_number_and_by_name(name):
     assert lines[0] == name and listing.names[1] in lines[3] and len(lines) >= min(len(listing), MOST_ROWS) + 2
     with pytest.raises(paceline.InputError, match=f"no 'nonsense' among the {name}"):
         listing["nonsense"]
+
+
+def test_samples_without_a_score_are_a_column_where_there_are_some():
+    run = a_run()
+    assert "unscored" not in str(run) and "unscored" not in run.to_pandas().columns
+    last = dataclasses.replace(run.epochs[-1], unscored=3)
+    lost = dataclasses.replace(run, epochs=(*run.epochs[:-1], last))
+    assert "unscored" in str(lost)
