@@ -127,13 +127,8 @@ class DriverSettings:
         metavar="INTERVAL",
     )
     server_threads: int = setting(
-        1,
-        "Threads of the parameter server.",
-        group=DISTRIBUTION,
-        runs=REAL,
-        least=1,
-        most=1024,
-    )
+        1, "Threads of the parameter server.", group=DISTRIBUTION, runs=REAL, least=1, most=1024
+    )  # fmt: skip
     server_shards: int | None = setting(
         None, "Servers of a Ray cluster that share the parameters; default: one per 256 MiB, at most one per node.",
         group=DISTRIBUTION, runs=RAY, least=1, most=1024,

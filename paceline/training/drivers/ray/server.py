@@ -50,8 +50,7 @@ class Server(Actor):
         self.parameters = Pieces(job.layout.size, job.layout.torch_dtype)
         self.incoming = Incoming(job.answer_within_s)
         self.serving: ServedTraining | None = None
-        self.followers: FollowerLink | None = None
-        """Its replica, or its shards."""
+        self.followers: FollowerLink | None = None  # its replica, or its shards
         self.listener: ChannelListener | None = None
         self.failure: tuple[str, str] | None = None
         self.ended_s: float | None = None
@@ -171,7 +170,6 @@ class Server(Actor):
         awaited: bool = False,
     ) -> str:  # fmt: skip
         """Starts, or continues from `state`, unless it has started already; returns which server it is.
-
         `shards` have begun to follow it as this generation; with `awaited` nothing is answered that they have not.
         """
         with self.lock:
