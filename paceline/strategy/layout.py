@@ -9,8 +9,10 @@ from math import prod
 
 import torch
 
+from paceline.errors import StrategyError
+from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import Rule
-from paceline.step.phase import Phase
+from paceline.step.phase import Phase, share_a_parameter
 from paceline.step.schedule import rate_at
 from paceline.step.step import Parts
 
@@ -87,6 +89,18 @@ class Layout:
             phases.append(PhaseLayout(phase.rule, tuple(tensors), first))
         dtype = "float64" if parts.phases[0].parameters[0].dtype == torch.float64 else "float32"
         return Layout(tuple(phases), buffers, parts.updates_per_epoch, parts.workload.epochs, dtype)
+
+
+def check_distributable(parts: Parts) -> None:
+    """Raises `StrategyError` if a network's phases cannot share one flat vector."""
+    if share_a_parameter(parts.phases):
+        obstacle: str | None = "two phases share a parameter"
+    elif placed(parts.phases) is None:
+        obstacle = "a phase has some parameters of another in between its own: list them in the same order"
+    else:
+        obstacle = FlatParameters.possible([p for phase in parts.phases for p in phase.parameters])
+    if obstacle:
+        raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
 
 
 def placed(phases: Sequence[Phase]) -> list[int | None] | None:

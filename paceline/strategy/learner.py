@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
-from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import State
-from paceline.step.phase import share_a_parameter
 from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
 from paceline.strategy.instructions import Compute
-from paceline.strategy.layout import Layout, placed
+from paceline.strategy.layout import Layout, check_distributable
 from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
@@ -39,9 +36,7 @@ class Learner:
 
         `local` is where the worker's parameters are to be; None: in memory of its own.
         """
-        obstacle = _obstacle(parts)
-        if obstacle:
-            raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
+        check_distributable(parts)
         self.parts, self.strategy, self.workers, self.fetches_stay = parts, strategy, workers, fetches_stay
         self.exchange = exchange = strategy.make_exchange
         self.source = BatchSource(parts, strategy.full_pass_per_worker)
@@ -294,13 +289,3 @@ class Learner:
             piece.copy_(buffer)
             buffer.data = piece
             first += buffer.numel()
-
-
-def _obstacle(parts: Parts) -> str | None:
-    """Why a network's phases cannot share one flat vector."""
-    everything: list[nn.Parameter] = [p for phase in parts.phases for p in phase.parameters]
-    if share_a_parameter(parts.phases):
-        return "two phases share a parameter"
-    if placed(parts.phases) is None:
-        return "a phase has some parameters of another in between its own: list them in the same order"
-    return FlatParameters.possible(everything)

@@ -127,12 +127,7 @@ class DriverSettings:
         metavar="INTERVAL",
     )
     server_threads: int = setting(
-        1,
-        "Threads of the parameter server.",
-        group=DISTRIBUTION,
-        runs=REAL,
-        least=1,
-        most=1024,
+        1, "Threads of the parameter server.", group=DISTRIBUTION, runs=REAL, least=1, most=1024
     )
     server_replica: bool = setting(
         False,
