@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from paceline.strategy.group import Group, Round
 from paceline.strategy.instructions import Compute
 from paceline.strategy.rounds import Rounds
 
 
-def adopt(rounds: Rounds, tasks: Collection[Compute], alive: Collection[int]) -> None:
+def adopt(
+    rounds: Rounds, tasks: Collection[Compute], alive: Collection[int], steps_since_fetch: Mapping[int, int]
+) -> None:
     """Registers the tasks; parts of their rounds that no worker has are added."""
     for worker in alive:
         rounds.enter(worker)
@@ -20,6 +22,8 @@ def adopt(rounds: Rounds, tasks: Collection[Compute], alive: Collection[int]) ->
         rounds.outstanding += 1
         rounds.batches.open_until(task.epoch)
         rounds.batches.take_these(task.epoch, task.batches)
+    for worker, steps in steps_since_fetch.items():
+        rounds.members[worker].steps = steps
     if rounds.alone:
         return
     for group in rounds.groups.values():

@@ -229,9 +229,7 @@ class Coordinator:
         self, tasks: Collection[Compute], alive: Collection[int], steps_since_fetch: dict[int, int] | None = None
     ) -> None:
         """After `restore`: workers have these tasks already, or their payloads are ready. `alive` are running."""
-        adopt(self.rounds, tasks, alive)
-        for worker, steps in (steps_since_fetch or {}).items():
-            self.members[worker].steps = steps
+        adopt(self.rounds, tasks, alive, steps_since_fetch or {})
 
     # From payloads to updates, and to the end of an epoch
 

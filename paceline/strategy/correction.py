@@ -38,7 +38,8 @@ class Late(NamedTuple):
     prepared: Tensor | None = None
     """What the correction's `prepare` returned for this gradient."""
     room: tuple[Tensor, Tensor] | None = None
-    """Memory that a correction with `prepare` may use: for something between, and for its result."""
+    """Memory that a correction with `prepare` may use: for something between, and for its result. The latter may be the
+    gradient itself."""
 
 
 Function = Callable[[Tensor, Late], Tensor]

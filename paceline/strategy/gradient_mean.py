@@ -43,7 +43,8 @@ class Scratch:
     gradient: Tensor
     part: Tensor
     room: Tensor
-    correction: tuple[Tensor, Tensor, Tensor] | None = None
+    correction: tuple[Tensor, Tensor] | None = None
+    """For what a correction with `prepare` keeps in between; its result goes to `part`."""
 
 
 class Block(NamedTuple):
@@ -99,7 +100,7 @@ class GradientMean:
             server_state[name] = becomes if number or becomes.data_ptr() == was.data_ptr() else becomes.copy_(was)
         rooms = scratch.correction
         if rooms is not None and len(rooms[0]) != block.length:
-            rooms = rooms[0][: block.length], rooms[1][: block.length], rooms[2][: block.length]
+            rooms = rooms[0][: block.length], rooms[1][: block.length]
         prepared, kept = one.prepared, {name: cut(tensor, piece) for name, tensor in one.after.items()}
         if correction.prepare is None:
             for name, becomes in kept.items():
@@ -108,12 +109,12 @@ class GradientMean:
         elif prepared is None:
             assert rooms is not None
             was_kept = {name: cut(tensor, piece) for name, tensor in one.before.items()}
-            prepared = correction.prepare(mean, was_kept, kept, rooms[:2])
+            prepared = correction.prepare(mean, was_kept, kept, rooms)
         contribution, current = order.contributions[number], cut(old, piece)
         first, fetched = contribution.tasks[0], current if one.fetched is None else cut(one.fetched, piece)
         late = Late(
             current, fetched, contribution.staleness, first.worker, first.sequence, rate, kept, server_state, prepared,
-            rooms[1:] if rooms is not None else None,
+            (rooms[1], scratch.part[: block.length]) if rooms is not None else None,
         )  # fmt: skip
         return correction.function(mean, late)
 

@@ -9,6 +9,7 @@ from math import prod
 
 import torch
 
+from paceline.errors import StrategyError
 from paceline.step.flat_parameters import FlatParameters
 from paceline.step.optimizers import Rule
 from paceline.step.phase import Phase, share_a_parameter
@@ -90,6 +91,18 @@ class Layout:
         return Layout(tuple(phases), buffers, parts.updates_per_epoch, parts.workload.epochs, dtype)
 
 
+def check_distributable(parts: Parts) -> None:
+    """Raises `StrategyError` if a network's phases cannot share one flat vector."""
+    if share_a_parameter(parts.phases):
+        obstacle: str | None = "two phases share a parameter"
+    elif placed(parts.phases) is None:
+        obstacle = "a phase has some parameters of another in between its own: list them in the same order"
+    else:
+        obstacle = FlatParameters.possible([p for phase in parts.phases for p in phase.parameters])
+    if obstacle:
+        raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
+
+
 def placed(phases: Sequence[Phase]) -> list[int | None] | None:
     """Where the parameters of each phase begin, as `PhaseLayout` has it, if every parameter is there once.
 
@@ -107,13 +120,3 @@ def placed(phases: Sequence[Phase]) -> list[int | None] | None:
             first += parameter.numel()
             end = max(end, first)
     return found
-
-
-def obstacle_to_a_flat_vector(parts: Parts) -> str | None:
-    """Why a network's phases cannot share one."""
-    everything = [parameter for phase in parts.phases for parameter in phase.parameters]
-    if share_a_parameter(parts.phases):
-        return "two phases share a parameter"
-    if placed(parts.phases) is None:
-        return "a phase has some parameters of another in between its own: list them in the same order"
-    return FlatParameters.possible(everything)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from paceline.errors import StrategyError
 from paceline.step.clipping import clip_norm_
 from paceline.step.optimizers import State
 from paceline.step.step import Parts, reported
@@ -19,7 +18,7 @@ from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
 from paceline.strategy.fragments import Fragments, encoded_size
 from paceline.strategy.instructions import Compute
-from paceline.strategy.layout import Layout, obstacle_to_a_flat_vector
+from paceline.strategy.layout import Layout, check_distributable
 from paceline.strategy.learner_state import LearnerState, Result
 from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
@@ -38,9 +37,7 @@ class Learner:
 
         `local` is where the worker's parameters are to be; None: in memory of its own.
         """
-        obstacle = obstacle_to_a_flat_vector(parts)
-        if obstacle:
-            raise StrategyError(f"{parts.workload.network} cannot be distributed: {obstacle}")
+        check_distributable(parts)
         self.parts, self.strategy, self.workers, self.fetches_stay = parts, strategy, workers, fetches_stay
         self.exchange = exchange = strategy.make_exchange
         self.source = BatchSource(parts, strategy.full_pass_per_worker)

@@ -127,6 +127,9 @@ class Strategy:
             return worker
         return worker * self.groups // workers if worker < workers else worker % self.groups
 
+    def members_of(self, group: int, workers: int) -> list[int]:
+        return [worker for worker in range(workers) if self.group_of(worker, workers) == group]
+
     def payloads_per_update(self, workers: int) -> int:
         """How many groups' payloads an update waits for."""
         return 1 if self.softsync_n is None else max(1, workers // self.softsync_n)

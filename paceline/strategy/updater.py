@@ -73,8 +73,7 @@ class Updater:
         gradient, part, room = (self._zeros(length) for _ in range(3))
         if self.correction is None or self.correction.prepare is None:
             return Scratch(gradient, part, room)
-        a, b, c = (self._zeros(length) for _ in range(3))
-        return Scratch(gradient, part, room, (a, b, c))
+        return Scratch(gradient, part, room, (self._zeros(length), self._zeros(length)))
 
     def _divided(self) -> list[Block]:
         """An optimizer that needs whole vectors gets its phase whole; no block is of two fragments."""
@@ -124,13 +123,12 @@ class Updater:
         if self.correction is None or self.correction.prepare is None or self.decoding.is_needed:
             return None
         gradient = payload[: self.layout.parameters] if self.layout.buffers else payload
-        return self.correction.prepare(gradient, before, after, self._rooms[:2])
+        return self.correction.prepare(gradient, before, after, self._rooms)
 
     @functools.cached_property
-    def _rooms(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _rooms(self) -> tuple[Tensor, Tensor]:
         """Memory for a correction of the whole vector."""
-        a, b, c = (self._zeros(self.layout.parameters) for _ in range(3))
-        return a, b, c
+        return self._zeros(self.layout.parameters), self._zeros(self.layout.parameters)
 
     def gradient_of(self, order: Apply, given: Sequence[GroupContribution], old: Tensor, out: Tensor) -> None:
         """The first half of an update: the gradient of all payloads, corrected, and the buffers' mean go to `out`.
@@ -274,11 +272,7 @@ class Updater:
         count = self.layout.parameters
         everything = Block(0, count, slice(0, count) if self.layout.buffers else None, None, True)
         part = torch.empty_like(out) if len(given) > 1 else out
-        rooms = None
-        if self.correction is not None and self.correction.prepare is not None:
-            rooms = self._rooms
-            if len(given) == len(given[0].payloads) == 1:  # then `out` holds no mean that is still needed
-                rooms = rooms[0], rooms[1], out
+        rooms = self._rooms if self.correction is not None and self.correction.prepare is not None else None
         mean = self._gradient.of(order, given, old, everything, Scratch(out, part, part, rooms), before, after, rate)
         return mean if mean is out else out.copy_(mean)
 

@@ -41,7 +41,7 @@ def choose_collective(
         return "nccl" if possible and on_gpus and is_available("nccl") else "shared"
     if asked == "nccl":
         for group in range(strategy.groups or workers):
-            members = [worker for worker in range(workers) if strategy.group_of(worker, workers) == group]
+            members = strategy.members_of(group, workers)
             own = {devices[worker] for worker in members if devices[worker].startswith("cuda")}
             if len(own) < len(members):
                 where = ", ".join(devices[worker] for worker in members)

@@ -13,7 +13,7 @@ from paceline.errors import PacelineError
 from paceline.strategy.event_record import ContributionRecord, EventRecord, TaskRecord, UpdateRecord
 from paceline.strategy.instructions import Apply, Compute
 from paceline.strategy.strategy import Strategy
-from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, HeaderField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import HeaderField, PayloadField
 from paceline.training.drivers.local.shared_memory import SharedMemory
 from paceline.workload import Workload
 
@@ -27,8 +27,7 @@ class EventLog:
     def task(self, task: Compute, incarnation: int, header: memoryview) -> None:
         """Records that a task was computed, whether or not its payload is applied."""
         place = self.memory.place(task.sequence)
-        line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
-        fetches = self.memory.slots[line + PayloadField.FETCHES]
+        fetches = self.memory.slots[self.memory.payload_line(task.worker, task.sequence) + PayloadField.FETCHES]
         versions = tuple(self.memory.fetched_versions[task.worker, place, :fetches].tolist())
         self._add(header, tuple(vars(TaskRecord.of(task, incarnation, versions)).values()))
 

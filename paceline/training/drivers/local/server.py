@@ -156,15 +156,15 @@ class Server:
 
         Until each of them has delivered its part, one may die, and then all start again with their batches.
         """
-        slots, found = self.slots, mailbox.get(self.memory, worker, sequence)
-        averaged = slots[worker * SLOT_WORDS + SlotField.PAYLOAD + sequence % 2 * LINE + PayloadField.AVERAGED]
+        found = mailbox.get(self.memory, worker, sequence)
+        averaged = self.slots[self.memory.payload_line(worker, sequence) + PayloadField.AVERAGED]
         if not averaged or found is None:
             return [(worker, sequence)]
-        group, parts = self.settings.strategy.group_of(worker, self.settings.workers), []
-        for member in range(self.settings.workers):
-            if self.settings.strategy.group_of(member, self.settings.workers) == group:
-                delivered, number = self._delivered(member), found[1].round
-                parts += [(member, s) for s in delivered if mailbox.is_of_round(self.memory, member, s, number)]
+        strategy, workers = self.settings.strategy, self.settings.workers
+        number, parts = found[1].round, []
+        for member in strategy.members_of(strategy.group_of(worker, workers), workers):
+            delivered = self._delivered(member)
+            parts += [(member, s) for s in delivered if mailbox.is_of_round(self.memory, member, s, number)]
         return parts if len(parts) == found[1].parts else []
 
     def _delivered(self, worker: int) -> list[int]:
@@ -176,7 +176,7 @@ class Server:
 
     def take_payload(self, worker: int, sequence: int) -> None:
         """A payload is whole."""
-        line = worker * SLOT_WORDS + SlotField.PAYLOAD + sequence % 2 * LINE
+        line = self.memory.payload_line(worker, sequence)
         if self.store.log is not None and (found := mailbox.get(self.memory, worker, sequence)) is not None:
             with self.store.lock:  # one that is to be dropped changed its worker, too
                 self.store.log.task(found[1], found[0], self.memory.header)
@@ -232,10 +232,8 @@ class Server:
         self.worker_bells[task.worker].notify()
 
     def release(self, worker: int, sequence: int) -> None:
-        place = sequence % 2
-        slot = worker * SLOT_WORDS
-        if self.slots[slot + SlotField.PAYLOAD + place * LINE + PayloadField.READY] == sequence:
-            self.slots[slot + SlotField.RELEASED + place] = sequence
+        if self.slots[self.memory.payload_line(worker, sequence) + PayloadField.READY] == sequence:
+            self.slots[worker * SLOT_WORDS + SlotField.RELEASED + sequence % 2] = sequence
             self.worker_bells[worker].notify()
 
     def announce(self, epoch: int) -> None:

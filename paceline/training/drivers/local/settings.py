@@ -51,7 +51,7 @@ class ProcessSettings:
 
     @property
     def group_members(self) -> list[int]:
-        return [w for w in range(self.workers) if self.strategy.group_of(w, self.workers) == self.group]
+        return self.strategy.members_of(self.group, self.workers)
 
     def text(self) -> str:
         return json.dumps(to_json(self))

@@ -20,7 +20,7 @@ from torch import Tensor
 from paceline.data.ring import anonymous_file
 from paceline.errors import PacelineError
 from paceline.free_memory import free_memory_bytes
-from paceline.training.drivers.local.fields import CONTROL_WORDS, LINE, SLOT_WORDS, ControlField, HeaderField
+from paceline.training.drivers.local.fields import CONTROL_WORDS, LINE, SLOT_WORDS, ControlField, HeaderField, SlotField
 
 _PAGE = 4096
 STALENESS_BINS = 256
@@ -229,6 +229,10 @@ class SharedMemory:
     def place(self, sequence: int) -> int:
         """Where a worker has the words about a task's payload; where workers commit, one place is enough for them."""
         return 0 if self.sizes.workers_commit else sequence % 2
+
+    def payload_line(self, worker: int, sequence: int) -> int:
+        """Where these words begin among those of all slots."""
+        return worker * SLOT_WORDS + SlotField.PAYLOAD + self.place(sequence) * LINE
 
     def place_of(self, worker: int, sequence: int) -> int:
         """The number of that place among those of all workers."""

@@ -160,8 +160,7 @@ class SharedStore:
     def _given(self, contribution: Contribution, header: memoryview) -> GroupContribution:
         memory, payloads = self.memory, []
         for task in contribution.tasks:
-            place = memory.place(task.sequence)
-            line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + place * LINE
+            line = memory.payload_line(task.worker, task.sequence)
             payload = Payload(self._payload_of(task), memory.slots[line + PayloadField.SAMPLES], len(task.batches))
             averaged = memory.slots[line + PayloadField.AVERAGED]
             if averaged > 0:  # the members have averaged them already

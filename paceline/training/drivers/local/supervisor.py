@@ -171,10 +171,10 @@ class Supervisor:
         group = self.settings.strategy.group_of(number, self.settings.workers)
         self.generations[group] += 1
         self._start_worker(number)
-        for other, worker in enumerate(self.workers):  # torch.distributed cannot continue without a member
-            same = self.settings.strategy.group_of(other, self.settings.workers) == group
-            if same and other != number and worker.process is not None:
-                worker.process.kill()
+        for other in self.settings.strategy.members_of(group, self.settings.workers):
+            process = self.workers[other].process
+            if other != number and process is not None:  # torch.distributed cannot continue without a member
+                process.kill()
                 self._mark_dead(other)
                 self.note("restarted", other, f"with worker {number} of its group")
                 self._start_worker(other)

@@ -14,7 +14,7 @@ from torch import Tensor
 from paceline.strategy.instructions import Apply, Compute, Contribution
 from paceline.strategy.updater import Updater
 from paceline.training.drivers.local import batch_status, commit_log, mailbox
-from paceline.training.drivers.local.fields import LINE, SLOT_WORDS, HeaderField, PayloadField, SlotField
+from paceline.training.drivers.local.fields import SLOT_WORDS, HeaderField, PayloadField, SlotField
 from paceline.training.drivers.local.shared_memory import UPDATE_WORDS, SharedMemory
 from paceline.training.drivers.local.store import SharedStore
 
@@ -107,12 +107,12 @@ class WorkerStore(SharedStore):
             header = self.begin()
             good: list[Compute] = []
             for task in tasks:
-                if self._line(task, PayloadField.FINITE):
+                if self._word(task, PayloadField.FINITE):
                     good.append(task)
                 else:
                     self._refuse(task, header)
             if good:
-                pulled = min(self._line(task, PayloadField.PULLED) for task in good)
+                pulled = min(self._word(task, PayloadField.PULLED) for task in good)
                 self._commit(tuple(good), group, pulled, header, own)
             else:
                 header[HeaderField.ROUNDS + group] += 1
@@ -175,9 +175,9 @@ class WorkerStore(SharedStore):
         if self.log is not None:
             self.log.task(task, self.memory.slots[task.worker * SLOT_WORDS + SlotField.JOINED], header)
 
-    def _line(self, task: Compute, field: int) -> int:
-        line = task.worker * SLOT_WORDS + SlotField.PAYLOAD + self.memory.place(task.sequence) * LINE
-        return self.memory.slots[line + field]
+    def _word(self, task: Compute, field: int) -> int:
+        """A word about a task's payload."""
+        return self.memory.slots[self.memory.payload_line(task.worker, task.sequence) + field]
 
 
 def _bytes_of(vector: Tensor) -> memoryview:
