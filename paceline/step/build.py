@@ -108,7 +108,9 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
     set_number_formats(workload, device)
     network = build_network(workload, dataset)
     if any(map(is_lazy, network.parameters())):
-        raise NetworkError(f"{workload.network} has lazy layers without a shape: call it on a sample once, before training")
+        raise NetworkError(
+            f"{workload.network} has lazy layers without a shape: call it on a sample once, before training"
+        )
     if device.type == "cpu":
         set_threads(workload, network, dataset)
         keep_freed_memory()
