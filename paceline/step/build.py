@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from paceline import data, networks, user_code
 from paceline.data.dataset import Arrays, Dataset
@@ -109,6 +110,10 @@ def placed_network(workload: Workload, dataset: Dataset, device: torch.device) -
     """The network on `device`, found to take the data, and the device set up for it."""
     set_number_formats(workload, device)
     network = build_network(workload, dataset)
+    if any(map(is_lazy, network.parameters())):
+        raise NetworkError(
+            f"{workload.network} has lazy layers without a shape: call it on a sample once, before training"
+        )
     if device.type == "cpu":
         set_threads(workload, network, dataset)
         keep_freed_memory()

@@ -132,3 +132,8 @@ def test_a_custom_loss_that_fails_is_not_told_to_be_another_one():
     images = torch.utils.data.TensorDataset(torch.randn(32, 4), torch.randint(3, (32, 2)))
     with pytest.raises(PacelineError, match=r"fails on the first batch of .*: ZeroDivisionError: division by zero$"):
         public.train(nn.Linear(4, 3), data=(images, images), epochs=1, batch=16, loss=lambda output, target: 1 / 0)
+
+
+def test_a_lazy_layer_needs_its_shape_first():
+    with pytest.raises(PacelineError, match="Sequential has lazy layers without a shape: call it on a sample once"):
+        public.train(nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), data="digits", epochs=1)
