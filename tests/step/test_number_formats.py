@@ -70,15 +70,6 @@ def test_micro_batches_that_share_casts_have_the_gradient_of_single_ones(kind):
     torch.testing.assert_close(after(4), after(1), rtol=0.0, atol=5e-3)
 
 
-@pytest.mark.slow
-def test_a_compiled_step_with_shared_casts_is_accepted():
-    """Making it compares its first update with the uncompiled one."""
-    step, _ = make_step(parts_for(Twice(), rows(), precision="bfloat16", accumulate=4), "compiled")
-    step.begin(0)
-    step.advance(2, Tally(1))
-    assert step.kind == "compiled"
-
-
 @pytest.fixture
 def flags():
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
