@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from paceline.cost.families import Sizes
 from paceline.step.flat_parameters import FlatParameters
+from paceline.step.layout import overruns_memory
 
 Call = Callable[[], object]
 DRAWN = 1 << 20
@@ -89,13 +90,14 @@ def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout:
     n, c, h, w, k, r, s, p, _, groups, biased = sizes
     stride = max(1, round(h / p))
     padding = max(0, -(-((p - 1) * stride + r - h) // 2))
+    like = torch.nn.Conv2d(c, k, (r, s), stride, groups=groups, device="meta")
+    if layout != FORMAT and device.type == "cpu" and overruns_memory(like):
+        raise NotImplementedError("PyTorch writes beyond its memory, and nothing is trained in this layout")
     weight = _random(k, c // groups, r, s, device=device, dtype=dtype, grad=True, layout=layout)
     bias = _random(k, device=device, dtype=dtype, grad=True) if biased else None
     trained = [weight] if bias is None else [weight, bias]
 
-    # Samples come as they were read, and have no gradient. With a window of one pixel and a stride above one PyTorch
-    # 2.13 writes beyond its memory then.
-    sampled = c in COLOURS and r > 1
+    sampled = c in COLOURS and r > 1  # samples come as they were read, and have no gradient
 
     def made(grad: bool) -> tuple[OperationCall, OperationCall]:
         given = FORMAT if sampled and not grad else layout

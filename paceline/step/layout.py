@@ -14,16 +14,27 @@ from paceline.workload import MEMORY_FORMATS
 
 HALF_PRECISIONS = ("bfloat16", "float16", "tf32")
 """Precisions whose convolutions run on a GPU's matrix units."""
+CHANNELS_SIDE_BY_SIDE = 4
 
 
 def memory_format_of(asked: str, network: nn.Module, precision: str, *, on_gpu: bool) -> torch.memory_format:
     """The layout that was asked for; `auto` depends on the network, its precision and the kind of device alone."""
     if asked == "auto":
         convolutional = any(isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) for layer in network.modules())
-        asked = faster_format(precision, on_gpu=on_gpu) if convolutional else "contiguous"
+        overrun = not on_gpu and any(map(overruns_memory, network.modules()))
+        asked = faster_format(precision, on_gpu=on_gpu) if convolutional and not overrun else "contiguous"
     found = getattr(torch, MEMORY_FORMATS[asked])
     assert isinstance(found, torch.memory_format)
     return found
+
+
+def overruns_memory(layer: nn.Module) -> bool:
+    """Whether the gradient of its weights ends the process on a CPU, with the channels last: for windows of one pixel,
+    a stride and channels that are no multiple of four, PyTorch 2.13 writes beyond the memory that it asked for."""
+    if not isinstance(layer, nn.Conv2d):
+        return False
+    channels = layer.in_channels // layer.groups
+    return layer.kernel_size == (1, 1) and layer.stride != (1, 1) and channels % CHANNELS_SIDE_BY_SIDE != 0
 
 
 def faster_format(precision: str, *, on_gpu: bool) -> str:

@@ -102,3 +102,10 @@ def test_what_the_operation_before_wrote_is_an_input(kind):
 def _numbers(output: Any) -> torch.Tensor:
     tensors = [output] if isinstance(output, torch.Tensor) else output
     return torch.cat([tensor.detach().clone().flatten() for tensor in tensors])
+
+
+def test_a_convolution_that_would_end_the_process_is_not_timed():
+    sizes = (2, 3, 96, 96, 12, 1, 1, 48, 48, 1, 0)
+    with pytest.raises(NotImplementedError, match="beyond its memory"):
+        calls_of("convolution", sizes, CPU, torch.float32, channels_last=True)
+    assert len(calls_of("convolution", sizes, CPU, torch.float32)) == 3

@@ -34,6 +34,20 @@ def test_convolutions_have_the_channels_last_where_that_is_faster(precision, on_
     assert memory_format_of("auto", nn.Linear(2, 2), precision, on_gpu=on_gpu) == torch.contiguous_format
 
 
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (nn.Conv2d(3, 12, 1, stride=2), torch.contiguous_format), (nn.Conv2d(6, 12, 1, 2), torch.contiguous_format),
+        (nn.Conv2d(8, 12, 1, 2), LAST), (nn.Conv2d(3, 12, 1), LAST), (nn.Conv2d(3, 12, 3, 2, 1), LAST),
+    ],
+)  # fmt: skip
+def test_a_convolution_that_would_end_the_process_keeps_the_channels_first(layer, expected):
+    """PyTorch 2.13 ends with a segmentation fault in the gradient of the weights, on a CPU with the channels last."""
+    network = nn.Sequential(layer, nn.ReLU())
+    assert memory_format_of("auto", network, "float32", on_gpu=False) == expected
+    assert memory_format_of("auto", network, "bfloat16", on_gpu=True) == LAST
+
+
 def test_a_layout_that_was_asked_for_is_used():
     assert memory_format_of("channels-last", nn.Linear(2, 2), "float32", on_gpu=False) == LAST
     assert memory_format_of("contiguous", convolutions(), "bfloat16", on_gpu=True) == torch.contiguous_format
