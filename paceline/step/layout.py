@@ -14,7 +14,7 @@ from paceline.workload import MEMORY_FORMATS
 
 HALF_PRECISIONS = ("bfloat16", "float16", "tf32")
 """Precisions whose convolutions run on a GPU's matrix units."""
-CHANNELS_SIDE_BY_SIDE = 4
+CHANNELS_SIDE_BY_SIDE = 16
 
 
 def memory_format_of(asked: str, network: nn.Module, precision: str, *, on_gpu: bool) -> torch.memory_format:
@@ -30,7 +30,7 @@ def memory_format_of(asked: str, network: nn.Module, precision: str, *, on_gpu: 
 
 def overruns_memory(layer: nn.Module) -> bool:
     """Whether the gradient of its weights ends the process on a CPU, with the channels last: for windows of one pixel,
-    a stride and channels that are no multiple of four, PyTorch 2.13 writes beyond the memory that it asked for."""
+    a stride and channels that are no multiple of sixteen, PyTorch 2.13 writes beyond the memory that it asked for."""
     if not isinstance(layer, nn.Conv2d):
         return False
     channels = layer.in_channels // layer.groups

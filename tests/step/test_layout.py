@@ -38,7 +38,8 @@ def test_convolutions_have_the_channels_last_where_that_is_faster(precision, on_
     ("layer", "expected"),
     [
         (nn.Conv2d(3, 12, 1, stride=2), torch.contiguous_format), (nn.Conv2d(6, 12, 1, 2), torch.contiguous_format),
-        (nn.Conv2d(8, 12, 1, 2), LAST), (nn.Conv2d(3, 12, 1), LAST), (nn.Conv2d(3, 12, 3, 2, 1), LAST),
+        (nn.Conv2d(12, 64, 1, 2), torch.contiguous_format),
+        (nn.Conv2d(16, 12, 1, 2), LAST), (nn.Conv2d(3, 12, 1), LAST), (nn.Conv2d(3, 12, 3, 2, 1), LAST),
     ],
 )  # fmt: skip
 def test_a_convolution_that_would_end_the_process_keeps_the_channels_first(layer, expected):
