@@ -142,7 +142,8 @@ def test_half_precision_on_an_h200_was_calibrated():
         on("H200", "resnet50", batch=32, precision=p) for p in ("float32", "bfloat16", "float16")
     )  # fmt: skip
     assert all(half.basis == "calibrated elsewhere" for half in halves)
-    assert halves[0].iteration_s == halves[1].iteration_s < 0.7 * single.iteration_s
+    assert halves[0].iteration_s < 0.7 * single.iteration_s
+    assert halves[1].iteration_s == pytest.approx(halves[0].iteration_s, rel=1e-3)  # float16 also scales the loss
 
 
 @pytest.mark.parametrize("precision", ["tf32"])
