@@ -166,23 +166,3 @@ FAMILIES: dict[str, Family] = {
         *(Family(name, ("elements",), _moved(*work)) for name, work in POINTWISE.items()),
     )
 }  # fmt: skip
-
-_BATCH_FIELDS = {
-    "convolution": "n", "convolution_backward": "n", "convolution_backward_weight": "n", "batch_norm": "n",
-    "batch_norm_backward": "n", "max_pool": "planes", "max_pool_backward": "planes", "average_pool": "planes",
-    "average_pool_backward": "planes", "recurrent": "batch", "recurrent_backward": "batch", "attention": "heads",
-    "attention_backward": "heads",
-}  # fmt: skip
-"""The size that grows with the batch of a network, if it is not the first one."""
-
-
-def of_twice_the_batch(family: str, sizes: Sizes) -> Sizes:
-    """The sizes of the same operation of a network in a batch twice as large."""
-    fields = FAMILIES[family].fields
-    grows = _BATCH_FIELDS.get(family, fields[0])
-    if family == "matmul" and sizes[0] == 1:
-        grows = "k" if sizes[4] == 2 else "m"  # the gradient of weights sums over the batch
-    elif family == "reduce" and sizes[0] == 1:
-        grows = "reduced"
-    place = fields.index(grows)
-    return (*sizes[:place], 2 * sizes[place], *sizes[place + 1 :])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.curve import TimeEstimate, Trial
-from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes, of_twice_the_batch
+from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
 from paceline.errors import InputError
@@ -95,27 +95,8 @@ class CostModel:
         for name in (family, family.rstrip("_")):  # the out-of-place variant, where that alone was timed
             chosen = self._set_of(name, dtype, channels_last)
             if name in chosen.by_family:
-                return self._within_more_threads(name, sizes, chosen, chosen.curve(name).estimates(sizes))
+                return chosen.curve(name).estimates(sizes)
         return [TimeEstimate(self._roofline_s(family, each, dtype), UNTRIED_LOG_SD) for each in sizes]
-
-    def _within_more_threads(
-        self, family: str, sizes: list[Sizes], chosen: TrialSet, found: list[TimeEstimate]
-    ) -> list[TimeEstimate]:
-        """One thread takes no longer than two for twice as much: else the iteration would fall where a larger batch is
-        given another thread."""
-        more = self._with_more_threads(chosen)
-        if more is None or family not in more.by_family:
-            return found
-        larger = more.curve(family).estimates([of_twice_the_batch(family, each) for each in sizes])
-        return [replace(a, seconds=min(a.seconds, b.seconds)) for a, b in zip(found, larger, strict=True)]
-
-    def _with_more_threads(self, chosen: TrialSet) -> TrialSet | None:
-        """The trials with twice as many threads, like these otherwise."""
-        if not chosen.threads:
-            return None  # a GPU
-        wanted = chosen.precision, chosen.memory_format, 2 * chosen.threads
-        sets = self.calibration.sets
-        return next((each for each in sets if (each.precision, each.memory_format, each.threads) == wanted), None)
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:
         """The plain roofline: each operation at the device's peak rates, without overheads."""

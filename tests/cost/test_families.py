@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.cost.families import FAMILIES, of_twice_the_batch
+from paceline.cost.families import FAMILIES
 from paceline.cost.operation import Operation
-from paceline.cost.workload_tracing import DataShape, trace_workload
-from paceline.workload import resolve
 from tests.cost.invented import read
 
 
@@ -168,18 +166,3 @@ def test_features_and_work_are_finite_for_the_smallest_operation(name, family):
     assert all(0 <= value < 100 for value in family.features_of(smallest))
     flops, elements = family.work_of(smallest)
     assert flops >= 0 and elements > 0
-
-
-@pytest.mark.parametrize("network", ["lenet5", "resnet20", "lstm", "transformer"])
-def test_an_operation_of_twice_the_batch(network):
-    """Those of a network traced with twice the batch, but for what does not depend on it."""
-    text = DataShape("text", (64,), 96, 6_000, (64,))
-    data = text if network == "transformer" else DataShape("image", (3, 32, 32), 10, 512)
-    once, twice = (trace_workload(resolve(network, {"batch": batch}), data).operations for batch in (8, 16))
-    assert len(once) == len(twice)
-    grown = 0
-    for small, large in zip(once, twice, strict=True):
-        doubled = of_twice_the_batch(small.family, small.sizes)
-        assert large.sizes in (small.sizes, doubled), small
-        grown += large.sizes == doubled
-    assert grown > 0.8 * len(once) - 20 * (network == "resnet20")  # batch norms count their batches

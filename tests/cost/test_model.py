@@ -133,18 +133,6 @@ def test_images_with_the_channels_last_have_the_nearest_number_of_threads(thread
     assert model.cost([small])[0].seconds == pytest.approx(expected, rel=0.3)
 
 
-def test_one_thread_takes_no_longer_than_two_for_twice_as_much():
-    """Otherwise an iteration would fall at the batch at which a run is given the second thread."""
-    slow, fast = calibration(law=Law(bytes=4e9), count=40), calibration(law=Law(bytes=2e10), count=40)
-    sets = (slow.sets[0], fast.sets[1])
-    one, two = (CostModel(replace(slow, sets=sets), threads=threads) for threads in (1, 2))
-    for elements in (1 << 16, 1 << 18, 1 << 20):
-        at_twice = two.cost([operation("add", 2 * elements)])[0].seconds
-        assert one.cost([operation("add", elements)])[0].seconds <= at_twice
-    alone = CostModel(replace(slow, sets=sets[:1]), threads=1)
-    assert alone.cost([operation("add", 1 << 20)])[0].seconds > 2 * one.cost([operation("add", 1 << 20)])[0].seconds
-
-
 def test_the_host_s_time_of_a_family_is_the_median_of_its_trials():
     made = calibration("cuda", count=3)
     timed = tuple(replace(t, host_s=3e-6 if t.family == "add" else 0.0) for t in made.sets[0].trials)
