@@ -13,7 +13,7 @@ from paceline.measurement import measuring
 from paceline.step.host_memory import freed_memory_given_back, is_kept, keep_freed_memory
 from paceline.workload import resolve
 
-MANY = 256 << 20
+MANY = 128 << 20
 
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -28,7 +28,8 @@ with freed_memory_given_back():
     keep_freed_memory()
     assert is_kept()
     assert left_by_a_large_tensor() > MANY / 2
-    assert min(left_by_a_large_tensor() for _ in range(4)) < MANY / 2, "a later one has the memory of an earlier one"
+    # The allocator keeps the remainders of aligned memory for a while, and each of them separates two free blocks.
+    assert min(left_by_a_large_tensor() for _ in range(20)) < MANY / 2, "a later one has the memory of an earlier one"
     with freed_memory_given_back():
         keep_freed_memory()
     assert is_kept(), "an inner caller leaves it as it was"
@@ -39,7 +40,7 @@ assert resident_bytes() < inside - MANY / 2
 
 def faults_of_a_tensor():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(MANY // 16, dtype=torch.uint8)
+    torch.ones(MANY // 8, dtype=torch.uint8)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 faults_of_a_tensor()
