@@ -41,7 +41,7 @@ from paceline.step.placement import (
 )
 from paceline.workload import Workload
 
-LIMITS = {"cpu": Limits(3e9, 2.0**26, larger=0.3), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
+LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
 QUICK_SHARE = 0.15
 QUICK_SIZE_DIVISOR = 4
 ONE_THREAD_SHARE = 0.6
