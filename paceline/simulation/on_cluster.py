@@ -202,7 +202,8 @@ def payloads_of(strategy: Strategy, placement: Placement) -> int:
 
 
 def _epoch_s(found: StepTime, steps: float, strategy: Strategy) -> float:
-    """An epoch of so many steps of a worker. A group ends it with an exchange, after however few steps."""
+    """Seconds of an epoch in which each worker makes `steps` steps. A group exchanges at the end of an epoch as well,
+    even if fewer than `push_every` steps were made since the last exchange."""
     if strategy.groups is None:
         return steps * found.step_s
     rounds = math.ceil(steps / strategy.push_every)

@@ -71,7 +71,7 @@ class Coordinator:
         return found is not None and (worker, sequence) in found.open
 
     def may_fetch(self, task: Compute) -> bool:
-        """Whether a task's fetch finds the update that it is to find: with fragments, that of the round before."""
+        """Whether a task can fetch now: with fragments, it waits until the update of the round before is made."""
         group = self.members[task.worker].group
         if self.strategy.fragments is None or task.round is None:
             return True

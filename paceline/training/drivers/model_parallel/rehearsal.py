@@ -54,7 +54,7 @@ def short_steps_of(first_s: float) -> int:
 def rehearse(
     step: Callable[[], object], times: StageTimes, microbatches: int, steps: int, *, is_first: bool
 ) -> Rehearsal:
-    """`step` trains the stage on so many micro-batches."""
+    """Times `steps` calls of `step`, each of which trains the stage on `microbatches` micro-batches."""
     began_s = perf_counter()
     each = [_one_step(step, times) for _ in range(steps)]
     step_s = (perf_counter() - began_s) / steps
