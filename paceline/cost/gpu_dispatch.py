@@ -2,7 +2,8 @@
 
 Fake CUDA tensors need a PyTorch that was built with CUDA, fake CPU tensors do not. What differs is small: which
 operations autocast runs in float32 (the list is that of `ATen/autocast_mode.h`), that dropout is one kernel with a
-mask of one byte per element, and that attention and RMS norm are one kernel.
+mask of one byte per element, that attention and RMS norm are one kernel, that a group norm wants the channels first,
+and that a convolution converts its input to the memory format of its weights.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -17,7 +19,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from paceline.step.layout import has_channels_last
+
 HALF = (torch.bfloat16, torch.float16)
+SAMPLED_CHANNELS = (1, 3)
+"""Of samples, whose conversion is part of what a calibration times."""
 FLASH_MOST_WIDTH = 256
 """The flash attention kernel takes heads up to this width."""
 
@@ -41,13 +47,14 @@ def as_on_gpu() -> Iterator[None]:
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of every kernel that is replaced
-        for name in _IN_FLOAT32.split():
-            library.impl(name, _autocast(name, _with_casts), "AutocastCPU")
-        for name in _TO_FLOAT32.split():
-            library.impl(name, _autocast(name, _with_dtype), "AutocastCPU")
+        for names, change in ((_IN_FLOAT32, _with_casts), (_TO_FLOAT32, _with_dtype)):
+            for name in filter(_is_cast_on_gpu, names.split()):
+                library.impl(name, _autocast(name, change), "AutocastCPU")
         library.impl("dropout", _dropout, "AutogradCPU")
         library.impl("scaled_dot_product_attention", _attention, "AutogradCPU")
         library.impl("rms_norm", _rms_norm, "AutogradCPU")
+        library.impl("group_norm", _group_norm, "AutogradCPU")
+        library.impl("conv2d", _conv2d, "AutogradCPU")
     try:
         yield
     finally:
@@ -55,6 +62,12 @@ def as_on_gpu() -> Iterator[None]:
 
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _is_cast_on_gpu(name: str) -> bool:
+    """Releases of PyTorch differ in a few operations; a build without CUDA knows them, too."""
+    known: bool = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "AutocastCUDA")
+    return known
 
 
 def _is_half(value: Any) -> bool:
@@ -121,7 +134,69 @@ def _attention(
     return found
 
 
+def _group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    """On a GPU its input and its result have the channels first."""
+    batch, channels, *image = x.shape
+    if isinstance(x, FakeTensor):
+        x = x.contiguous()
+    normed: Tensor = torch.native_group_norm(x, weight, bias, batch, channels, prod(image), num_groups, eps)[0]
+    return normed
+
+
+def _conv2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    batched = x.dim() == 4
+    images = x if batched else x.unsqueeze(0)
+    given = images, weight, bias, *(list(_pair(each)) for each in (stride, padding, dilation)), False, [0, 0], groups
+    converts = isinstance(x, FakeTensor) and images.shape[1] not in SAMPLED_CHANNELS
+    found: Tensor
+    if converts and (has_channels_last(weight) or has_channels_last(images)):
+        found = _ChannelsLast.apply(*given)  # type: ignore[no-untyped-call]
+    else:
+        found = torch.ops.aten.convolution(*given)
+    return found if batched else found.squeeze(0)
+
+
+class _ChannelsLast(torch.autograd.Function):
+    """A convolution that converts its input and its gradient where these have the channels first."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
+        context.save_for_backward(x, weight)
+        context.options = None if bias is None else list(bias.shape), *options
+        with torch._C._AutoDispatchBelowAutograd():
+            images = x.contiguous(memory_format=torch.channels_last)
+            found: Tensor = torch.ops.aten.convolution(images, weight, bias, *options)
+        return found
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        x, weight = context.saved_tensors
+        with torch._C._AutoDispatchBelowAutograd():
+            last = (each.contiguous(memory_format=torch.channels_last) for each in (gradient, x))
+            found = torch.ops.aten.convolution_backward(
+                *last, weight, *context.options, list(context.needs_input_grad[:3])
+            )
+        return (*found, *(None for _ in context.options[1:]))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    given = tuple(value) if isinstance(value, list | tuple) else (value,)
+    return given if len(given) == 2 else (given[0], given[0])
+
+
 def _rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    if weight is not None and weight.dtype != x.dtype:  # there is no kernel for two types
+        dims = list(range(-len(normalized_shape), 0))
+        single = x.float()
+        added = torch.finfo(single.dtype).eps if eps is None else eps
+        factor = (single.pow(2).mean(dims, keepdim=True) + added).rsqrt()
+        return (single * factor).to(x.dtype) * weight
     normed: Tensor = _RmsNorm.apply(x, normalized_shape, weight, eps)  # type: ignore[no-untyped-call]
     return normed
 

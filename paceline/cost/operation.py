@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +60,14 @@ def traffic_of(
     first = floats[0] if floats else None
     last = next((t for t in tensors_in(output)), None)
     last = first if last is None else last
-    return (
-        _name(first), _name(last), sum(map(_bytes, read)), sum(map(_bytes, written)), _has_channels_last(first, last)
-    )  # fmt: skip
+    images = floats[1:3] if function.__name__.startswith("convolution_backward") else [first, last]
+    return (_name(first), _name(last), sum(map(_bytes, read)), sum(map(_bytes, written)), _has_channels_last(images))
 
 
-def _has_channels_last(read: Tensor | None, written: Tensor | None) -> bool:
-    """Of images with a single channel both layouts are the same; then the result counts."""
-    for image in (read, written):
+def _has_channels_last(images: Sequence[Tensor | None]) -> bool:
+    """Of images with a single channel both layouts are the same; then the next one counts. The input and the weights
+    of a convolution decide how its gradient is computed."""
+    for image in images:
         if image is not None and image.dim() == 4 and image.shape[1] > 1:
             return has_channels_last(image)
     return False

@@ -93,10 +93,24 @@ def _patches(rng: random.Random) -> Sizes:
     return _between(rng, 1, 256), inputs, side, side, _between(rng, 32, 1024), size, size, sides, sides, 1, 1
 
 
+def _sequence(rng: random.Random) -> Sizes:
+    """A convolution over a sequence: an image of height one."""
+    size, stride = rng.choice((1, 2, 3, 3, 3, 5, 7)), rng.choice((1, 1, 1, 2))
+    length = _between(rng, max(16, 2 * size), 16384)
+    c, k = (max(8, _between(rng, 8, 1024) // 8 * 8) for _ in range(2))
+    groups = 1
+    if rng.random() < 0.2:
+        groups, k = c, c
+    out = (length + 2 * (size // 2) - size) // stride + 1
+    return _between(rng, 1, 256), c, 1, length, k, 1, size, 1, out, groups, rng.randrange(2)
+
+
 def _convolution(rng: random.Random) -> Sizes:
-    kind = rng.choices(("dense", "depthwise", "grouped", "patches"), (14, 4, 1, 1))[0]
+    kind = rng.choices(("dense", "depthwise", "grouped", "patches", "sequence"), (14, 4, 1, 1, 2))[0]
     if kind == "patches":
         return _patches(rng)
+    if kind == "sequence":
+        return _sequence(rng)
     size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0] if kind == "dense" else rng.choice((3, 3, 5, 7))
     stride = rng.choices((1, 2, 4), _STRIDES[size])[0]
     h = _between(rng, max(4, size, 2 * stride), 256)
@@ -192,7 +206,7 @@ _SAMPLERS: dict[str, Callable[[random.Random], Sizes]] = {
 
 # Trials per kind. Kinds that dominate training time and depend on many sizes get the most.
 TRIALS = {
-    "convolution": 400, "matmul": 500, "batch_norm": 80, "layer_norm": 50, "softmax": 40, "max_pool": 50,
+    "convolution": 400, "matmul": 500, "batch_norm": 80, "layer_norm": 50, "softmax": 40, "max_pool": 80,
     "average_pool": 30, "reduce": 50, "embedding": 30, "recurrent": 50, "attention": 80,
     **dict.fromkeys(POINTWISE, 20),
 }  # fmt: skip

@@ -19,8 +19,8 @@ DRAWN = 1 << 20
 FORMAT = torch.contiguous_format
 COLOURS = (1, 3)
 """Channels of samples, in grey or in colour."""
-MOST_POOLED = 128
-"""Channels of the images that are pooled, if they come last."""
+MOST_POOLED, POOLED_ROW = 512, 8192
+"""Channels of the images that are pooled, if they come last, and channels times height: small images have more."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,11 @@ def _matmul(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
 
 
 def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
-    n, c, h, w, k, r, s, p, _, groups, biased = sizes
-    stride = max(1, round(h / p))
-    padding = max(0, -(-((p - 1) * stride + r - h) // 2))
+    n, c, h, w, k, r, s, p, q, groups, biased = sizes
+    if layout != FORMAT and h == r == 1:
+        raise NotImplementedError("a sequence has no such layout")
+    stride = max(1, round(h / p)), max(1, round(w / q))
+    padding = _padding(h, r, p, stride[0]), _padding(w, s, q, stride[1])
     like = torch.nn.Conv2d(c, k, (r, s), stride, groups=groups, device="meta")
     if layout != FORMAT and device.type == "cpu" and overruns_memory(like):
         raise NotImplementedError("PyTorch writes beyond its memory, and nothing is trained in this layout")
@@ -113,6 +115,10 @@ def _convolution(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout:
         "convolution_backward": backward,
         "convolution_backward_weight": weight_only,
     }
+
+
+def _padding(size: int, window: int, outputs: int, stride: int) -> int:
+    return max(0, -(-((outputs - 1) * stride + window - size) // 2))
 
 
 def _batch_norm(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
@@ -139,11 +145,12 @@ def _softmax(sizes: Sizes, device: torch.device, dtype: torch.dtype) -> Calls:
     return _with_backward("softmax", lambda: F.log_softmax(x, -1), x, [x])
 
 
-def _images(planes: int, layout: torch.memory_format) -> tuple[int, int]:
+def _images(planes: int, height: int, layout: torch.memory_format) -> tuple[int, int]:
     """Images and channels; only where the channels come first the planes are alike."""
     if layout == FORMAT:
         return 1, planes
-    channels = max(c for c in range(1, MOST_POOLED + 1) if planes % c == 0)
+    most = max(32, min(MOST_POOLED, POOLED_ROW // height))
+    channels = max(c for c in range(1, most + 1) if planes % c == 0)
     return planes // channels, channels
 
 
@@ -151,14 +158,14 @@ def _max_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: to
     planes, h, w, p, _, window = sizes
     side = round(window**0.5)
     stride = max(1, round((h - side) / max(1, p - 1))) if p > 1 else side
-    x = _random(*_images(planes, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
+    x = _random(*_images(planes, h, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
     return _with_backward("max_pool", lambda: F.max_pool2d(x, side, stride), x, [x])
 
 
 def _average_pool(sizes: Sizes, device: torch.device, dtype: torch.dtype, layout: torch.memory_format) -> Calls:
     planes, h, w, _, _, window = sizes
     side = round(window**0.5)
-    x = _random(*_images(planes, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
+    x = _random(*_images(planes, h, layout), h, w, device=device, dtype=dtype, grad=True, layout=layout)
     return _with_backward("average_pool", lambda: F.avg_pool2d(x, side), x, [x])
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from paceline.built_in import BUILT_IN
+from paceline.cost import gpu_dispatch
 from paceline.cost.gpu_dispatch import as_on_gpu
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
@@ -99,6 +100,60 @@ def test_attention_with_a_mask_is_memory_efficient():
 def test_dropout_is_one_operation_with_a_mask_of_bytes():
     (forward,) = named(trace(Decoder), "native_dropout")
     assert (forward.read_bytes, forward.written_bytes) == (4 * 2048, 5 * 2048)
+
+
+class Normed(nn.Module):
+    """An RMS norm of what a linear layer wrote in half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.linear, self.rms = nn.Embedding(50, 32), nn.Linear(32, 32), nn.RMSNorm(32)
+
+    def forward(self, tokens):
+        return self.rms(self.linear(self.embedding(tokens)))
+
+
+@pytest.mark.parametrize("cast", [True, False])
+def test_an_rms_norm_is_one_kernel_where_autocast_casts_its_input(monkeypatch, cast):
+    known = gpu_dispatch._is_cast_on_gpu
+    monkeypatch.setattr(gpu_dispatch, "_is_cast_on_gpu", lambda name: cast if name == "rms_norm" else known(name))
+    found = [o.name for o in trace(Normed, torch.bfloat16).operations if o.row == "rms" and o.direction == "forward"]
+    written_out = ["_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"]
+    assert found == (["_to_copy", "_fused_rms_norm"] if cast else written_out)
+
+
+class GroupNormed(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(8, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.ReLU(), nn.Conv2d(16, 8, 3, padding=1))
+
+
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_a_group_norm_converts_the_layout_of_images_and_the_next_convolution_converts_it_back(layout):
+    def loss_of(made, batch):
+        return made(batch[0]).square().mean()
+
+    def images():
+        return torch.empty(2, 8, 12, 12), torch.empty(2)
+
+    shape = trace_network(
+        GroupNormed, images, lambda made: [OwnPhase(made, loss_of)], on_gpu=True, layout=lambda _: layout
+    )
+    copies = Counter((o.row, o.direction, o.sizes[0]) for o in shape.operations if o.family == "copy")
+    image = 2 * 16 * 12 * 12
+    expected = [("1", "forward", image), ("3", "forward", image), ("3", "backward", image), ("0", "backward", image)]
+    last = layout == torch.channels_last
+    assert [copies[place] for place in expected] == [int(last) for _ in expected]
+    assert {o.channels_last for o in shape.operations if o.family.startswith("convolution")} == {last}
+
+
+def test_convolutions_have_the_gradients_of_pytorch():
+    torch.manual_seed(0)
+    network, x = GroupNormed().double().to(memory_format=torch.channels_last), torch.randn(2, 8, 5, 5).double()
+    x.requires_grad_(True)
+    usual = torch.autograd.grad(network(x).square().sum(), [x, *network.parameters()])
+    with as_on_gpu():
+        found = torch.autograd.grad(network(x).square().sum(), [x, *network.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(usual, found, strict=True))
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -63,6 +63,8 @@ def test_images_can_have_the_channels_last(kind):
     rng = random.Random(3)
     for _ in range(6):
         sizes = sample_shape(kind, rng, SMALL)
+        if kind == "convolution" and sizes[2] == 1:
+            continue  # a sequence
         for family, call in calls_of(kind, sizes, CPU, torch.float32, channels_last=True).items():
             with _Seen() as seen:
                 call()
