@@ -29,6 +29,7 @@ def calibrate(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     minutes: float | None = None,
+    refine: str | Path | None = None,
     watch: Callable[[float], None] | None = None,
 ) -> Calibration:
     """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
@@ -37,8 +38,9 @@ def calibrate(
     `local_workers=True` also measures what local workers cost each other. `quick` makes a seventh of the trials. `out`
     is a directory for calibration.json, or that file; by default it is kept with the data sets, where predictions for
     this machine find it. `resume` is a directory that keeps what is measured: a calibration that was interrupted, or
-    that stopped after `minutes`, continues there, and one that is complete is fitted again on any machine. `watch` is
-    called with the share done.
+    that stopped after `minutes`, continues there, and one that is complete is fitted again on any machine. `refine` is
+    an earlier calibration of this device: its trials are kept, a third of the usual number is added, and the rest is
+    measured again. `watch` is called with the share done.
 
     With the `address` of a Ray cluster, only the network between its nodes is measured, as the Ray driver uses it, and
     added to a calibration that was made before.
@@ -64,7 +66,8 @@ def calibrate(
         raise InputError(f"minutes={minutes!r} needs to be above 0, and `resume` a directory to continue in")
     parts = CalibrationParts(folder, minutes)
     precisions = _precisions(precision, device, parts)
-    found = run(device, precisions=precisions, quick=quick, seed=seed, watch=watch, parts=parts)
+    earlier = _earlier(refine, device, parts)
+    found = run(device, precisions=precisions, quick=quick, seed=seed, watch=watch, parts=parts, earlier=earlier)
     if local_workers:
         from paceline.training.exchange_costs import measure_exchange
 
@@ -91,6 +94,22 @@ def _with_network(address: str, place: Path | None, device: str) -> Calibration:
     made = replace(before, links=(*others, found))
     save(made, path)
     return made
+
+
+def _earlier(refine: str | Path | None, device: str, parts: CalibrationParts) -> Calibration | None:
+    """The calibration to refine; it has to be of the same device."""
+    from paceline.cost.calibration_parts import DevicePart
+    from paceline.cost.calibrations import load_calibration
+    from paceline.step.placement import choose_device, device_name
+
+    path = as_optional_path(refine, "refine")
+    if path is None:
+        return None
+    earlier, measured = load_calibration(path), parts.get("device", DevicePart)
+    here = measured.name if measured is not None else device_name(choose_device(device)[0])
+    if earlier.device_name != here:
+        raise InputError(f"{path} is a calibration of {earlier.device_name}: it cannot be refined on {here}")
+    return earlier
 
 
 def _precisions(given: str | Sequence[str], device: str, parts: CalibrationParts) -> tuple[str, ...]:

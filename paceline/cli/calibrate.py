@@ -65,6 +65,10 @@ def calibrate(
     minutes: Annotated[
         float | None, option("Start no further part after this many minutes; needs --resume.", "N")
     ] = None,
+    refine: Annotated[
+        Path | None,
+        path_option("Keep the trials of an earlier calibration of this device, and add a third as many.", "FILE"),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Time the operations and links of this machine, so that predict, plan and simulate can use it."""
@@ -81,7 +85,7 @@ def calibrate(
     with progress_bar(console, "calibrating", busy) as watch:
         found = run(
             device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
-            resume=resume, minutes=minutes, watch=watch,
+            resume=resume, minutes=minutes, refine=refine, watch=watch,
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))

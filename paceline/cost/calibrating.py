@@ -49,6 +49,8 @@ ONE_THREAD_SHARE = 0.6
 IMAGE_SHARES = {(True, False): 1.0, (True, True): 0.3, (False, False): 0.5, (False, True): 0.7}
 """On a GPU, of operations on images, by whether they are in float32 and with the channels last: most time of a
 calibration is spent while the library tries its algorithms for convolutions, and these layouts are not used alike."""
+REFINED_SHARE = 0.3
+"""Of the trials, added to those of an earlier calibration."""
 
 Watch = Callable[[float], None]
 
@@ -61,9 +63,11 @@ def calibrate(
     seed: int = 0,
     watch: Watch | None = None,
     parts: CalibrationParts | None = None,
+    earlier: Calibration | None = None,
 ) -> Calibration:
     """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster.
-    `parts` keeps what is measured; what it has already is not measured again."""
+    `parts` keeps what is measured; what it has already is not measured again. The trials of an `earlier` calibration of
+    the device count, too, and fewer are added; everything else is measured again."""
     kept = parts or CalibrationParts()
     place = _place(device, kept)
     machine = busy_machine.MachineWatch()
@@ -75,8 +79,10 @@ def calibrate(
             keep_freed_memory()  # as training does
         for number, asked in enumerate(rounds):
             part_done = _share(watch, 0.7 * number / len(rounds), 0.7 / len(rounds))
-            time = functools.partial(_trial_part, place, asked, quick, seed, part_done)
-            timed.append(kept.make(f"trials {asked.name}{' quick' if quick else ''}", TrialPart, time))
+            known = _known(earlier, asked)
+            time = functools.partial(_trial_part, place, asked, quick, seed, part_done, known)
+            name = f"trials {asked.name}{' quick' if quick else ''}{' added' if known is not None else ''}"
+            timed.append(_joined(known, kept.make(name, TrialPart, time)))
     probes_s = usual_probes_s([part.trials for part in timed])
     references = measured_references(place, precisions, quick, kept, probes_s, _share(watch, 0.7, 0.15))
     compiled = CompiledPart() if quick else kept.make(
@@ -99,6 +105,7 @@ def calibrate(
             **({"busy": busy} if busy else {}),
             **({"took": took} if (took := kept.said()) else {}),
             **({"compiled": compiled.missing} if compiled.missing else {}),
+            **({"refines": earlier.conditions.get("date", "")} if earlier is not None else {}),
             **_origin(made), "date": measured_on.date,
             "torch": measured_on.torch, "python": measured_on.python, "quick": str(quick).lower(),
             "trials": str(sum(len(each.trials) for each in made.sets)), "residual": f"{_residual(made):.4f}",
@@ -143,7 +150,11 @@ class _Round:
 
     @property
     def name(self) -> str:
-        return f"{self.precision} {self.threads} {'channels_last' if self.channels_last else 'contiguous'}"
+        return f"{self.precision} {self.threads} {self.memory_format}"
+
+    @property
+    def memory_format(self) -> str:
+        return "channels_last" if self.channels_last else "contiguous"
 
     def share(self, kind: str) -> float:
         """Of the trials of a kind."""
@@ -159,21 +170,36 @@ def _rounds(place: torch.device, precisions: Sequence[str]) -> list[_Round]:
     return [_Round(p, 0, channels_last) for p in precisions for channels_last in (False, True)]
 
 
-def _trial_part(place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch) -> TrialPart:
-    found, probes = _trials(place, asked, quick, seed, watch)
+def _known(earlier: Calibration | None, asked: _Round) -> TrialSet | None:
+    """What an earlier calibration measured in the same round."""
+    wanted = asked.precision, asked.threads, asked.memory_format
+    sets = earlier.sets if earlier is not None else ()
+    return next((each for each in sets if (each.precision, each.threads, each.memory_format) == wanted), None)
+
+
+def _joined(known: TrialSet | None, added: TrialPart) -> TrialPart:
+    if known is None:
+        return added
+    return replace(added, trials=replace(added.trials, trials=(*known.trials, *added.trials.trials)))
+
+
+def _trial_part(
+    place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch, known: TrialSet | None
+) -> TrialPart:
+    found, probes = _trials(place, asked, quick, seed, watch, known)
     tenths = [quantiles(seen, n=10) for seen in probes.values() if len(seen) > 1]
     return TrialPart(found, max(((each[8] - each[0]) / each[4] for each in tenths), default=0.0))
 
 
 def _trials(
-    place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch
+    place: torch.device, asked: _Round, quick: bool, seed: int, watch: Watch, known: TrialSet | None
 ) -> tuple[TrialSet, dict[str, list[float]]]:
     if asked.threads:
         torch.set_num_threads(asked.threads)
     set_number_formats(Workload(precision=asked.precision), place)
     dtype = torch.bfloat16 if asked.precision == "bfloat16" else torch.float32
-    rng = random.Random(seed)
-    share = QUICK_SHARE if quick else 1.0
+    rng = random.Random(seed + (len(known.trials) if known is not None else 0))  # other sizes than those
+    share = (QUICK_SHARE if quick else 1.0) * (REFINED_SHARE if known is not None else 1.0)
     plan = [
         kind
         for kind, count in TRIALS.items()
@@ -219,8 +245,7 @@ def _trials(
         )
         for family, sizes, time, (first_bytes, later_bytes) in timed
     ]
-    memory_format = "channels_last" if asked.channels_last else "contiguous"
-    made = TrialSet(asked.precision, asked.threads, tuple(trials), memory_format=memory_format, probes_s=medians)
+    made = TrialSet(asked.precision, asked.threads, tuple(trials), memory_format=asked.memory_format, probes_s=medians)
     return made, stopwatch.probe.seen
 
 
