@@ -27,7 +27,8 @@ from paceline.cost.op_classification import classify_op
 from paceline.cost.operation import Operation, tensors_in, traffic_of
 from paceline.data.fields import Fields
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
-from paceline.measurement.module_marks import in_backward, rows_of, sequence_number
+from paceline.measurement.module_marks import in_backward, sequence_number
+from paceline.measurement.module_rows import rows_of
 from paceline.measurement.node_order import LEAF
 from paceline.step.layout import images_in
 from paceline.step.optimizers import Rule

@@ -27,7 +27,8 @@ from paceline.measurement.mark_log import LOOP, MarkLog
 from paceline.measurement.overhead import FIRST_WINDOWS, MAX_OVERHEAD
 from paceline.measurement.session import KEEP_SAMPLES, Session
 from paceline.measurement.slowdown import HostTimes
-from paceline.measurement.traced_block import KernelTimes, TracedBlock, TracedBlocks, samples_of
+from paceline.measurement.thinned_list import ThinnedList
+from paceline.measurement.traced_block import KernelTimes, TracedBlock, samples_of
 from paceline.trace import Trace
 
 SAMPLED_SHARE = 40
@@ -72,7 +73,7 @@ class GpuSession(Session):
         """When the host began the current block, and when it finished the first iteration, which is not typical."""
         self._alone_s: list[float] = []
         self._pairs: list[HostTimes] = []
-        self._blocks = TracedBlocks()
+        self._blocks = ThinnedList[TracedBlock](KEEP_BLOCKS)
         self._before_s: float | None = None
         """Host time per iteration of the last untouched block, or None if the host waited for the device."""
         self._needs_after: TracedBlock | None = None
@@ -96,7 +97,7 @@ class GpuSession(Session):
     def restart(self) -> None:
         super().restart()
         self._kinds, self._block, self._kind, self._events = self.lengths.prelude(), 0, "", BlockEvents()
-        self._alone_s, self._pairs, self._blocks = [], [], TracedBlocks()
+        self._alone_s, self._pairs, self._blocks = [], [], ThinnedList(KEEP_BLOCKS)
 
     def plan(self, iterations: int) -> None:
         self._planned = iterations  # enough blocks, at most one in forty
@@ -244,7 +245,7 @@ class GpuSession(Session):
     def _read_samples(self) -> None:
         self.kernels_alone_s, self.kernels_traced_s = self._events.alone_s, [b.kernels_s for b in self._blocks]
         samples = samples_of(self._blocks, self._pairs)
-        self.samples = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
+        self.samples[:] = samples[:: max(1, ceil(len(samples) / KEEP_SAMPLES))]
 
     def trace(self, who: str) -> Trace:
         return iteration_trace(*self._last_traced, who) if self._last_traced is not None else Trace()
@@ -290,7 +291,7 @@ class GpuSession(Session):
         self._needs_after, self._last_traced = block, (self._logs[-1], kernels, keys)
         if not alike:
             self.order = None  # the kernels have changed: marks are needed again
-        self._blocks.keep(block, KEEP_BLOCKS)
+        self._blocks.keep(block)
 
     def _limit_overhead(self, block_s: float) -> None:
         """Once there are enough samples, limits the overhead to `MAX_OVERHEAD`."""

@@ -30,6 +30,8 @@ class MarkLog:
 
     clock: Callable[[], int] = perf_counter_ns
     marks: list[tuple[str, SpanKey, int, int]] = field(default_factory=list)
+    coarse: bool = False
+    """Whether there are to be marks between parts only, none at layers."""
 
     def mark(self, kind: str, key: SpanKey) -> None:
         begun = self.clock()
@@ -52,7 +54,7 @@ class MarkLog:
     def drain(self) -> MarkLog:
         """Moves the marks to a new log; this one is then empty and can be used again."""
         marks, self.marks = self.marks, []
-        return MarkLog(self.clock, marks)
+        return MarkLog(self.clock, marks, self.coarse)
 
     def _spans_ns(self, cost_s: dict[str, float]) -> Iterator[tuple[SpanKey, float, float]]:
         """Key, start and end of every span. What a mark costs outside its two readings lies half on each side of it."""
@@ -65,6 +67,13 @@ class MarkLog:
         total: dict[SpanKey, float] = {}
         for key, start, end in self._spans_ns(cost_s):
             total[key] = total.get(key, 0.0) + (end - start) * 1e-9
+        return total
+
+    def costs_s(self, cost_s: dict[str, float]) -> dict[SpanKey, float]:
+        """What the marks cost, by the span keys from which `durations_s` subtracts it."""
+        total: dict[SpanKey, float] = {}
+        for (kind, key, *_), (next_kind, *_) in pairwise(self.marks):
+            total[key] = total.get(key, 0.0) + 0.5 * (cost_s.get(kind, 0.0) + cost_s.get(next_kind, 0.0))
         return total
 
     def spans(self, who: str, cost_s: dict[str, float], starts_s: float = 0.0, note: str = "") -> list[Span]:

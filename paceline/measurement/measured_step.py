@@ -230,7 +230,8 @@ def _session_for(step: Step) -> Session:
     else:
         session = Session(parts.network, mark_cost_s())
         written_out = isinstance(step, FlatStep) and all(phase.chain is not None for phase in step.phases)
-        session.modules = not (written_out or step.kind == "compiled")
+        session.layers = step.kind != "compiled"
+        session.modules = session.layers and not written_out
     session.extra_marks.append(lambda log: mark_step(step, log))
     prepare_session(session, parts)
     session.overhead.prelude_s += perf_counter() - began_s

@@ -23,7 +23,9 @@ from torch.utils._pytree import tree_leaves
 
 from paceline.errors import PacelineError
 from paceline.measurement.mark_log import LOOP, OUTSIDE, RECOMPUTE, VALIDATE, MarkLog, SpanKey, unwrap
+from paceline.measurement.module_rows import row_above, rows_of
 from paceline.measurement.node_order import is_leaf, nodes_after_others, nodes_from, nodes_towards
+from paceline.measurement.row_changes import RowChanges
 
 
 def sequence_number() -> int:
@@ -64,32 +66,6 @@ class ModuleCall:
     """None while the call is running."""
 
 
-def rows_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Modules that are timed separately, by name. A compiled module is one row: a hook inside it would break the
-    graph."""
-    rows: dict[str, nn.Module] = {}
-    whole: list[str] = []
-    for name, module in model.named_modules():
-        if any(name.startswith(prefix) for prefix in whole):
-            continue
-        if is_compiled(module):
-            whole.append(f"{name}." if name else "")
-        rows[name or type(model).__name__] = module
-    return rows
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether the module is the result of `torch.compile`, or was compiled in place by its method `compile`."""
-    return "_orig_mod" in module._modules or module._compiled_call_impl is not None
-
-
-def _row_above(parameter: str, rows: dict[str, nn.Module], whole: str) -> str:
-    above = parameter.rpartition(".")[0]
-    while above and above not in rows:
-        above = above.rpartition(".")[0]
-    return above or whole
-
-
 class ModuleMarks:
     """While installed, writes a mark to the log wherever execution passes from one module to another."""
 
@@ -102,6 +78,11 @@ class ModuleMarks:
         self.marks_every_node = False
         """Else only those that run after one of another row, where the order is known: marks take time."""
         self.parameter_rows: dict[int, str] = {}
+        self.changes = RowChanges()
+        self._coarse = False
+        self._outermost: set[str] = set()
+        """The rows that were called from outside any module."""
+        self._stamps: dict[str, Callable[..., None]] = {}
         self.open: list[ModuleCall] = []
         self.calls: list[ModuleCall] = []
         self.backwards = 0
@@ -116,12 +97,17 @@ class ModuleMarks:
         this one waits for it: nodes on a GPU, and activations they recompute."""
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Installs hooks on every module and on the functions that start a backward pass."""
+    def installed(self, coarse: bool = False) -> Iterator[None]:
+        """Installs hooks on every module and on the functions that start a backward pass.
+
+        `coarse` leaves out the layers: only where a forward or a backward pass begins and ends there are marks.
+        """
         whole = type(self.model).__name__
         self.forget()
-        rows = rows_of(self.model)
-        self.parameter_rows = {id(p): _row_above(name, rows, whole) for name, p in self.model.named_parameters()}
+        self._coarse, rows = coarse, rows_of(self.model)
+        if coarse:
+            rows = {row: module for row, module in rows.items() if row in self._outermost}
+        self.parameter_rows = {id(p): row_above(name, rows, whole) for name, p in self.model.named_parameters()}
         with ExitStack() as undo:
             for row, module in rows.items():
                 enter, leave = self._hooks(row)
@@ -141,24 +127,31 @@ class ModuleMarks:
     def forget(self) -> None:
         """Drops the calls of the previous iteration."""
         self.open, self.calls, self.backwards, self._validating, self._validated = [], [], 0, None, 0
+        self.changes.begin(sequence_number())
 
     def _hooks(self, row: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        forward, again = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
+        forward, recomputed = ("forward", row), ("backward", f"{row} {RECOMPUTE}")
 
         def enter(module: nn.Module, inputs: Any) -> None:
-            thread = get_ident()
+            begun, thread = perf_counter_ns(), get_ident()
             if not self._may_mark(thread) or self._validating is not None:
                 return
-            begun, log = perf_counter_ns(), self.log()
+            log, calls, again = self.log(), self.open, self._in_backward and in_backward()
             # Under a module call with gradients, as in reentrant checkpoints, a call without them is training.
-            if self.evaluates and not torch.is_grad_enabled() and not self.open and not in_backward():
+            if self.evaluates and not calls and not torch.is_grad_enabled() and not in_backward():
                 self._begin_validation(row, begun)
                 return
-            self.open.append(ModuleCall(row, thread, len(self.open), log.current, sequence_number()))
-            log.mark_since("module", again if in_backward() else forward, begun)
+            first = sequence_number()
+            if not calls and not again:
+                self._outermost.add(row)
+            if thread == self._thread:
+                self._crossed(first, calls[-1].row if calls else OUTSIDE, inputs)
+            calls.append(ModuleCall(row, thread, len(calls), log.current, first))
+            log.mark_since("module", recomputed if again else forward, begun)
 
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
-            if not self._may_mark(get_ident()):
+            begun, thread = perf_counter_ns(), get_ident()
+            if not self._may_mark(thread):
                 return
             if self._validating is not None:
                 if self._validating == row:
@@ -166,13 +159,20 @@ class ModuleMarks:
                 return
             if not self.open or self.open[-1].row != row:
                 return
-            begun = perf_counter_ns()
             call = self.open.pop()
             call.end = sequence_number()
+            if thread == self._thread:
+                self._crossed(call.end, row, output)
             self.calls.append(call)
             self.log().mark_since("module", self._after(call.before, ("forward", OUTSIDE)), begun)
 
         return enter, leave
+
+    def _crossed(self, number: int, row: str, tensors: Any) -> None:
+        if number > self.changes.last and not self._coarse:
+            if row not in self._stamps:
+                self._stamps[row] = self._at_node(("backward", row))
+            self.changes.crossed(number, row, tensors, self._stamps[row])
 
     def _begin_validation(self, row: str, begun: int) -> None:
         log = self.log()
@@ -205,7 +205,11 @@ class ModuleMarks:
             before = log.current
             ends = arguments[0] if arguments else keywords.get("tensors", keywords.get("outputs"))
             inputs = arguments[1] if start == "grad" and len(arguments) > 1 else keywords.get("inputs")
-            handles = self._mark_nodes(_tensors(ends), None if inputs is None else _tensors(inputs), start == "grad")
+            handles = []
+            if not (self._coarse or self.changes.suffice()):
+                handles = self._mark_nodes(
+                    _tensors(ends), None if inputs is None else _tensors(inputs), start == "grad"
+                )
             within, self._in_backward = self._in_backward, True
             log.mark_since("walk", ("backward", OUTSIDE), begun)
             try:
@@ -216,6 +220,7 @@ class ModuleMarks:
                 for handle in handles:
                     handle.remove()
                 self.backwards += 1
+                self.changes.end_backward()
                 log.mark_since("walk", self._after(before, LOOP), begun)
 
         return watched
@@ -235,8 +240,10 @@ class ModuleMarks:
         if not (self.marks_every_node or self.communicates) and all(end.device.type == "cpu" for end in ends):
             if inputs is None:
                 nodes = nodes_after_others(roots, nodes, keys.__getitem__)
+                self.changes.searched((node, keys[node][1]) for node in nodes)
             elif grad and all(tensor.grad_fn is None for tensor in inputs):
                 nodes = nodes_after_others(roots, nodes_towards(nodes, inputs), keys.__getitem__)
+                self.changes.searched((node, keys[node][1]) for node in nodes)
         handles = []
         for node in nodes:
             handles.append(node.register_prehook(self._at_node(keys[node])))

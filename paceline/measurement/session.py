@@ -14,8 +14,10 @@ from torch import nn
 from paceline.measurement.mark_log import LOOP, VALIDATE, MarkLog, SpanKey
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.overhead import FIRST_WINDOWS, MAX_OVERHEAD, OverheadLog
+from paceline.measurement.samples import ENOUGH, Sample
 from paceline.measurement.sampling_window import COLD_S, FULL_WINDOW_EVERY, WindowPlan
 from paceline.measurement.shapes import ShapeRecorder
+from paceline.measurement.thinned_list import ThinnedList
 from paceline.trace import Span, Trace
 
 SAMPLE_EVERY = 4
@@ -32,17 +34,6 @@ TRACED_SPANS, TRACED_ITERATIONS = 2_000, 5
 """The trace has the last sampled iterations, up to these limits."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One instrumented iteration."""
-
-    number: int
-    spans_s: dict[SpanKey, float]
-    wall_s: float
-    weight: float = 1.0
-    """Iterations it stands for: sampling is denser at the beginning of a run, and machines drift."""
-
-
 @dataclass
 class Session:
     """The state of a running measurement. `cost_s` is what each kind of mark costs outside its own readings."""
@@ -51,7 +42,9 @@ class Session:
     cost_s: dict[str, float]
     every: int = SAMPLE_EVERY
     warm_up: int = WARM_UP
-    samples: list[Sample] = field(default_factory=list)
+    samples: ThinnedList[Sample] = field(default_factory=lambda: ThinnedList(KEEP_SAMPLES))
+    coarse: ThinnedList[Sample] = field(default_factory=lambda: ThinnedList(KEEP_SAMPLES))
+    """Samples with marks at every layer, and those of windows with marks between the parts only."""
     walls: list[tuple[int, float, bool]] = field(default_factory=list)
     """Number and seconds of iterations, and whether they were instrumented; of a long run, some of them."""
     untouched: int = 0
@@ -71,6 +64,8 @@ class Session:
     first_key: SpanKey = LOOP
     modules: bool = True
     """Whether modules are called; a hand-written gradient has its own marks."""
+    layers: bool = True
+    """Whether anything shows where a layer ends."""
     stride: int = 1
     """Iterations that each sample averages."""
     shapes_known: bool = False
@@ -89,8 +84,8 @@ class Session:
     _last_window_end: int = 0
     """The first iteration after the last window."""
     _wall_every: int = 1
-    _sample_every: int = 1
-    _samples_seen: int = 0
+    _is_coarse: bool = False
+    """Whether the current window has marks between the parts only."""
 
     def __post_init__(self) -> None:
         self.densest = self.every
@@ -108,6 +103,11 @@ class Session:
         return self.log
 
     @property
+    def _compares(self) -> bool:
+        """Whether there are windows of both kinds. Where gradients are exchanged, only marks at layers see it."""
+        return self.layers and not self.marks.communicates
+
+    @property
     def timing(self) -> bool:
         """Whether an iteration is being timed."""
         return self._began is not None
@@ -123,7 +123,8 @@ class Session:
         """Discards everything so far: the loop turns out to have longer iterations. Timing stops until `begin`."""
         self.close()
         self.number = self.untouched = self.untouched_ns = self.validation_ns = self.backwards = 0
-        self.samples, self.walls, self._samples_seen, self._last_window_end = [], [], 0, 0
+        self.samples, self.coarse, self.walls = ThinnedList(KEEP_SAMPLES), ThinnedList(KEEP_SAMPLES), []
+        self._last_window_end, self._is_coarse = 0, False
         self.shapes_known, self._plan = False, WindowPlan()
         self.traced.clear()
 
@@ -135,9 +136,9 @@ class Session:
         room = KEEP_ITERATIONS - len(self.walls) - 1
         self._untouched_until = min(self._window.start - 1, self.number + room) if self._wall_every == 1 else 0
         if self.number >= self._window.start:
-            self.log = MarkLog()
+            self.log = MarkLog(coarse=self._is_coarse)
             if self.modules:
-                self._stack.enter_context(self.marks.installed())
+                self._stack.enter_context(self.marks.installed(coarse=self._is_coarse))
             for extra_marks in self.extra_marks:
                 self._stack.enter_context(extra_marks(self.log))
         self._validated_ns = 0
@@ -232,6 +233,8 @@ class Session:
         self._stack.close()
         self._process_logs()
         self._last_window_end = self.number
+        # Windows with marks at every layer come first, then the two kinds take turns.
+        self._is_coarse = self._compares and self.overhead.windows >= ENOUGH and not self._is_coarse
         self._adjust_sampling()
         if self.on_window is not None:
             self.on_window()
@@ -252,7 +255,11 @@ class Session:
     def _adjust_sampling(self) -> None:
         """Once there are enough samples, samples as often as `MAX_OVERHEAD` allows."""
         windows = self.overhead.windows
-        if windows < FIRST_WINDOWS or windows % CHECK_OVERHEAD_EVERY or not self.untouched:
+        if (
+            windows < (2 if self._compares else 1) * FIRST_WINDOWS
+            or windows % CHECK_OVERHEAD_EVERY
+            or not self.untouched
+        ):
             return
         each_s = self.untouched_s(default=0.0)
         every = ceil(self.overhead.window_s(each_s) / (MAX_OVERHEAD * each_s))
@@ -285,14 +292,13 @@ class Session:
             self.walls = [w for w in self.walls if w[0] % self._wall_every == 0]
 
     def _keep_sample(self, number: int, log: MarkLog) -> None:
-        if len(self.samples) >= KEEP_SAMPLES:
-            self.samples = self.samples[::2]
-            self._sample_every *= 2
-        if self._samples_seen % self._sample_every == 0:
-            spans_s = log.durations_s(self.cost_s)
-            validation_s = spans_s.pop(VALIDATE, 0.0)
-            self.samples.append(Sample(number, spans_s, log.wall_s() - validation_s, self._window.weight))
-        self._samples_seen += 1
+        spans_s = log.durations_s(self.cost_s)
+        wall_s = log.wall_s() - spans_s.pop(VALIDATE, 0.0)
+        sample = Sample(number, spans_s, wall_s, self._window.weight, log.costs_s(self.cost_s))
+        if self._is_coarse:
+            self.coarse.keep(sample)
+            return
+        self.samples.keep(sample)
         self.traced.append((number, log))
         while len(self.traced) > 1 and (
             len(self.traced) > TRACED_ITERATIONS or sum(len(kept.marks) for _, kept in self.traced) > TRACED_SPANS

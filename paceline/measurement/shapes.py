@@ -13,7 +13,8 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
-from paceline.measurement.module_marks import in_backward, is_compiled, rows_of
+from paceline.measurement.module_marks import in_backward
+from paceline.measurement.module_rows import is_compiled, rows_of
 from paceline.step.arithmetic import flops_of_call
 
 

@@ -18,6 +18,9 @@ class Spread:
     p90_s: float = field(metadata=MEASURED)
     mean_s: float = field(metadata=MEASURED)
 
+    def times(self, share: float) -> Spread:
+        return Spread(share * self.median_s, share * self.p10_s, share * self.p90_s, share * self.mean_s)
+
 
 def spread_of(values: Sequence[float], mean_s: float | None = None, weights: Sequence[float] | None = None) -> Spread:
     """The spread of some values; `mean_s` is given where more values than these are known to have it."""

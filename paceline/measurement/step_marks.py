@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from paceline.measurement.mark_log import LOOP, OUTSIDE, MarkLog, mark_around
@@ -24,13 +25,23 @@ def mark_step(step: Step, log: MarkLog) -> ExitStack:
             stack.callback(mark_around(phase, "whole", log, ("forward", WHOLE), LOOP))
         if phase.chain is not None:
             stack.callback(mark_around(phase.chain, "gradient", log, ("forward", OUTSIDE), ("update", "")))
-            phase.chain.watch = lambda part, name: log.mark("edge", (part, name))
+            phase.chain.watch = _at_parts(log) if log.coarse else lambda part, name: log.mark("edge", (part, name))
             stack.callback(setattr, phase.chain, "watch", None)
     for default in step.parts.phases:
         stack.callback(mark_around(default, "gradient", log, ("forward", OUTSIDE), ("update", "")))
     for scaler in scalers_of(step.parts.phases):
         stack.callback(mark_around(scaler, "unscale", log, ("scale", ""), ("update", "")))
     return stack
+
+
+def _at_parts(log: MarkLog) -> Callable[[str, str], None]:
+    """Marks only where the forward pass becomes the backward pass."""
+
+    def watch(part: str, name: str) -> None:
+        if log.current[0] != part:
+            log.mark("edge", (part, OUTSIDE))
+
+    return watch
 
 
 def mark_outside_graph(step: Step, log: MarkLog) -> ExitStack:

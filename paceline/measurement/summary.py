@@ -18,7 +18,8 @@ from paceline.measurement.measurement import IterationTime, LayerSample, LayerTi
 from paceline.measurement.overhead import HOUR_S
 from paceline.measurement.rates import DeviceRates
 from paceline.measurement.result_warnings import measurement_warnings, trace_warnings
-from paceline.measurement.session import Sample, Session
+from paceline.measurement.samples import LAYERED, Sample, mark_factors, without_marks
+from paceline.measurement.session import Session
 from paceline.measurement.shapes import LayerShape
 from paceline.measurement.spread import Spread, spread_of
 from paceline.measurement.step_marks import WHOLE
@@ -44,20 +45,24 @@ def summarise(
 ) -> Measurement:
     """The measurement of a finished session."""
     session.finish()
-    samples = session.samples
+    factors = mark_factors(session.samples, session.coarse)
+    samples = [without_marks(sample, factors) for sample in session.samples]
+    # Marks at layers slow down what comes after them; a part that has no layers is that of the other windows.
+    coarse = session.coarse if factors else samples
     if not samples:
         raise PacelineError(
             f"no iteration was sampled: {session.number} iterations are too few, the first {session.warm_up} are "
             f"warm-up and one in {session.every} of the others is sampled"
         )
     walls_s = [seconds for _, seconds, sampled in session.walls if not sampled]
+    of_part = {part: samples if part in LAYERED else coarse for part in NAMED_PARTS}
     weights = [sample.weight for sample in samples]
     untouched_s = session.untouched_s(default=fmean((sample.wall_s for sample in samples), weights))
-    parts_s = {part: fmean((_part_s(sample, part) for sample in samples), weights) for part in NAMED_PARTS}
+    parts_s = {part: _mean_s(those, part) for part, those in of_part.items()}
     named_s = sum(parts_s.values())
     parts_s["unattributed"] = untouched_s - named_s
-    layers = _layers(session)
-    sampled = len(samples) * session.stride
+    layers = _layers(session, samples, coarse)
+    sampled = (len(samples) + len(session.coarse)) * session.stride
     added_s = session.overhead.added_s(untouched_s)
     return Measurement(
         name=name,
@@ -69,7 +74,7 @@ def summarise(
         sampled=sampled,
         iteration_s=spread_of(walls_s or [untouched_s], untouched_s),
         parts_s=parts_s,
-        part_medians_s={part: median(_part_s(sample, part) for sample in samples) for part in NAMED_PARTS},
+        part_medians_s={part: median(sample.part_s(part) for sample in those) for part, those in of_part.items()},
         accounted=named_s / untouched_s,
         overhead=added_s / (max(1, session.number) * untouched_s),
         overhead_hour=session.overhead.added_in_an_hour_s(untouched_s, session.cycle) / HOUR_S,
@@ -86,7 +91,7 @@ def summarise(
             *trace_warnings(session),
         ),
         kept=tuple(IterationTime(*wall) for wall in _evenly(session.walls)),
-        samples=_layer_samples(session),
+        samples=_layer_samples(session, samples),
         idle_causes_s=_idle_causes_s(samples),
         hidden_communication_s=session.hidden_s,
         validation_s=session.validation_ns * 1e-9 / max(1, session.number),
@@ -95,11 +100,11 @@ def summarise(
     )
 
 
-def _part_s(sample: Sample, part: str) -> float:
-    return sum(seconds for (of, _), seconds in sample.spans_s.items() if of == part)
+def _mean_s(samples: Sequence[Sample], part: str) -> float:
+    return fmean((sample.part_s(part) for sample in samples), [sample.weight for sample in samples])
 
 
-def _idle_causes_s(samples: list[Sample]) -> dict[str, float]:
+def _idle_causes_s(samples: Sequence[Sample]) -> dict[str, float]:
     causes = {row for sample in samples for part, row in sample.spans_s if part == "idle"}
     weights = [sample.weight for sample in samples]
     return {
@@ -108,9 +113,9 @@ def _idle_causes_s(samples: list[Sample]) -> dict[str, float]:
     }
 
 
-def _layer_names(session: Session) -> list[str]:
+def _layer_names(session: Session, samples: Sequence[Sample]) -> list[str]:
     """Rows with any time, in the order of the network; rows that belong to no module come last."""
-    seen = {row for s in session.samples for part, row in s.spans_s if part in ("forward", "backward")}
+    seen = {row for s in samples for part, row in s.spans_s if part in ("forward", "backward")}
     rows = [name for name in session.shapes.layers if name in seen or session.shapes.layers[name].parameters]
     return rows + sorted(seen - set(rows))
 
@@ -125,19 +130,18 @@ def _parameter_bytes(session: Session) -> int:
     return sum(shape.parameter_bytes for shape in session.shapes.layers.values()) or 1
 
 
-def _layers(session: Session) -> tuple[LayerTime, ...]:
-    updates = [_part_s(sample, "update") for sample in session.samples]
+def _layers(session: Session, samples: Sequence[Sample], coarse: Sequence[Sample]) -> tuple[LayerTime, ...]:
+    update = spread_of([sample.part_s("update") for sample in coarse], weights=[sample.weight for sample in coarse])
     all_bytes = _parameter_bytes(session)
-    return tuple(_layer(session, name, updates, all_bytes) for name in _layer_names(session))
+    return tuple(_layer(session, samples, name, update, all_bytes) for name in _layer_names(session, samples))
 
 
-def _layer(session: Session, name: str, updates_s: list[float], all_bytes: int) -> LayerTime:
+def _layer(session: Session, samples: Sequence[Sample], name: str, update: Spread, all_bytes: int) -> LayerTime:
     shape = session.shapes.layers.get(name, LayerShape(_kind_without_module(name)))
-
-    weights = [sample.weight for sample in session.samples]
+    weights = [sample.weight for sample in samples]
 
     def of(part: str) -> Spread:
-        return spread_of([sample.spans_s.get((part, name), 0.0) for sample in session.samples], weights=weights)
+        return spread_of([sample.spans_s.get((part, name), 0.0) for sample in samples], weights=weights)
 
     forward, backward = of("forward"), of("backward")
     share = shape.parameter_bytes / all_bytes
@@ -148,7 +152,7 @@ def _layer(session: Session, name: str, updates_s: list[float], all_bytes: int) 
         calls=shape.calls,
         forward_s=forward,
         backward_s=backward,
-        update_s=spread_of([share * update_s for update_s in updates_s], weights=weights),
+        update_s=update.times(share),
         update_apportioned=True,
         flops=shape.flops,
         bytes=shape.bytes,
@@ -165,12 +169,12 @@ def _passes(shape: LayerShape) -> float:
     return 1.0 + shape.backward_flops / shape.flops if shape.flops else 2.0
 
 
-def _layer_samples(session: Session) -> tuple[LayerSample, ...]:
+def _layer_samples(session: Session, samples: Sequence[Sample]) -> tuple[LayerSample, ...]:
     all_bytes = _parameter_bytes(session)
     rows = []
-    names = _layer_names(session)
-    for sample in _evenly(session.samples, max(1, KEEP_IN_RECORD // max(1, len(names)))):
-        update_s = _part_s(sample, "update")
+    names = _layer_names(session, samples)
+    for sample in _evenly(samples, max(1, KEEP_IN_RECORD // max(1, len(names)))):
+        update_s = sample.part_s("update")
         for name in names:
             shape = session.shapes.layers.get(name)
             share = shape.parameter_bytes / all_bytes if shape else 0.0
@@ -179,6 +183,6 @@ def _layer_samples(session: Session) -> tuple[LayerSample, ...]:
     return tuple(rows)
 
 
-def _evenly(items: list[Any], most: int = KEEP_IN_RECORD) -> list[Any]:
+def _evenly(items: Sequence[Any], most: int = KEEP_IN_RECORD) -> Sequence[Any]:
     step = max(1, -(-len(items) // most))
     return items[::step]

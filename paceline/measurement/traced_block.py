@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from paceline.measurement.idle_time import idle_s
 from paceline.measurement.kernels import Kernel
 from paceline.measurement.mark_log import SpanKey
-from paceline.measurement.session import Sample
+from paceline.measurement.samples import Sample
 from paceline.measurement.slowdown import HostTimes, slowdown
 
 MIN_COMPARISONS = 5
@@ -82,21 +82,6 @@ class TracedBlock:
                 Sample(self.first + number * self.stride, each, sum(each.values()), self.weight / len(self.busy))
             )
         return found
-
-
-class TracedBlocks(list[TracedBlock]):
-    """The traced blocks of a run; of many, every second, fourth and so on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen, self._keep_every = 0, 1
-
-    def keep(self, block: TracedBlock, most: int) -> None:
-        if self._seen % self._keep_every == 0:
-            self.append(block)
-        self._seen += 1
-        if len(self) > most:
-            self[:], self._keep_every = self[::2], 2 * self._keep_every
 
 
 def samples_of(blocks: list[TracedBlock], beforehand: list[HostTimes]) -> list[Sample]:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from paceline.measurement.mark_log import OUTSIDE
 from paceline.measurement.sampling_window import window_lengths
 from paceline.measurement.session import KEEP_ITERATIONS, KEEP_SAMPLES, Session
 from tests.measurement.slow_layers import slept_s
@@ -36,9 +37,10 @@ def test_one_iteration_of_every_cycle_is_sampled(every, warm_up, monkeypatch):
     monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
     first = max(1, warm_up)  # the first iteration records the shapes
     session = run(Session(nn.Identity(), {}, every=every, warm_up=warm_up), first + 10 * every)
-    assert [(sample.number - first) // every for sample in session.samples] == list(range(10))
-    assert {sample.weight for sample in session.samples} == {every}
-    sampled = {sample.number for sample in session.samples}
+    both = sorted([*session.samples, *session.coarse], key=lambda sample: sample.number)
+    assert [(sample.number - first) // every for sample in both] == list(range(10))
+    assert {sample.weight for sample in both} == {every}
+    sampled = {sample.number for sample in both}
     instrumented = sampled | {number - 1 for number in sampled if every >= 4}  # marks are installed one before
     assert {number for number, _, was in session.walls if was} == instrumented
     assert session.untouched == 10 * every - len(instrumented)
@@ -48,9 +50,42 @@ def test_one_iteration_of_every_cycle_is_sampled(every, warm_up, monkeypatch):
 def test_samples_fall_on_all_iterations_of_a_period(period, monkeypatch):
     """A loop has periods of its own: micro-batches of an update, or a loader's workers."""
     monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
-    session = run(Session(nn.Identity(), {}, every=40, warm_up=5), 4_000)
-    counts = Counter(sample.number % period for sample in session.samples)
-    assert len(counts) == period and min(counts.values()) > 100 / period / 3
+    session = run(Session(nn.Identity(), {}, every=40, warm_up=5), 8_000)
+    for samples in (session.samples, session.coarse):
+        counts = Counter(sample.number % period for sample in samples)
+        assert len(samples) > 90 and len(counts) == period and min(counts.values()) > 100 / period / 3
+
+
+def test_windows_with_marks_at_layers_and_without_take_turns(monkeypatch):
+    monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    session = Session(model, {}, every=4, warm_up=1)
+    session.begin()
+    for _ in range(100):
+        model(torch.randn(2, 3)).sum().backward()
+        session.end_iteration()
+    session.close()
+    layered = {sample.number: True for sample in session.samples} | {s.number: False for s in session.coarse}
+    kinds = [layered[number] for number in sorted(layered)]
+    assert all(kinds[:5]) and kinds[5:] == [place % 2 == 1 for place in range(len(kinds) - 5)]
+    for sample in session.coarse:  # the passes are timed, and only where they begin and end
+        assert sample.part_s("forward") > 0.0 and sample.part_s("backward") > 0.0
+        assert {row for part, row in sample.spans_s if part != "loop"} == {"Sequential", OUTSIDE}
+    assert {"0", "1"} <= {row for sample in session.samples for _, row in sample.spans_s}
+
+
+def test_the_parts_of_a_model_whose_modules_are_called_one_by_one(monkeypatch):
+    """Windows without marks at layers mark the calls from outside any module, whichever module is called."""
+    monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
+    model = nn.ModuleDict({"first": nn.Linear(3, 3), "second": nn.Linear(3, 3)})
+    session = Session(model, {}, every=4, warm_up=1)
+    session.begin()
+    for _ in range(60):
+        model["second"](model["first"](torch.randn(2, 3))).sum().backward()
+        session.end_iteration()
+    session.close()
+    assert session.coarse
+    assert all({("forward", "first"), ("forward", "second")} <= set(s.spans_s) for s in session.coarse)
 
 
 @pytest.mark.parametrize(
