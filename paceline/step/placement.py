@@ -17,6 +17,7 @@ from paceline.data.fields import Inputs
 from paceline.errors import WorkloadError
 from paceline.free_memory import free_memory_bytes
 from paceline.step.arithmetic import flops_of
+from paceline.step.denormals import denormals_flushed
 from paceline.step.host_memory import freed_memory_given_back
 from paceline.workload import Workload
 
@@ -80,10 +81,11 @@ def threads_for(flops: float, parameters: int, cores: int) -> int:
 
 @contextmanager
 def cpu_settings_restored() -> Iterator[None]:
-    """Whatever a workload sets, the caller has its own threads again afterwards, and freed memory goes back."""
+    """Denormal numbers are zero within. Afterwards the caller has its own settings again: threads, whether freed memory
+    is kept, denormal numbers."""
     before = torch.get_num_threads()
     try:
-        with freed_memory_given_back():
+        with freed_memory_given_back(), denormals_flushed():
             yield
     finally:
         torch.set_num_threads(before)

@@ -15,6 +15,7 @@ import torch
 from paceline.errors import Diverged, InputError, PacelineError, reason
 from paceline.fork_server import Forked
 from paceline.held_objects import load_held
+from paceline.step.denormals import flush_denormals
 from paceline.training.drivers.local.settings import ProcessSettings
 from paceline.training.drivers.local.shared_memory import SharedMemory
 
@@ -37,6 +38,7 @@ def run(text: str, descriptors: list[int]) -> None:
     bells = Bells(descriptors[1], descriptors[2], tuple(descriptors[3:]))
     with _reporting(memory, settings.number):
         torch.set_num_threads(settings.threads)
+        flush_denormals()
         sys.path.extend(place for place in settings.search_path if place not in sys.path)
         if settings.objects:
             load_held(Path(settings.objects))

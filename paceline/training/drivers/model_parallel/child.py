@@ -11,6 +11,7 @@ import torch
 
 from paceline.errors import PacelineError, reason
 from paceline.held_objects import load_held
+from paceline.step.denormals import flush_denormals
 from paceline.training.drivers.model_parallel.messages import Channel, Failed
 from paceline.training.drivers.model_parallel.process_settings import DividedSettings
 
@@ -21,6 +22,7 @@ def run(text: str, descriptors: list[int]) -> None:
     channel = Channel(socket.socket(fileno=descriptors[0]))
     try:
         torch.set_num_threads(settings.threads)
+        flush_denormals()
         sys.path.extend(place for place in settings.search_path if place not in sys.path)
         if settings.objects:
             load_held(Path(settings.objects))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from paceline.record import from_json, to_json
+from paceline.step.denormals import flush_denormals
 from paceline.step.tally import Score
 from paceline.strategy.coordinator import Coordinator
 from paceline.strategy.distribution import FaultRecord
@@ -256,6 +257,7 @@ class ServedTraining:
 
     def commit(self, order: Apply) -> bool:
         start_s = time.monotonic()
+        flush_denormals()  # a setting of the thread, and Ray takes any of the actor's
         self.store.apply(order)
         end_s = time.monotonic()
         self.updating_s += end_s - start_s

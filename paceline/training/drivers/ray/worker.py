@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline.errors import PacelineError
+from paceline.step.denormals import flush_denormals
 from paceline.strategy.finite import is_finite
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
@@ -67,6 +68,7 @@ class Worker(Actor):
     def _prepare(self) -> None:
         job = self.job
         torch.set_num_threads(job.threads)
+        flush_denormals()
         cache = Path(job.cache) if job.cache else None
         parts = worker_parts(job.workload, cache, job.device, job.threads, job.workers)
         shared = self.link.offered.memory if job.in_place and self.link.offered is not None else None
