@@ -18,7 +18,7 @@ from paceline.record_fields import from_json, to_json
 __all__ = ["KINDS", "OLDEST", "SCHEMA", "dump", "from_json", "load", "load_as", "save", "to_json", "write_atomically"]
 
 Kind = TypeVar("Kind")
-SCHEMA = 5
+SCHEMA = 6
 OLDEST = {
     "run": 4,
     "events": 2,
@@ -28,7 +28,7 @@ OLDEST = {
     "outcome": 4,
     "measurement": 4,
     "feeding": 4,
-    "calibration": 5,
+    "calibration": 6,
 }
 """The oldest schema that is still read, for kinds that have changed."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def measure(
     workload: WorkloadLike,
     *,
-    iterations: int = 200,
+    iterations: int | None = None,
     step: str = "auto",
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
@@ -28,7 +28,8 @@ def measure(
 ) -> Measurement:
     """Measure the forward, backward and update time of every layer.
 
-    The step that would train the workload runs for some `iterations`, and a sample of them is timed layer by layer.
+    The step that would train the workload runs for some `iterations`, and a sample of them is timed layer by layer. By
+    default there are 200, and on a CPU as many as take a second.
     `workload` and its settings (`data`, `batch`, `device`, `precision`, ...) are as for `paceline.train`; a module is
     copied and left as it is. `out` is a new directory for the record, tables, a trace, plots and a page. `watch` is
     called with the number of iterations that are done and that are planned.

@@ -24,6 +24,14 @@ def accumulated(parts: Sequence[NetworkShape]) -> NetworkShape:
     return replace(
         first,
         operations=tuple(operations),
+        rows={
+            name: replace(
+                row,
+                calls=sum(part.rows[name].calls for part in parts),
+                backward_nodes=sum(part.rows[name].backward_nodes for part in parts),
+            )
+            for name, row in first.rows.items()
+        },
         activation_bytes=max(part.activation_bytes for part in parts),
         phases=(replace(phase, memory=_memory([part.phases[0] for part in parts])),),
     )

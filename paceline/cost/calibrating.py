@@ -41,14 +41,18 @@ from paceline.step.placement import (
 )
 from paceline.workload import Workload
 
-LIMITS = {"cpu": Limits(3e9, 2.0**26), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
+LIMITS = {"cpu": Limits(3e9, 2.0**26, smaller=0.5), "cuda": Limits(1e12, 2.0**28, larger=0.6)}
 QUICK_SHARE = 0.15
 QUICK_SIZE_DIVISOR = 4
-ONE_THREAD_SHARE = 0.6
-"""One thread is used for small work only, which needs fewer trials."""
+ONE_THREAD_SHARE, ONE_THREAD_SMALLER = 0.6, 0.7
+"""One thread is used for small work only, which needs fewer trials, and mostly small ones."""
+LEAST_TRIALS, LEAST_OF_A_KIND = 6, {"softmax": 12, "recurrent": 14, "max_pool": 10, "average_pool": 8, "attention": 10}
+"""In a quick calibration: more of those that most networks have, or whose time depends on several sizes."""
 IMAGE_SHARES = {(True, False): 1.0, (True, True): 0.3, (False, False): 0.5, (False, True): 0.7}
 """On a GPU, of operations on images, by whether they are in float32 and with the channels last: most time of a
 calibration is spent while the library tries its algorithms for convolutions, and these layouts are not used alike."""
+CPU_CHANNELS_FIRST_SHARE = 0.4
+"""On a CPU, of operations on images with the channels first: training has them last, if it is not asked otherwise."""
 REFINED_SHARE = 0.3
 """Of the trials, added to those of an earlier calibration."""
 
@@ -158,16 +162,16 @@ class _Round:
 
     def share(self, kind: str) -> float:
         """Of the trials of a kind."""
+        image = kind in IMAGE_FAMILIES
         if self.threads:
-            return ONE_THREAD_SHARE if self.threads == 1 else 1.0
-        return IMAGE_SHARES[self.precision == "float32", self.channels_last] if kind in IMAGE_FAMILIES else 1.0
+            layout = CPU_CHANNELS_FIRST_SHARE if image and not self.channels_last else 1.0
+            return layout * (ONE_THREAD_SHARE if self.threads == 1 else 1.0)
+        return IMAGE_SHARES[self.precision == "float32", self.channels_last] if image else 1.0
 
 
 def _rounds(place: torch.device, precisions: Sequence[str]) -> list[_Round]:
-    if place.type == "cpu":
-        # With the channels last some operations of PyTorch 2.13 write beyond their memory and end the process.
-        return [_Round(p, threads) for p in precisions for threads in sorted({1, available_cores()})]
-    return [_Round(p, 0, channels_last) for p in precisions for channels_last in (False, True)]
+    threads = sorted({1, available_cores()}) if place.type == "cpu" else [0]
+    return [_Round(p, each, channels_last) for p in precisions for each in threads for channels_last in (False, True)]
 
 
 def _known(earlier: Calibration | None, asked: _Round) -> TrialSet | None:
@@ -205,10 +209,12 @@ def _trials(
         for kind, count in TRIALS.items()
         if (not asked.channels_last or kind in IMAGE_FAMILIES)
         and (asked.precision != "tf32" or kind.startswith(MATRIX_UNITS))
-        for _ in range(max(6, round(share * asked.share(kind) * count)))
+        for _ in range(max(LEAST_OF_A_KIND.get(kind, LEAST_TRIALS), round(share * asked.share(kind) * count)))
     ]
     rng.shuffle(plan)
     stopwatch, limits = Stopwatch(place), LIMITS[place.type]
+    if asked.threads == 1:
+        limits = replace(limits, smaller=ONE_THREAD_SMALLER)
     if quick:
         limits = replace(limits, flops=limits.flops / QUICK_SIZE_DIVISOR, elements=limits.elements / QUICK_SIZE_DIVISOR)
     timed: list[tuple[str, tuple[int, ...], Timed, tuple[int, int]]] = []
@@ -232,19 +238,19 @@ def _trials(
             torch.cuda.empty_cache()
         watch(number / len(plan))
     medians, called = stopwatch.probe.medians(), _autograd_call(stopwatch)
+    on_cpu = place.type == "cpu"
     trials = [
         Trial(
-            family,
-            sizes,
-            _without_autograd_s(family, time.seconds, called.seconds if place.type == "cpu" else 0.0)
-            * medians[probe_of(family)]
-            / time.probe_s,
+            family, sizes,
+            _without_autograd_s(family, time.seconds, called.seconds if on_cpu else 0.0) * usual,
             _without_autograd_s(family, time.host_s, called.host_s),
             workspace_bytes=later_bytes,
             first_workspace_bytes=first_bytes,
+            cached_s=_without_autograd_s(family, time.cached_s, called.cached_s) * usual,
         )
         for family, sizes, time, (first_bytes, later_bytes) in timed
-    ]
+        for usual in [medians[probe_of(family)] / time.probe_s]
+    ]  # fmt: skip
     made = TrialSet(asked.precision, asked.threads, tuple(trials), memory_format=asked.memory_format, probes_s=medians)
     return made, stopwatch.probe.seen
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
 from statistics import median
 from typing import Any
 
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.exchange import ExchangeCost
-from paceline.cost.families import Sizes
+from paceline.cost.families import FAMILIES, Sizes
 from paceline.measurement.links import LinkSpeed
 from paceline.measurement.network_times import NetworkTimes
 from paceline.notebook import NotebookRecord
@@ -72,6 +72,25 @@ class TrialSet:
             self._curves[family] = Curve(family, self.by_family[family], self.shapes.get(family, ()))
         return self._curves[family]
 
+    def code_s(self, family: str) -> float:
+        """How much longer an operation of the family takes where the caches have lost its code: that is what a small
+        one loses with them."""
+        known = [trial for trial in self.by_family[family] if 0 < trial.cached_s < trial.seconds]
+        small = sorted(known, key=lambda trial: FAMILIES[family].work_of(trial.sizes)[1])[: (len(known) + 1) // 2]
+        return median(trial.seconds - trial.cached_s for trial in small) if small else 0.0
+
+    @functools.cached_property
+    def _cached_curves(self) -> dict[str, Curve | None]:
+        return {}
+
+    def cached_curve(self, family: str) -> Curve | None:
+        """Of the times with all data in the caches, where they were measured."""
+        if family not in self._cached_curves:
+            own = [replace(trial, seconds=trial.cached_s) for trial in self.by_family[family] if trial.cached_s > 0]
+            known = len(own) == len(self.by_family[family])
+            self._cached_curves[family] = Curve(family, own, self.shapes.get(family, ())) if known else None
+        return self._cached_curves[family]
+
 
 @dataclass(frozen=True)
 class StepOverheads:
@@ -82,8 +101,16 @@ class StepOverheads:
     spreads: dict[str, float] = field(default_factory=dict)
     """By family: remaining error of single layers, as a standard deviation of the logarithm."""
     forward_s: float = 0.0
-    """Per forward operation: module calls and recording for autograd."""
+    """Per call of a layer on a CPU, which also records it for autograd. This and what follows for a CPU is where the
+    caches hold everything; it takes longer where they have lost the code (`caches.slowed`)."""
     backward_s: float = 0.0
+    """Per node of the backward pass on a CPU."""
+    network_s: float = 0.0
+    """Per iteration on a CPU: calling the whole network, more than for a layer in it."""
+    loss_s: float = 0.0
+    """Per iteration on a CPU: calling the loss."""
+    loss_backward_s: float = 0.0
+    """Per iteration on a CPU: starting the backward pass."""
     gap_s: float = 0.0
     """Gap between two operations that wait in the queue of a GPU."""
     host_factor: float = 0.0
@@ -152,6 +179,9 @@ class Calibration(NotebookRecord):
     """By kind of network, where measured; `any` is for the other kinds."""
     cores: int = 0
     memory_bytes: int = 0
+    cache_bytes: float = 0.0
+    """What an iteration has written when half of the data of an operation, and of its code, has left the caches of the
+    CPU; 0: operations find nothing there, or it is a GPU."""
     conditions: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
@@ -173,7 +203,8 @@ class Calibration(NotebookRecord):
         return float(self.conditions.get("residual", "nan"))
 
 
-def overheads_key(step: str, chain: bool, precision: str = "float32") -> str:
-    """The key of a step's overheads; a chain with a hand-written gradient has its own, and so has half precision."""
+def overheads_key(step: str, chain: bool, precision: str = "float32", threads: int = 0) -> str:
+    """The key of a step's overheads. A chain with a hand-written gradient has its own, and so have half precision and
+    one thread of a CPU, which wakes no others for each operation and computes small networks, which caches hold."""
     words = [step, *(["chain"] if chain else []), *([precision] if precision in ("bfloat16", "float16") else [])]
-    return " ".join(words)
+    return " ".join([*words, *(["1 thread"] if threads == 1 else [])])

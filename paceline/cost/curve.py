@@ -48,6 +48,8 @@ class Trial:
     """Memory that it needs while it runs, besides inputs and results; known for convolutions on a GPU."""
     first_workspace_bytes: int = 0
     """The same for the first call with these sizes, in which the library tries several algorithms."""
+    cached_s: float = 0.0
+    """Seconds where the caches of a CPU still hold everything, as in the smallest networks; 0 if unknown."""
 
 
 @dataclass(frozen=True)

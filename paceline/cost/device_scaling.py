@@ -139,5 +139,8 @@ def _moved(trials: TrialSet, calibration: Calibration, ratio: _Ratio) -> TrialSe
         at_best = np.minimum(seconds, ideal / np.quantile(ideal / seconds, PEAK_QUANTILE))
         called = np.minimum(seconds - at_best, Roofline(work, seconds).costs[0]) if ratio.one_core else 0.0
         moved = at_best * factor + (seconds - at_best - called) * np.sqrt(factor) + called * np.sqrt(ratio.one_core)
-        scaled += (replace(trial, seconds=float(s)) for trial, s in zip(own, moved, strict=True))
+        scaled += (
+            replace(trial, seconds=float(s), cached_s=trial.cached_s * float(s) / trial.seconds)
+            for trial, s in zip(own, moved, strict=True)
+        )
     return replace(trials, trials=tuple(scaled), from_networks=())

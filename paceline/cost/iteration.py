@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from math import exp, hypot, prod, sqrt
 
 from paceline.cost import host_queue
+from paceline.cost.caches import Costed, displaced_by_iteration, slowed_without_code
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.model import Costed, CostModel
+from paceline.cost.calls import Calls, calls_of, displaced_between_calls
+from paceline.cost.model import CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.prediction import LayerPrediction
 from paceline.cost.timing import ELEMENTWISE, probe_of
-from paceline.cost.update_tracing import update_passes
-from paceline.measurement.mark_log import SCORE
+from paceline.cost.update_tracing import update_operations, update_passes
+from paceline.measurement.mark_log import OUTSIDE, SCORE
 
 Z_90 = 1.645
 """Standard deviations on each side of a 90 % interval."""
 FAMILY_CORRELATION = 0.5
 """Share of the error variance that operations of one family have in common; the rest averages out."""
-UNCACHED = 1 << 24
-"""Elements that no cache holds."""
 MIN_LOG_SD = 0.05
 """Lower limit for an iteration and for a layer: repeated runs vary at least this much."""
 
@@ -38,17 +38,20 @@ class Iteration:
 
 
 def update_alone_s(model: CostModel, shape: NetworkShape, step: str, on_gpu: bool) -> float:
-    """The time of updating all parameters, as passes over memory alone, each like an in-place addition.
+    """The time of updating all parameters.
 
-    The caches of a CPU hold other data after a backward pass, so the pass is one over memory, whatever its size.
+    On a GPU it is that of passes over memory alone, each like an in-place addition. On a CPU it is that of the update's
+    operations, which find nothing in the caches after a backward pass.
     """
     seconds = 0.0
     for phase in shape.phases:
         elements = sum(map(prod, phase.parameter_shapes))
-        if elements:
-            timed = elements if on_gpu else max(elements, UNCACHED)
-            pass_s = model.seconds("add_", (timed,)) * elements / timed
-            seconds += update_passes(phase.parameter_shapes, phase.rule, step, on_gpu) * pass_s
+        if elements and on_gpu:
+            passes = update_passes(phase.parameter_shapes, phase.rule, step, on_gpu)
+            seconds += passes * model.seconds("add_", (elements,))
+        elif elements:
+            operations = update_operations(phase.parameter_shapes, phase.rule, step, on_gpu)
+            seconds += sum(each.seconds for each in model.timed(operations))
     return seconds
 
 
@@ -70,13 +73,20 @@ def compose_iteration(
     `extra_log_sd`: extra uncertainty of all operations."""
     slower = drift or {}
     host_drift = slower.get(ELEMENTWISE, 1.0)
-    seconds = _operations_s(step_overheads, costed, step, slower)
+    seconds = _operations_s(step_overheads, costed, slower)
     sds = [
         took * hypot(each.deviation, step_overheads.spreads.get(each.operation.family, 0.0), extra_log_sd)
         for each, took in zip(costed, seconds, strict=True)
     ]
     rows = _rows(costed, seconds, sds)
-    score_s = host_drift * step_overheads.score_s
+    cache_bytes = model.calibration.cache_bytes
+    slowed = slowed_without_code(displaced_by_iteration(costed, cache_bytes), cache_bytes)
+    if not on_gpu:
+        calls = calls_of(shape, costed)
+        called = slowed_without_code(displaced_between_calls(calls, costed, cache_bytes), cache_bytes)
+        # A chain calls no modules, so a slower interpreter does not matter.
+        _add_calls(rows, step_overheads, calls, called, slowed, 1.0 if step == "chain" else host_drift)
+    score_s = host_drift * slowed * step_overheads.score_s
     parts = {
         "load": 0.0 if on_gpu else host_drift * _load_s(model, step_overheads, sample_elements),
         "copy": 0.0,
@@ -85,7 +95,7 @@ def compose_iteration(
         "update": host_drift * _update_s(step_overheads, shape, update_s, step),
         "communicate": 0.0,
         "idle": 0.0,
-        "loop": host_drift * step_overheads.loop_s,
+        "loop": host_drift * slowed * step_overheads.loop_s,
     }
     host_bound = False
     if on_gpu:
@@ -104,16 +114,33 @@ def compose_iteration(
     return Iteration(whole, whole * exp(-width), whole * exp(width), parts, tuple(layers))
 
 
-def _operations_s(overheads: StepOverheads, costed: Sequence[Costed], step: str, slower: Drift) -> list[float]:
+def _operations_s(overheads: StepOverheads, costed: Sequence[Costed], slower: Drift) -> list[float]:
     """The time of each operation in a network."""
-    called = {"forward": overheads.forward_s, "backward": overheads.backward_s}
-    host_drift = 0.0 if step == "chain" else slower.get(ELEMENTWISE, 1.0)  # a chain calls no modules
-    found = []
-    for each in costed:
-        family = each.operation.family
-        alone_s = each.seconds * overheads.factors.get(family, 1.0) * slower.get(probe_of(family), 1.0)
-        found.append(alone_s + called[each.operation.direction] * host_drift)
-    return found
+    families = [each.operation.family for each in costed]
+    return [
+        each.seconds * overheads.factors.get(family, 1.0) * slower.get(probe_of(family), 1.0)
+        for family, each in zip(families, costed, strict=True)
+    ]
+
+
+def _add_calls(
+    rows: dict[str, _Row], overheads: StepOverheads, calls: Calls, called: float, slowed: float, drift: float
+) -> None:
+    """Adds the time to call the layers, the loss and the backward pass.
+
+    `called` and `slowed`: how many times as long that takes from layer to layer and once in an iteration, because the
+    caches have lost the code.
+    """
+    for (name, direction), count in calls.items():
+        if direction == "forward":
+            rows[name].forward_s += drift * called * count * overheads.forward_s
+        else:
+            rows[name].backward_s += drift * called * count * overheads.backward_s
+    whole, times = next(((name, count) for (name, _), count in calls.items()), (OUTSIDE, 1))
+    slowed *= drift * max(1, times)  # for each micro-batch or phase
+    rows[whole].forward_s += slowed * overheads.network_s
+    rows[OUTSIDE].forward_s += slowed * overheads.loss_s
+    rows[OUTSIDE].backward_s += slowed * overheads.loss_backward_s
 
 
 def _load_s(model: CostModel, overheads: StepOverheads, elements: int) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from paceline.cost.caches import Costed, in_caches
 from paceline.cost.calibration import Calibration, TrialSet
 from paceline.cost.curve import TimeEstimate, Trial
 from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
@@ -22,14 +22,6 @@ UNTRIED_LOG_SD = 0.5
 HALF = ("bfloat16", "float16")
 DEFAULT_HOST_S = 15e-6
 """To launch an operation that was not timed."""
-
-
-@dataclass(frozen=True)
-class Costed:
-    operation: Operation
-    seconds: float
-    deviation: float
-    """Standard deviation of the logarithm of `seconds`."""
 
 
 class CostModel:
@@ -50,17 +42,24 @@ class CostModel:
         self._images = {each.precision: _nearest(images, each.precision, threads) for each in images}
 
     def cost(self, operations: Sequence[Operation]) -> list[Costed]:
-        """Estimates in the order of `operations`."""
+        """Estimates of the operations of a network, in their order."""
+        return in_caches(self.timed(operations), self.calibration.cache_bytes)
+
+    def timed(self, operations: Sequence[Operation]) -> list[Costed]:
+        """The same as calibrating times them, each with what a large network leaves in the caches."""
         alike: dict[tuple[str, str, bool], list[int]] = defaultdict(list)
         for number, operation in enumerate(operations):
             alike[operation.family, operation.dtype, operation.channels_last].append(number)
         costed: dict[int, Costed] = {}
         for (family, dtype, channels_last), numbers in alike.items():
             estimates = self._estimates(family, [operations[n].sizes for n in numbers], dtype, channels_last)
-            for number, estimate in zip(numbers, estimates, strict=True):
+            cached, code_s = self._cached(family, [operations[n].sizes for n in numbers], dtype, channels_last)
+            for number, estimate, cached_s in zip(numbers, estimates, cached, strict=True):
                 operation = operations[number]
                 deviation = estimate.deviation if operation.known else max(estimate.deviation, UNKNOWN_LOG_SD)
-                costed[number] = Costed(operation, estimate.seconds, deviation)
+                cached_s = min(cached_s, estimate.seconds)
+                lost_s = min(code_s, estimate.seconds - cached_s)
+                costed[number] = Costed(operation, estimate.seconds, deviation, cached_s, lost_s)
         return [costed[number] for number in range(len(operations))]
 
     def seconds(self, family: str, sizes: Sizes, dtype: str = "float32") -> float:
@@ -97,6 +96,15 @@ class CostModel:
             if name in chosen.by_family:
                 return chosen.curve(name).estimates(sizes)
         return [TimeEstimate(self._roofline_s(family, each, dtype), UNTRIED_LOG_SD) for each in sizes]
+
+    def _cached(self, family: str, sizes: list[Sizes], dtype: str, channels_last: bool) -> tuple[list[float], float]:
+        """Where known, the seconds with everything in the caches, and how much more it takes without the code."""
+        for name in (family, family.rstrip("_")):
+            chosen = self._set_of(name, dtype, channels_last)
+            curve = chosen.cached_curve(name) if name in chosen.by_family else None
+            if curve is not None:
+                return [estimate.seconds for estimate in curve.estimates(sizes)], chosen.code_s(name)
+        return [0.0 for _ in sizes], 0.0
 
     def roofline_s(self, operations: Sequence[Operation]) -> float:
         """The plain roofline: each operation at the device's peak rates, without overheads."""

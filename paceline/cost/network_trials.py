@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from paceline.cost.caches import Costed
 from paceline.cost.curve import Trial
 from paceline.cost.families import IMAGE_FAMILIES
-from paceline.cost.model import HALF, Costed
+from paceline.cost.model import HALF
 from paceline.cost.operation import Operation
 from paceline.cost.reference_run import ReferenceRun
 

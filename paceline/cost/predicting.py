@@ -63,7 +63,7 @@ def predict(
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
     model = model_for(calibration, workload, shape)
     operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
-    step_overheads = _step_overheads(calibration, kind, chain, workload.precision)
+    step_overheads = _step_overheads(calibration, kind, chain, workload.precision, model.set.threads)
     made = compose_iteration(
         model, step_overheads, shape, model.cost(operations),
         step="chain" if chain and not on_gpu else kind,
@@ -136,14 +136,15 @@ def _step_kind(step: str, on_gpu: bool) -> str:
     return step
 
 
-def _step_overheads(calibration: Calibration, step: str, chain: bool, precision: str) -> StepOverheads:
+def _step_overheads(calibration: Calibration, step: str, chain: bool, precision: str, threads: int) -> StepOverheads:
     """Those of the step, or of the one most like it that was calibrated."""
     known = calibration.step_overheads
     like = {"plain": ("plain", "flat"), "flat": ("flat", "plain")}.get(step, (step,))
     wanted = [
-        overheads_key(name, written_out, number)
+        overheads_key(name, written_out, number, count)
         for number in dict.fromkeys((precision, "bfloat16" if precision == "float16" else "float32", "float32"))
         for written_out in ((True, False) if chain else (False,))
+        for count in ((1, 0) if threads == 1 else (0, 1))
         for name in like
     ]
     return next((known[key] for key in (*wanted, "flat", "graph") if key in known), StepOverheads())

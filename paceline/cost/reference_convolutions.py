@@ -41,6 +41,23 @@ def convolutional() -> nn.Module:
     )  # fmt: skip
 
 
+def small_convolutional() -> nn.Module:
+    """So small that one thread computes it; for samples of 3 x 40 x 40."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 24, 3, padding=1), nn.Tanh(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(24 * 25, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def small_residual() -> nn.Module:
+    """So small that one thread computes it; for samples of 3 x 40 x 40."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), _Residual(8),
+        nn.MaxPool2d(3, 2, padding=1), nn.Conv2d(8, 16, 1, bias=False), _Residual(16), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(16, 10),
+    )  # fmt: skip
+
+
 class _Bottleneck(nn.Module):
     def __init__(self, width: int, inner: int, stride: int = 1) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log, prod
+from statistics import fmean
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from paceline.cost.reference_run import ReferenceRun, reference_run
 from paceline.cost.step_overheads import fit_overheads
 from paceline.measurement.network_times import NetworkTimes
 
+USUAL_CACHE, FURTHER = 2.0**20, 0.06
+"""How much is written when half has left the caches, on common CPUs. Another size, from a sixteenth of it to sixteen
+times, must be better by this share for each factor of two."""
 WITHIN_ONE_SD = 0.6827
 """Share of normally distributed errors within one standard deviation; a few exceptions do not move this quantile."""
 
@@ -29,6 +33,27 @@ def with_references(calibration: Calibration, measured: Sequence[NetworkTimes]) 
     return replace(calibration, step_overheads=overheads)
 
 
+def _fitted_cache(calibration: Calibration, runs: Mapping[str, Sequence[ReferenceRun]]) -> float:
+    """The `cache_bytes` with which networks that are left out of the fit are predicted best."""
+    if not any(trial.cached_s for each in calibration.sets for trial in each.trials):
+        return 0.0
+
+    def missed(cache_bytes: float) -> float:
+        tried = {key: [replace(run, cache_bytes=cache_bytes) for run in each] for key, each in runs.items()}
+        cases = [case for each in tried.values() for case in left_out(each, False, same_step(each, tried))]
+        return fmean(_layers_missed(*case) for case in cases) if cases else 0.0
+
+    errors = {power: missed(USUAL_CACHE * 2.0**power) * (1 + FURTHER * abs(power)) for power in range(-4, 5)}
+    return USUAL_CACHE * 2.0 ** min(errors, key=errors.__getitem__)
+
+
+def _layers_missed(run: ReferenceRun, made: Iteration) -> float:
+    """The errors of all layers, as a share of the iteration."""
+    predicted = {layer.name: layer.forward_s + layer.backward_s for layer in made.layers}
+    errors = [abs(predicted.get(layer, 0.0) - sum(both)) for layer, both in run.times.layers.items()]
+    return sum(errors) / run.times.iteration_s
+
+
 def costed_references(
     calibration: Calibration, measured: Sequence[NetworkTimes]
 ) -> tuple[Calibration, dict[str, list[ReferenceRun]]]:
@@ -39,7 +64,9 @@ def costed_references(
     calibration = _with_trials(replace(calibration, references=tuple(measured)), [])
     runs = _by_key(calibration, measured)
     if calibration.device != "cuda":
-        return calibration, runs
+        cache_bytes = _fitted_cache(calibration, runs)
+        fitted = {key: [replace(run, cache_bytes=cache_bytes) for run in each] for key, each in runs.items()}
+        return replace(calibration, cache_bytes=cache_bytes), fitted
     captured = [run for key, each in runs.items() if key.startswith("graph") for run in each]
     runs = defaultdict(list)
     for name in dict.fromkeys(times.name for times in measured):

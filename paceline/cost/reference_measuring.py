@@ -10,7 +10,7 @@ import torch
 from paceline.cost.calibration_parts import CalibrationParts
 from paceline.cost.compiled_trials import REFERENCE_MODULE
 from paceline.cost.drift import DriftProbes
-from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES
+from paceline.cost.reference_networks import QUICK_REFERENCES, REFERENCES, WITH_ADAM
 from paceline.measurement.network_times import NetworkTimes
 from paceline.measurement.network_timing import time_network
 from paceline.step.make import make_step
@@ -27,8 +27,9 @@ def measured_references(
     """The reference networks, run by each kind of step in each precision. `probes_s`: usual probe times by threads."""
     kinds = ("graph", "plain", "flat") if place.type == "cuda" else ("flat",)
     jobs = [
-        (Workload(f"{REFERENCE_MODULE}:{name}", data, batch=batch, device=str(place), precision=precision), step)
-        for name, (data, batches) in list(REFERENCES[place.type].items())[: QUICK_REFERENCES if quick else None]
+        (_workload(name, data, batch, place, precision), step)
+        for name, (data, batches) in REFERENCES[place.type].items()
+        if name in QUICK_REFERENCES or not quick
         for batch in (batches[:1] if quick else batches)
         for precision in (precisions if place.type == "cuda" else ("float32",))
         if precision != "tf32"
@@ -48,3 +49,9 @@ def measured_references(
         measured.append(made)
         watch(number / len(jobs))
     return measured
+
+
+def _workload(name: str, data: str, batch: int, place: torch.device, precision: str) -> Workload:
+    optimizer = "adam" if place.type == "cpu" and name in WITH_ADAM else "sgd"
+    network = f"{REFERENCE_MODULE}:{name}"
+    return Workload(network, data, batch=batch, device=str(place), precision=precision, optimizer=optimizer)

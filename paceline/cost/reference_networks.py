@@ -13,6 +13,8 @@ from paceline.cost.reference_convolutions import (
     group_normed,
     residual,
     separable,
+    small_convolutional,
+    small_residual,
 )
 from paceline.cost.reference_sequences import (
     attention,
@@ -22,12 +24,15 @@ from paceline.cost.reference_sequences import (
     language,
     patches,
     recurrent,
+    small_attention,
+    small_recurrent,
 )
 
 __all__ = [
     "attention", "bottleneck", "concatenating", "convolutional", "deep_attention", "deep_convolutional", "depthwise",
     "filtered", "gated", "group_normed", "language", "patches", "perceptron", "recurrent", "residual", "separable",
-    "wide_perceptron",
+    "small_attention", "small_convolutional", "small_perceptron", "small_recurrent", "small_residual",
+    "tiny_perceptron", "wide_perceptron",
 ]  # fmt: skip
 
 
@@ -38,6 +43,19 @@ def perceptron() -> nn.Module:
     )  # fmt: skip
 
 
+def small_perceptron() -> nn.Module:
+    """A chain so small that one thread computes it; for samples of 3 x 40 x 40."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(4800, 24), nn.ReLU(), nn.Linear(24, 64), nn.Sigmoid(), nn.Dropout(0.2),
+        nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def tiny_perceptron() -> nn.Module:
+    """A chain that fits into the caches whole; for samples of 1 x 10 x 10."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(100, 24), nn.Tanh(), nn.Linear(24, 10))
+
+
 def wide_perceptron() -> nn.Module:
     """A chain whose parameters take longer to update than its samples to multiply; for samples of 3 x 40 x 40."""
     return nn.Sequential(
@@ -45,6 +63,7 @@ def wide_perceptron() -> nn.Module:
     )  # fmt: skip
 
 
+TINY = "synthetic:1x10x10/10:4096"
 ROWS, TOKENS = "synthetic:3x40x40/10:2048", "tokens:320/6000:256"
 MANY_ROWS = "synthetic:3x40x40/10:8192"
 """Short iterations on a GPU need epochs of many, or the start of an epoch would be timed."""
@@ -55,6 +74,9 @@ REFERENCES: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
         "attention": (ROWS, (8, 32)), "recurrent": (ROWS, (16, 64)), "bottleneck": (SMALL_IMAGES, (2, 8)),
         "separable": (SMALL_IMAGES, (2, 8)), "concatenating": (SMALL_IMAGES, (2, 8)), "patches": (IMAGES, (1, 4)),
         "wide_perceptron": (ROWS, (16, 256)), "depthwise": (SMALL_IMAGES, (4, 16)),
+        "small_convolutional": (ROWS, (32, 8)), "small_residual": (ROWS, (8, 2)),
+        "small_perceptron": (ROWS, (64, 16)), "small_attention": (ROWS, (8, 2)), "small_recurrent": (ROWS, (16, 4)),
+        "tiny_perceptron": (TINY, (32, 128)),
     },
     "cuda": {
         "residual": (ROWS, (32, 256)), "convolutional": (ROWS, (64, 512)), "perceptron": (MANY_ROWS, (64, 256)),
@@ -65,5 +87,10 @@ REFERENCES: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {
     },
 }  # fmt: skip
 """By device: the data and batch sizes of each network."""
-QUICK_REFERENCES = 5
-"""A quick calibration measures the first of them."""
+WITH_ADAM = ("attention", "recurrent", "small_convolutional", "small_attention")
+"""On a CPU these are updated by Adam, which has many operations, the others by SGD."""
+QUICK_REFERENCES = (
+    "residual", "convolutional", "perceptron", "attention", "recurrent",
+    "small_convolutional", "small_residual", "small_perceptron", "small_attention", "tiny_perceptron",
+)  # fmt: skip
+"""A quick calibration measures these, at their first batch size."""

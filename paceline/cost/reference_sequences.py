@@ -44,13 +44,18 @@ def deep_attention() -> nn.Module:
     return Attention(64, 14)
 
 
+def small_attention() -> nn.Module:
+    """So small that one thread computes it; for samples of 3 x 40 x 40."""
+    return Attention(32, 2)
+
+
 class Recurrent(nn.Module):
     """Reads the rows of an image; for samples of 3 x 40 x 40."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 80) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(120, 80, batch_first=True)
-        self.last = nn.Linear(80, 10)
+        self.lstm = nn.LSTM(120, width, batch_first=True)
+        self.last = nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         states, _ = self.lstm(x.transpose(1, 2).flatten(2))
@@ -59,6 +64,11 @@ class Recurrent(nn.Module):
 
 def recurrent() -> nn.Module:
     return Recurrent()
+
+
+def small_recurrent() -> nn.Module:
+    """So small that one thread computes it; for samples of 3 x 40 x 40."""
+    return Recurrent(24)
 
 
 class _Encoder(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from paceline.cost.families import FAMILIES, POINTWISE, Sizes
@@ -18,10 +18,18 @@ class Limits:
     elements: float
     larger: float = 0.0
     """Share of the trials that are the larger of two draws: on a GPU networks spend their time in large operations."""
+    smaller: float = 0.0
+    """Share of the trials that are within a part of the limits: one thread of a CPU mostly computes small networks."""
+
+
+SMALLER = 32
+"""The limits divided by those of small trials."""
 
 
 def sample_shape(kind: str, rng: random.Random, limits: Limits) -> Sizes:
     """Sizes of one operation of `kind` within `limits`."""
+    if limits.smaller and rng.random() < limits.smaller:
+        limits = replace(limits, flops=limits.flops / SMALLER, elements=limits.elements / SMALLER)
     draws = [_draw(kind, rng, limits) for _ in range(2 if rng.random() < limits.larger else 1)]
     return max(draws, key=lambda sizes: _effort(kind, sizes, limits))
 
@@ -106,9 +114,11 @@ def _sequence(rng: random.Random) -> Sizes:
 
 
 def _convolution(rng: random.Random) -> Sizes:
-    kind = rng.choices(("dense", "depthwise", "grouped", "patches", "sequence"), (14, 4, 1, 1, 2))[0]
+    kind = rng.choices(("dense", "first", "depthwise", "grouped", "patches", "sequence"), (14, 4, 4, 1, 1, 2))[0]
     if kind == "patches":
         return _patches(rng)
+    if kind == "first":
+        return _first(rng)
     if kind == "sequence":
         return _sequence(rng)
     size = rng.choices((1, 3, 5, 7, 11), (6, 8, 4, 2, 1))[0] if kind == "dense" else rng.choice((3, 3, 5, 7))
@@ -122,6 +132,15 @@ def _convolution(rng: random.Random) -> Sizes:
         c, k = (groups * max(1, width // groups) for width in (c, k))
     p = (h + 2 * (size // 2) - size) // stride + 1
     return _between(rng, 1, 256), c, h, h, k, size, size, p, p, groups, rng.randrange(2)
+
+
+def _first(rng: random.Random) -> Sizes:
+    """A network's first convolution: its input is a batch of grey or coloured samples."""
+    size, stride = rng.choice((3, 5, 7, 11)), rng.choice((1, 1, 2, 4))
+    side = _between(rng, max(16, 2 * size), 256)
+    p = (side + 2 * (size // 2) - size) // stride + 1
+    batch, inputs, outputs = _between(rng, 1, 256), rng.choice((1, 3)), _between(rng, 4, 128)
+    return batch, inputs, side, side, outputs, size, size, p, p, 1, rng.randrange(2)
 
 
 # Weights of strides 1, 2 and 4 by kernel size: large kernels are used in first layers.

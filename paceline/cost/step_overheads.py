@@ -16,11 +16,14 @@ from statistics import median
 import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
+from paceline.cost.caches import slowed_without_code
 from paceline.cost.calibration import StepOverheads
+from paceline.cost.calls import calls_of, displaced_between_calls
 from paceline.cost.host_fit import LaunchTimes, fit_gaps_s, fit_host_times
 from paceline.cost.least_deviations import least_deviations
 from paceline.cost.reference_run import ReferenceRun
 from paceline.cost.timing import probe_of
+from paceline.measurement.mark_log import OUTSIDE
 
 SMALL_S = 30e-6
 """Layers predicted to take less than this show the cost of a call."""
@@ -39,10 +42,13 @@ class _Row:
     """One direction of one layer."""
 
     network: str
+    layer: str
     direction: str
     measured_s: float
     alone_s: float
-    operations: int
+    calls: int
+    slowed: float
+    """How many times as long a call takes because the caches have lost its code since the one before."""
     family: str
     """The family that takes the most time."""
     share: float
@@ -56,16 +62,22 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequenc
     alike = same_step or seen
     batches = Counter(each.times.name for each in seen)
     rows = [row for each in seen for row in _rows(each, batches[each.times.name])]
-    extra = dict.fromkeys(("forward", "backward"), 0.0) if on_gpu else _extra_s(rows)
-    factors, spreads = _factors(rows, extra)
+    called = {direction: 0.0 if on_gpu else _called_s(rows, direction) for direction in ("forward", "backward")}
+    factors, spreads = _factors(rows, called)
+    around = dict.fromkeys(("network", "loss", "backward"), 0.0) if on_gpu else _around_s(seen)
     load_s, load_element_s = _load_s(alike)
-    host, gap_s, loop_s = LaunchTimes(), 0.0, _median(s.times.parts_s.get("loop", 0.0) for s in seen)
+    host, gap_s = LaunchTimes(), 0.0
+    loop_s = _median(s.times.parts_s.get("loop", 0.0) / s.slowed for s in seen)
+    score_s = _median(s.times.score_s / s.slowed for s in seen)
     if on_gpu:
         host = fit_host_times(alike)
         gap_s, loop_s = fit_gaps_s(alike)
     update_s, update_tensor_s, update_factor = _update(alike, on_gpu)
     return StepOverheads(
-        factors, spreads, extra["forward"], extra["backward"],
+        factors, spreads, called["forward"], called["backward"],
+        network_s=around["network"],
+        loss_s=around["loss"],
+        loss_backward_s=around["backward"],
         gap_s=gap_s,
         host_factor=host.factor,
         host_view_s=host.view_s,
@@ -77,7 +89,7 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequenc
         update_s=update_s,
         update_tensor_s=update_tensor_s,
         update_factor=update_factor,
-        score_s=_median(s.times.score_s for s in seen),
+        score_s=score_s,
         loop_s=loop_s,
         networks=tuple(sorted({f"{s.times.name} at {s.times.batch}" for s in seen})),
     )  # fmt: skip
@@ -86,6 +98,29 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequenc
 def _median(values: Iterable[float]) -> float:
     found = list(values)
     return median(found) if found else 0.0
+
+
+def _called_s(rows: Sequence[_Row], direction: str) -> float:
+    """The overhead per call, from layers that do almost nothing."""
+    by_network: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.direction == direction and row.layer != OUTSIDE and row.alone_s / row.calls < SMALL_S:
+            by_network[row.network].append((row.measured_s - row.alone_s) / row.calls / row.slowed)
+    return max(0.0, _median(median(found) for found in by_network.values()))
+
+
+def _around_s(seen: Sequence[ReferenceRun]) -> dict[str, float]:
+    """What calling the whole network, its loss and its backward pass takes besides their operations."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in seen:
+        alone: dict[tuple[str, str], float] = defaultdict(float)
+        for costed in run.costed:
+            alone[costed.operation.row, costed.operation.direction] += costed.seconds
+        whole = next(iter(run.shape.rows), "")
+        for name, layer, direction in (("network", whole, 0), ("loss", OUTSIDE, 0), ("backward", OUTSIDE, 1)):
+            took_s = run.times.layers.get(layer, (0.0, 0.0))[direction]
+            found[name].append(max(0.0, took_s - alone[layer, ("forward", "backward")[direction]]) / run.slowed)
+    return {name: _median(found[name]) for name in ("network", "loss", "backward")}
 
 
 def _load_s(seen: Sequence[ReferenceRun]) -> tuple[float, float]:
@@ -107,7 +142,7 @@ def _update(seen: Sequence[ReferenceRun], on_gpu: bool) -> tuple[float, float, f
     runs = [each for each in seen if each.times.parts_s.get("update", 0.0) > 0 and each.update_s > 0]
     if len({each.times.name for each in runs}) < MIN_NETWORKS:
         return 0.0, 0.0, 1.0
-    columns = [(1.0 * on_gpu, 0 if each.chain else each.shape.parameter_tensors, each.update_s) for each in runs]
+    columns = [(1.0, 0 if each.chain else each.shape.parameter_tensors, each.update_s) for each in runs]
     found = least_deviations(np.array(columns), np.array([each.times.parts_s["update"] for each in runs]))
     start_s, tensor_s, factor = map(float, found)
     return start_s, tensor_s, factor
@@ -120,40 +155,30 @@ def _shrinkage(networks: float) -> float:
 
 def _rows(seen: ReferenceRun, measurements: int) -> list[_Row]:
     alone: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    counts: dict[tuple[str, str], int] = defaultdict(int)
+    calls = calls_of(seen.shape, seen.costed)
+    slowed = slowed_without_code(displaced_between_calls(calls, seen.costed, seen.cache_bytes), seen.cache_bytes)
     for costed in seen.costed:
         place, family = (costed.operation.row, costed.operation.direction), costed.operation.family
         alone[place][family] += costed.seconds * seen.times.drift.get(probe_of(family), 1.0)
-        counts[place] += 1
     rows = []
     for layer, both in seen.times.layers.items():
         for direction, took in zip(("forward", "backward"), both, strict=True):
             families = alone.get((layer, direction))
             if families and took > 0:
                 family, most = max(families.items(), key=lambda item: item[1])
-                whole, count = sum(families.values()), counts[layer, direction]
+                whole = sum(families.values())
                 weight = took / seen.times.iteration_s / measurements
-                rows.append(_Row(seen.times.name, direction, took, whole, count, family, most / whole, weight))
+                count = max(1, calls.get((layer, direction), 1))
+                share = most / whole
+                rows.append(_Row(seen.times.name, layer, direction, took, whole, count, slowed, family, share, weight))
     return rows
 
 
-def _extra_s(rows: Sequence[_Row]) -> dict[str, float]:
-    """The overhead per operation, from layers that do almost nothing."""
-    extra = {}
-    for direction in ("forward", "backward"):
-        by_network: dict[str, list[float]] = defaultdict(list)
-        for row in rows:
-            if row.direction == direction and row.alone_s / row.operations < SMALL_S:
-                by_network[row.network].append((row.measured_s - row.alone_s) / row.operations)
-        extra[direction] = max(0.0, _median(median(found) for found in by_network.values()))
-    return extra
-
-
-def _factors(rows: Sequence[_Row], extra: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+def _factors(rows: Sequence[_Row], called: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
     """Weights a network by the time it spends on a family: one small layer says little about large products."""
     missed: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        own = row.measured_s - row.operations * extra[row.direction]
+        own = row.measured_s - row.calls * row.slowed * called[row.direction]
         if row.share >= MIN_FAMILY_SHARE and own > 0.3 * row.measured_s:
             missed[row.family][row.network].append((log(own / row.alone_s), row.weight))
     factors, spreads = {}, {}

@@ -70,23 +70,26 @@ def trace_update(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> UpdateT
     return _flat(shapes, rule, on_gpu)
 
 
-def update_passes(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> float:
-    """Memory traffic of the update, divided by that of plain SGD by the same kind of step.
-
-    An optimizer of the user's own that cannot be traced counts as AdamW.
-    """
+def update_operations(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> tuple[Operation, ...]:
+    """Those of one update. An optimizer of the user's own that cannot be traced counts as AdamW."""
     try:
-        own = _traffic_bytes(trace_update(shapes, rule, step, on_gpu))
+        return trace_update(shapes, rule, step, on_gpu).operations
     except Exception:
         if ":" not in rule.optimizer:
             raise
-        own = _traffic_bytes(trace_update(shapes, Rule("adamw", rule.lr), step, on_gpu))
-    plain = _traffic_bytes(trace_update(shapes, Rule("sgd", rule.lr), step, on_gpu))
+        return trace_update(shapes, Rule("adamw", rule.lr), step, on_gpu).operations
+
+
+def update_passes(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> float:
+    """Memory traffic of the update, divided by that of plain SGD by the same kind of step."""
+    own, plain = (
+        _traffic_bytes(update_operations(shapes, each, step, on_gpu)) for each in (rule, Rule("sgd", rule.lr))
+    )
     return own / plain if plain else 0.0
 
 
-def _traffic_bytes(found: UpdateTrace) -> int:
-    return sum(operation.read_bytes + operation.written_bytes for operation in found.operations)
+def _traffic_bytes(operations: Sequence[Operation]) -> int:
+    return sum(operation.read_bytes + operation.written_bytes for operation in operations)
 
 
 def _plain(shapes: Shapes, rule: Rule, on_gpu: bool) -> UpdateTrace:

@@ -33,6 +33,7 @@ from paceline.training.step_choice import choose_step
 from paceline.training.watcher import Progress, Several, Watcher
 
 TELL_EVERY_S = 1.0
+FED_ITERATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,11 @@ def _simulate(task: RunTask, words: RunSettings, watcher: _Told) -> None:
 
 
 def _feed(task: RunTask, words: RunSettings, watcher: _Told) -> None:
-    how: dict[str, Any] = {"ahead": words.ahead, "iterations": words.iterations, "watch": watcher.done}
+    how: dict[str, Any] = {
+        "ahead": words.ahead,
+        "iterations": words.iterations or FED_ITERATIONS,
+        "watch": watcher.done,
+    }
     if words.devices:
         found = feed_stand_ins(words.devices, refresh_s=words.refresh, compute_s=words.compute, **how)
     else:

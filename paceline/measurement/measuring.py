@@ -6,6 +6,7 @@ import functools
 import platform
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 
@@ -33,6 +34,8 @@ PROGRESS_INTERVAL_S = 0.2
 MAX_UNTIMED = 10
 MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
+ITERATIONS, LEAST_S, MOST_BY_DEFAULT = 200, 1.0, 20_000
+"""A shorter time is that of a few moments, in which another program may run."""
 PLAIN = functools.partial(make_step, kind="plain")
 
 
@@ -41,17 +44,18 @@ def measure(
     workload: Workload,
     *,
     choose: ChooseStep,
-    iterations: int = 200,
+    iterations: int | None = None,
     cache: Path | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Measurement:
     """Where the time of an iteration of `workload` goes, by the step that `choose` makes.
 
-    `watch(done, total)` is called now and then.
+    By default short iterations of a CPU are as many as take `LEAST_S`. `watch(done, total)` is called now and then.
     """
     check_supported()
-    if not 20 <= iterations <= MOST_ITERATIONS:
+    if iterations is not None and not 20 <= iterations <= MOST_ITERATIONS:
         raise InputError(f"iterations={iterations:,} should be from 20 to {MOST_ITERATIONS:,}")
+    asked, iterations = iterations, iterations or ITERATIONS
     machine = busy_machine.MachineWatch()
     device, _ = choose_device(workload.device)
     parts = assemble(workload, load_data(workload, cache), device)
@@ -61,7 +65,8 @@ def measure(
         iterations = max(iterations, measured.session.min_iterations)
     measured.plan(iterations)
     try:
-        _run(measured, iterations, watch)
+        longer = asked is None and device.type == "cpu"
+        _run(measured, functools.partial(_wanted, measured.session, iterations, longer), watch)
         busy = machine.said()
         measurement = measurement_of(measured, choice, {"busy": busy} if busy else None)
     finally:
@@ -72,13 +77,20 @@ def measure(
     return measurement
 
 
-def _run(step: MeasuredStep, iterations: int, watch: Callable[[int, int], None] | None) -> None:
+def _wanted(session: Session, iterations: int, longer: bool) -> int:
+    """How many iterations to run; `longer`: more, if so many take too little time."""
+    if not longer or session.number < iterations // 2:
+        return iterations
+    return max(iterations, min(MOST_BY_DEFAULT, ceil(LEAST_S / session.untouched_s(default=LEAST_S))))
+
+
+def _run(step: MeasuredStep, wanted: Callable[[], int], watch: Callable[[int, int], None] | None) -> None:
     tally = Tally(step.parts.workload.top)
     whole = max(1, step.parts.feeder.order.full_batches)
     stages = stages_of(step.parts.phases, step.parts.workload.epochs)
     epoch = stages[-1] - 1 if stages else 0  # the phases of the last epoch are measured, as they are predicted
     left, reported_at, taken = 0, perf_counter(), 0
-    while step.session.number < iterations:
+    while step.session.number < (iterations := wanted()):
         if not left:
             step.begin(epoch)
             epoch, left = epoch + 1, whole

@@ -254,12 +254,8 @@ class Session:
 
     def _adjust_sampling(self) -> None:
         """Once there are enough samples, samples as often as `MAX_OVERHEAD` allows."""
-        windows = self.overhead.windows
-        if (
-            windows < (2 if self._compares else 1) * FIRST_WINDOWS
-            or windows % CHECK_OVERHEAD_EVERY
-            or not self.untouched
-        ):
+        windows, enough = self.overhead.windows, (2 if self._compares else 1) * FIRST_WINDOWS
+        if windows < enough or windows % CHECK_OVERHEAD_EVERY or not self.untouched:
             return
         each_s = self.untouched_s(default=0.0)
         every = ceil(self.overhead.window_s(each_s) / (MAX_OVERHEAD * each_s))

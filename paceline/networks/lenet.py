@@ -9,7 +9,7 @@ from torch import nn
 from paceline.networks.activation import activation_layer
 from paceline.networks.checks import image_shape
 
-PAPER_SIZE = 32
+PAPER_SIZE, WINDOW = 32, 5
 
 
 def lenet5(
@@ -17,15 +17,19 @@ def lenet5(
 ) -> nn.Sequential:
     channels, height, width = image_shape("lenet5", shape)
     # The paper pads the 28 x 28 digits to 32 x 32; smaller images are padded likewise.
-    padding = (_padding(height), _padding(width))
-    features = 16 * _pooled(height + 2 * padding[0]) * _pooled(width + 2 * padding[1])
+    top, left = _padding(height), _padding(width)
+    features = 16 * _pooled(height + 2 * top) * _pooled(width + 2 * left)
     name = activation or "relu"
 
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    parts["conv1"] = nn.Conv2d(channels, 6, 5, padding=padding)
+    if max(top, left) > WINDOW // 2:
+        # PyTorch takes up to four times as long for the gradient of a convolution that pads by more than its window.
+        parts["padding"] = nn.ZeroPad2d((left, left, top, top))
+        top = left = 0
+    parts["conv1"] = nn.Conv2d(channels, 6, WINDOW, padding=(top, left))
     parts["activation1"] = activation_layer(name)
     parts["pool1"] = nn.MaxPool2d(2)
-    parts["conv2"] = nn.Conv2d(6, 16, 5)
+    parts["conv2"] = nn.Conv2d(6, 16, WINDOW)
     parts["activation2"] = activation_layer(name)
     parts["pool2"] = nn.MaxPool2d(2)
     parts["flatten"] = nn.Flatten()

@@ -65,17 +65,12 @@ class Coordinator:
         """Whether a payload is wanted when it comes, and not only dropped."""
         member = self.members[worker]
         task = member.tasks.get(sequence)
-        if task is None or self.rounds.alone:
-            return task is not None
-        found = member.group.round_of(task)
-        return found is not None and (worker, sequence) in found.open
+        return task is not None and (self.rounds.alone or member.group.awaits(task))
 
     def may_fetch(self, task: Compute) -> bool:
         """Whether a task can fetch now: with fragments, it waits until the update of the round before is made."""
-        group = self.members[task.worker].group
-        if self.strategy.fragments is None or task.round is None:
-            return True
-        return not group.applying and group.first_open >= task.round
+        at_once = self.strategy.fragments is None or task.round is None
+        return at_once or self.members[task.worker].group.has_updated_before(task)
 
     def steps_since_fetch(self, worker: int) -> int:
         return self.members[worker].steps
@@ -214,16 +209,12 @@ class Coordinator:
 
     def restore(self, position: Position) -> None:
         """Continues from `position`, before any worker joins."""
-        self.rounds.version = self.issued = position.version
+        self.issued = position.version
         self.batches.restore(position.opened, {int(epoch): list(done) for epoch, done in position.done.items()})
         self._complete = {int(e) for e, done in position.done.items() if len(done) == self.batches.per_epoch}
         self.epochs_done = min(map(int, position.done), default=position.opened)
         self.ledger = Ledger.of(position.ledger)
-        for worker, sequence in position.sequences.items():
-            member = self.rounds.expect(int(worker))
-            member.sequence = sequence
-            group = member.group
-            group.clock = group.planned = position.clocks.get(str(group.number), 0)
+        self.rounds.restore(position)
 
     def adopt(
         self, tasks: Collection[Compute], alive: Collection[int], steps_since_fetch: dict[int, int] | None = None

@@ -83,6 +83,15 @@ class Group:
         """The first round that is not committed; if there is none, the next."""
         return self.rounds[0].number if self.rounds else self.planned
 
+    def awaits(self, task: Compute) -> bool:
+        """Whether the payload of a task is wanted: its round is not committed, and waits for it."""
+        found = self.round_of(task)
+        return found is not None and (task.worker, task.sequence) in found.open
+
+    def has_updated_before(self, task: Compute) -> bool:
+        """Whether the update of the round before a task's is made."""
+        return not self.applying and (task.round is None or self.first_open >= task.round)
+
     def round_of(self, task: Compute) -> Round | None:
         """The round that a task is part of; None: it is committed already."""
         for one in self.rounds:  # a loop, for every payload of a group asks twice

@@ -16,10 +16,10 @@ from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
-from paceline.strategy.fragments import Fragments, encoded_size
 from paceline.strategy.instructions import Compute
 from paceline.strategy.layout import Layout, check_distributable
 from paceline.strategy.learner_state import LearnerState, Result
+from paceline.strategy.payload_encoder import PayloadEncoder
 from paceline.strategy.phase_gradient import GradientTarget, PhaseGradient
 from paceline.strategy.server_optimizer import ServerOptimizer, optimizer_of
 from paceline.strategy.strategy import Strategy
@@ -47,8 +47,6 @@ class Learner:
         self.layout = Layout.of(parts, sum(b.numel() for b in floats))
         self.turns = Turns.of(strategy, self.layout, workers)
         self.size, self.parameters = self.layout.size, self.layout.parameters
-        self.fragments = Fragments.of(strategy, self.parameters)
-        self.encoded = encoded_size(exchange, strategy, self.parameters)
         self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases()
@@ -65,6 +63,8 @@ class Learner:
         """The sum of gradients since the last push; the payload itself where it can be."""
         self.replica = Replica(own, self._total, torch.zeros_like(own) if exchange.keeps_fetched else own, workers)
         self.replica.state.update({name: torch.zeros_like(own) for name in exchange.state})
+        self.encoder = PayloadEncoder(exchange, strategy, self.replica, self.local)
+        self.fragments = self.encoder.fragments
         self._bound: dict[int, list[GradientTarget]] = {}
         """Payloads that gradients are computed straight into, by their memory."""
         self._source: Tensor | None = None
@@ -81,7 +81,7 @@ class Learner:
     @property
     def payload_size(self) -> int:
         """Numbers of a payload: the encoded part, then the buffers."""
-        return self.encoded + self.layout.buffers
+        return self.encoder.size + self.layout.buffers
 
     def bind(self, out: Tensor) -> None:
         """Lets gradients be computed straight into a payload that is used again and again."""
@@ -120,7 +120,7 @@ class Learner:
                 self._pulled, centre = fetch(len(task.batches))
                 self.replica.fetched.copy_(centre[: self.parameters])
                 self._source = None
-            self._encode(task, total, out)
+            self.encoder.encode(task, total, out)
         return Result(samples, len(task.batches), self._pulled)
 
     def _run_single(self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally) -> Result | None:
@@ -210,23 +210,6 @@ class Learner:
     def _fetches_next(self, task: Compute, position: int) -> bool:
         """Whether the next step begins with a fetch, so that a local step would be for nothing."""
         return self.strategy.fetch_every == 1 or position + 1 in task.fetches
-
-    def _encode(self, task: Compute, total: Tensor, out: Tensor) -> None:
-        replica, payload = self.replica, out[: self.encoded]
-        if self.fragments is not None:
-            replica = self.fragments.replica(replica, task.fragment)
-            payload = payload[: self.exchange.payload_size(len(replica.parameters))]
-        if not (self.exchange.sums_gradients and total.data_ptr() == out.data_ptr()):
-            if self.exchange.sums_gradients:
-                payload.copy_(total)
-            elif out.device == self.local.device:
-                self.exchange.encode(replica, payload)
-            else:
-                room = torch.empty(len(payload), dtype=out.dtype, device=self.local.device)
-                self.exchange.encode(replica, room)
-                payload.copy_(room)
-        if self.layout.buffers:
-            out[self.encoded :].copy_(self.local[self.parameters :])
 
     @property
     def changes_parameters(self) -> bool:

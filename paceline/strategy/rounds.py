@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from paceline.strategy.batches import Batches
 from paceline.strategy.group import Group, Member, Round
 from paceline.strategy.instructions import Compute, Instruction
+from paceline.strategy.position import Position
 from paceline.strategy.staleness_bound import StalenessBound
 from paceline.strategy.strategy import Strategy
 
@@ -60,6 +61,14 @@ class Rounds:
         if workers[position : position + 1] != [worker]:
             workers.insert(position, worker)
         return member
+
+    def restore(self, position: Position) -> None:
+        """Continues from there, before any worker is alive."""
+        self.version = position.version
+        for worker, sequence in position.sequences.items():
+            member = self.expect(int(worker))
+            member.sequence, group = sequence, member.group
+            group.clock = group.planned = position.clocks.get(str(group.number), 0)
 
     def enter(self, worker: int) -> bool:
         """A worker is alive; whether it had not been."""

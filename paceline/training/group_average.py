@@ -50,7 +50,7 @@ class GroupAverage:
         if task.parts == self.members and self._averaged(payload, samples / len(task.batches), finite):
             if self.rank:
                 return -1
-            n = self.learner.encoded
+            n = self.learner.encoder.size
             slot[:n].copy_(self.vector[:n] / self.vector[-2])
             slot[n:].copy_(self.vector[n:-2] / self.members)
             return 1
@@ -61,7 +61,7 @@ class GroupAverage:
     def _averaged(self, payload: Tensor, samples: float, finite: bool) -> bool:
         """Whether the sum of all payloads is finite; all members find the same."""
         weight = samples if self.learner.exchange.weighted else 1.0
-        n, vector = self.learner.encoded, self.vector
+        n, vector = self.learner.encoder.size, self.vector
         vector.zero_()
         if finite:
             torch.mul(payload[:n], weight, out=vector[:n])

@@ -260,9 +260,9 @@ class RunSettings:
     steps: int = setting(
         100, "Average number of steps per worker.", verbs=("simulate",), runs=("simulate",), least=1, most=10**12
     )
-    iterations: int = setting(
-        200,
-        "Number of iterations to run; about 1 in 20 is sampled.",
+    iterations: int | None = setting(
+        None,
+        "Number of iterations to run; about 1 in 20 is sampled. Default: 200, and on a CPU at least a second.",
         verbs=("measure",),
         runs=("measure", "feed"),
         least=20,

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.cost.caches import WITHOUT_CODE
 from paceline.cost.calibration import StepOverheads
-from paceline.cost.iteration import UNCACHED, Iteration, compose_iteration, update_alone_s
+from paceline.cost.iteration import Iteration, compose_iteration, update_alone_s
 from paceline.cost.model import DEFAULT_HOST_S, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.workload_tracing import DataShape, trace_workload
-from paceline.measurement.mark_log import SCORE
+from paceline.measurement.mark_log import OUTSIDE, SCORE
 from paceline.step.optimizers import Rule
 from paceline.workload import OPTIMIZERS, resolve
 from tests.cost.invented import Law, calibration
@@ -52,13 +53,49 @@ def test_parts_add_up_and_so_do_layers(shape, on_gpu):
     assert sum(layer.flops for layer in made.layers) == pytest.approx(shape.flops)
 
 
-def test_the_step_adds_overhead_to_each_operation(shape):
+def test_the_step_adds_overhead_to_each_call_of_a_layer(shape):
     plain, dearer = put(shape), put(shape, StepOverheads(forward_s=1e-3))
     alone = sum(LAW.seconds(o.family, o.sizes) for o in shape.operations if o.direction == "forward")
     assert plain.parts_s["forward"] == pytest.approx(alone, rel=0.1)
-    count = sum(o.direction == "forward" for o in shape.operations)
+    count = sum(row.calls for row in shape.rows.values())
     assert dearer.parts_s["forward"] - plain.parts_s["forward"] == pytest.approx(count * 1e-3)
     assert dearer.parts_s["backward"] == plain.parts_s["backward"]
+    nodes = sum(row.backward_nodes for row in shape.rows.values())
+    slow_backward = put(shape, StepOverheads(backward_s=1e-3))
+    assert slow_backward.parts_s["backward"] - plain.parts_s["backward"] == pytest.approx(nodes * 1e-3)
+    captured = put(shape, StepOverheads(forward_s=1e-3, backward_s=1e-3, network_s=1.0), on_gpu=True)
+    assert captured.parts_s == put(shape, on_gpu=True).parts_s  # Python calls nothing there
+
+
+def test_a_network_a_loss_and_a_backward_pass_are_called_once(shape):
+    plain, found = put(shape), put(shape, StepOverheads(network_s=1.0, loss_s=2.0, loss_backward_s=4.0))
+    more = {
+        (layer.name, part): round(getattr(layer, part) - getattr(before, part), 6)
+        for layer in found.layers
+        for before in plain.layers
+        if layer.name == before.name
+        for part in ("forward_s", "backward_s")
+    }
+    changed = {place: seconds for place, seconds in more.items() if seconds}
+    whole = next(iter(shape.rows))
+    assert changed == {(whole, "forward_s"): 1.0, (OUTSIDE, "forward_s"): 2.0, (OUTSIDE, "backward_s"): 4.0}
+
+
+def test_calls_are_slower_where_the_caches_have_lost_their_code(shape):
+    """The same operations, each of which writes more."""
+    overheads = StepOverheads(forward_s=1e-6, loop_s=1e-6, score_s=1e-6)
+    model = CostModel(replace(calibration("cpu", LAW), cache_bytes=1e6), threads=1)
+
+    def parts(written_bytes: int) -> dict[str, float]:
+        operations = tuple(replace(each, written_bytes=written_bytes) for each in shape.operations)
+        made = replace(shape, operations=operations)
+        return compose_iteration(
+            model, overheads, made, model.cost(operations), step="flat", update_s=0.0, sample_elements=0, on_gpu=False
+        ).parts_s
+
+    none, some, all_lost = (parts(written) for written in (0, 300_000, 10**15))
+    assert none["loop"] == 1e-6 < some["loop"] < all_lost["loop"] == pytest.approx((1 + WITHOUT_CODE) * 1e-6)
+    assert none["forward"] < some["forward"] < all_lost["forward"]
 
 
 def test_a_family_s_factor_and_spread(shape):
@@ -164,10 +201,12 @@ def test_an_update_has_a_start_and_a_time_per_tensor(shape):
     assert put(shape, overheads, update_s=1e-6, step="chain").parts_s["update"] == pytest.approx(1e-4 + 2e-6)
 
 
-def test_on_a_cpu_an_update_reads_memory_and_not_its_caches(shape):
-    per_element = CPU.seconds("add_", (UNCACHED,)) / UNCACHED
+def test_on_a_cpu_an_update_takes_as_long_as_its_operations(shape):
     alone = update_alone_s(CPU, with_optimizer(shape, "sgd"), "flat", False)
-    assert alone == pytest.approx(per_element * (shape.parameter_bytes // 4))
+    assert alone == pytest.approx(CPU.seconds("add_", (shape.parameter_bytes // 4,)))
+    assert update_alone_s(CPU, with_optimizer(shape, "adam"), "flat", False) > 5 * alone  # each has a fixed cost
+    without = replace(shape, phases=tuple(replace(phase, parameter_shapes=()) for phase in shape.phases))
+    assert update_alone_s(CPU, without, "flat", False) == 0.0
 
 
 def test_recomputation_has_its_own_layer(shape):

@@ -173,6 +173,19 @@ def test_overheads_of_the_exact_step_come_first():
     assert predict(resolve("mlp"), only, data=DIGITS).parts_s["loop"] == 1.0
 
 
+def test_one_thread_has_its_own_overheads():
+    several, one = StepOverheads(loop_s=2.0), StepOverheads(loop_s=1.0)
+    key = overheads_key("flat", False, threads=1)
+    assert key == "flat 1 thread" and overheads_key("flat", False, threads=2) == "flat"
+    known = calibration("cpu", step_overheads={"flat": several, key: one})
+    for threads, expected in ((1, 1.0), (2, 2.0)):
+        workload = resolve("lenet5", {"threads": threads})
+        assert predict(workload, known, data=DIGITS).parts_s["loop"] == expected
+        for only in ({"flat": several}, {key: one}):  # what there is counts
+            found = predict(workload, replace(known, step_overheads=only), data=DIGITS)
+            assert found.parts_s["loop"] == next(iter(only.values())).loop_s
+
+
 SLOWER = dict.fromkeys(("product", "convolution", "elementwise"), 1.5)
 
 

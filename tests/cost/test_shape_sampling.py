@@ -8,7 +8,7 @@ import pytest
 
 from paceline.cost.calibrating import LIMITS
 from paceline.cost.families import FAMILIES
-from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
+from paceline.cost.shape_sampling import SMALLER, TRIALS, Limits, sample_shape
 
 SMALL = Limits(1e6, 2.0**14)
 
@@ -49,6 +49,24 @@ def test_convolutions_are_of_all_sorts():
     assert {0, 1} == {each["bias"] for each in drawn}
     assert any(each["groups"] > 1 for each in drawn) and any(each["h"] > each["p"] for each in drawn)
     assert all(each["c"] % each["groups"] == 0 == each["k"] % each["groups"] for each in drawn)
+
+
+def test_a_tenth_of_the_convolutions_read_samples():
+    """Each network of images has one, and it takes a large share of a small network."""
+    rng = random.Random(0)
+    drawn = [sample_shape("convolution", rng, LIMITS["cpu"]) for _ in range(600)]
+    assert 0.08 < sum(c in (1, 3) for _, c, *_ in drawn) / 600 < 0.4
+
+
+def test_a_share_of_the_trials_is_small():
+    limits = Limits(1e9, 2.0**24, smaller=0.7)
+    rng = random.Random(0)
+    drawn = [sample_shape("add", rng, limits)[0] for _ in range(400)]
+    usual = [sample_shape("add", rng, Limits(1e9, 2.0**24))[0] for _ in range(400)]
+    few = FAMILIES["add"].work_of((1,))[1]
+    most = 2.0**24 / SMALLER / few
+    assert sum(n <= most for n in drawn) > 1.15 * sum(n <= most for n in usual)
+    assert max(drawn) > 2 * most
 
 
 def test_sizes_span_those_of_networks():

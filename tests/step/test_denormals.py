@@ -1,4 +1,4 @@
-"""Denormal numbers are zero while a CPU trains, in every thread that computes, and parameters are the same as with them."""
+"""Denormal numbers are zero while a CPU trains, in every thread that computes; parameters are the same as with them."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_an_encoded_payload_is_smaller_and_buffers_follow_it(exchange):
     assert of.payload_size == of.exchange.payload_size(of.parameters) + 10
     out = torch.zeros(of.payload_size)
     of.run(Compute(0, 1, 0, (0,), (0,), None), lambda _: (0, of.initial()), out, Tally(1))
-    assert torch.equal(out[of.encoded :], of.local[of.parameters :])
+    assert torch.equal(out[of.encoder.size :], of.local[of.parameters :])
     kept = of.state().exchange["residual"]
     assert kept.abs().sum() > 0, "what was not sent is kept for later"
 

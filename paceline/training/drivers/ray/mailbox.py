@@ -44,6 +44,10 @@ class Mailbox:
         self.awaits_others = False
         """It waits for other members of its group."""
 
+    def knows(self, generation: str) -> bool:
+        """Whether a call is one since the worker joined last."""
+        return generation == self.generation
+
     def put(self, task: Compute) -> None:
         self.todo.append(task)
         self.bell.notify()

@@ -40,6 +40,11 @@ class Pieces:
         array: Array = flat.detach().cpu().numpy()
         return [array[first : first + self.length] for first in range(0, max(len(array), 1), self.length)]
 
+    def filled_up(self, flat: Tensor | None) -> list[Array | None]:
+        """Exactly as many pieces as the longest vector has, those that are missing as None."""
+        found: list[Array | None] = [*self.cut(flat)] if flat is not None else []
+        return found + [None] * (len(self) - len(found))
+
     def put_into(self, out: Tensor, pieces: Sequence[Array]) -> None:
         """Joins the pieces in `out`, unless it is their memory."""
         if pieces and pieces[0].ctypes.data == out.data_ptr():

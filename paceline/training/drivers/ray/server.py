@@ -65,18 +65,12 @@ class Server(Actor):
     def exchange(self, call: Call, *pieces: Any) -> tuple[Any, ...]:
         """Takes a worker's push; returns its next task, with parameters if the first step fetches."""
         reply, parameters = self._exchange(call, self.incoming.receive(pieces))
-        return reply, *self._cut(parameters)
+        return reply, *self.parameters.filled_up(parameters)
 
     def fetch(self, call: Call, sequence: int, position: int) -> tuple[Any, ...]:
-        """The parameters for a step of a task, and their version; -1: the task was reassigned; `ASK_AGAIN`: the update
-        that it is to find is not made yet."""
+        """The version and parameters for a step of a task; -1: it was reassigned; `ASK_AGAIN`: it is too early."""
         version, parameters = self._fetch(call, sequence, position)
-        return version, *self._cut(parameters)
-
-    def _cut(self, parameters: Tensor | None) -> list[Any]:
-        """Exactly as many pieces as the call returns, filled up with None."""
-        found: list[Any] = self.parameters.cut(parameters) if parameters is not None else []
-        return found + [None] * (len(self.parameters) - len(found))
+        return version, *self.parameters.filled_up(parameters)
 
     def answer_on_node(self, memory: NodeMemory, request: tuple[Any, ...]) -> tuple[Any, tuple[int, int] | None]:
         """Like `exchange` and `fetch`, for a worker with shared memory: returns where the parameters are."""
@@ -99,7 +93,7 @@ class Server(Actor):
         with self._replicated():
             mailbox = self.mailboxes[call.worker]
             mailbox.bell.wait_for(lambda: self._may_fetch(call, sequence), ANSWER_WITHIN_S)
-            if sequence not in mailbox.computing or not self._knows(call):
+            if sequence not in mailbox.computing or not mailbox.knows(call.generation):
                 return -1, None
             mailbox.awaits_others = not self._may_fetch(call, sequence)
             if mailbox.awaits_others:
@@ -109,14 +103,14 @@ class Server(Actor):
 
     def _may_fetch(self, call: Call, sequence: int) -> bool:
         """Whether there is an answer: what is to be fetched, or that the worker does not have the task any more."""
-        task = self.mailboxes[call.worker].computing.get(sequence)
-        return task is None or not self._knows(call) or self.serving is None or self.serving.coordinator.may_fetch(task)
+        mailbox = self.mailboxes[call.worker]
+        task = mailbox.computing.get(sequence) if mailbox.knows(call.generation) else None
+        return task is None or self.serving is None or self.serving.coordinator.may_fetch(task)
 
     def _channel_for(self, node: str) -> ChannelAddress | None:
         if not node or node != self.node():
             return None
-        if self.listener is None:
-            self.listener = ChannelListener(self.job, self.answer_on_node)
+        self.listener = self.listener or ChannelListener(self.job, self.answer_on_node)
         return self.listener.address
 
     def _answer(self, call: Call, pieces: tuple[Array, ...]) -> tuple[Reply, Tensor | None]:
@@ -129,7 +123,7 @@ class Server(Actor):
             channel = self._channel_for(call.node)
             self._do("join", call, channel is not None)
             mailbox.generation = f"{self.generation}-{next(self.joins)}"
-        elif not self._knows(call):
+        elif not self.mailboxes[call.worker].knows(call.generation):
             return Reply("", over=self.over), None
         else:
             mailbox.awaits_others = False
@@ -153,13 +147,10 @@ class Server(Actor):
         task, formation, version, parameters = self._do("take", call.worker)
         return Reply(generation, task, version, waited_s, channel=channel, formation=formation), parameters
 
-    def _knows(self, call: Call) -> bool:
-        return call.generation == self.mailboxes[call.worker].generation
-
     def exchange_note(self, call: Call, formation: int, key: str, note: bytes | None) -> tuple[bool, bytes]:
         """A member of a formation leaves a note for the others, or waits for one; whether the formation stands."""
         with self.lock:
-            if self.serving is None or not self._knows(call):
+            if self.serving is None or not self.mailboxes[call.worker].knows(call.generation):
                 return False, b""
             return self.serving.formations.exchange_note(call.worker, formation, key, note)
 
@@ -206,8 +197,8 @@ class Server(Actor):
         for mailbox in self.mailboxes:
             mailbox.clear()
         self.generation = uuid.uuid4().hex
-        now = self.serving = ServedTraining(self.job, state, self.mailboxes, REJOIN_WITHIN_S)
-        now.epochs, now.refusals, now.began_s = before.epochs, before.refusals, before.began_s
+        self.serving = ServedTraining(self.job, state, self.mailboxes, REJOIN_WITHIN_S)
+        self.serving.count_on_from(before)
 
     def status(self, within_s: float, epochs_seen: int, dead: tuple[tuple[int, int], ...] = ()) -> Status:
         """The progress of the run: at once if there is news, otherwise after `within_s`. `dead` workers are removed."""
@@ -240,8 +231,8 @@ class Server(Actor):
 
     def current_parameters(self) -> tuple[int, Array] | None:
         with self.lock:
-            serving = self.serving
-            return None if serving is None else (serving.store.version, serving.store.current.numpy())
+            store = None if self.serving is None else self.serving.store
+            return None if store is None else (store.version, store.current.numpy())
 
     def snapshot(self, number: int = 0) -> ServerState | None:
         """One consistent version of everything; shards keep theirs under `number`. None before the start."""
@@ -283,8 +274,6 @@ class Server(Actor):
         if serving.should_begin:
             self._do("begin_together")
         self._end_if_done(serving)
-
-    # How it ends
 
     def _end_if_done(self, serving: ServedTraining) -> None:
         if serving.coordinator.finished and self.ended_s is None:

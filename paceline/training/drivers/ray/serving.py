@@ -78,6 +78,10 @@ class ServedTraining:
             self._restore(state)
         self.first_epoch = self.coordinator.epochs_done
 
+    def count_on_from(self, before: ServedTraining) -> None:
+        """Takes over what a former training has counted, since it began."""
+        self.epochs, self.refusals, self.began_s = before.epochs, before.refusals, before.began_s
+
     def _restore(self, state: ServerState) -> None:
         assert state.saved is not None
         saved = state.saved
