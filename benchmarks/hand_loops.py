@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paceline.step.build import assemble, load_data
 from paceline.step.feeder import first_batch
-from paceline.step.host_memory import give_back_freed_memory, keep_freed_memory
+from paceline.step.host_memory import give_back_freed_memory
 from paceline.step.phase import AUTOCAST, LossPhase
 from paceline.step.tally import Tally
 from paceline.training.step_choice import choose_step
@@ -28,6 +28,7 @@ class HandLoop:
 
     def __init__(self, workload: Workload, kind: str, device: torch.device) -> None:
         parts = assemble(workload, load_data(workload), device)
+        give_back_freed_memory()  # a hand-written loop has memory as PyTorch and the C library manage it
         x, self.y = first_batch(parts.feeder)
         assert isinstance(x, Tensor)
         parts.feeder.close()
@@ -53,10 +54,6 @@ class HandLoop:
             loss, _ = self.phase.loss_of(self.call(self.x), self.y)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-
-    def prepare(self) -> None:
-        """A hand-written loop has memory as PyTorch and the C library manage it."""
-        give_back_freed_memory()
 
     def _capture(self) -> None:
         """As the documentation of CUDA graphs shows it."""
@@ -86,11 +83,6 @@ class PacelineLoop:
         self.step, self.choice = choose_step(parts, kind)
         self.tally = Tally(workload.top)
         self.left = self.epoch = 0
-
-    def prepare(self) -> None:
-        """Memory is managed as in a run; other loops in this process have it otherwise."""
-        if self.step.parts.device.type == "cpu":
-            keep_freed_memory()
 
     def run(self, count: int) -> None:
         while count:

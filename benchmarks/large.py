@@ -6,14 +6,13 @@ time from building the network to the end of the first step; run it twice to see
 
 from __future__ import annotations
 
-import gc
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
 
-from benchmarks.hand_loops import LOOPS, HandLoop, PacelineLoop
+from benchmarks.hand_loops import LOOPS
+from benchmarks.loop_process import LoopFailed, LoopProcess
 from benchmarks.options import Options
 from benchmarks.rounds import Spread, interleave
 from benchmarks.table import show, show_table, verdict
@@ -34,7 +33,7 @@ CASES: dict[str, dict[str, tuple[str, int]]] = {
     },
 }  # fmt: skip
 BAR = 0.98
-ROUND_S, CHOOSING_ROUNDS, ROUNDS, WARM_UP = 0.7, 2, 5, 1
+ROUND_S, CHOOSING_ROUNDS, ROUNDS = 0.7, 2, 5
 EPOCHS = 100_000
 """Long enough for `auto` to consider compiling."""
 
@@ -60,55 +59,36 @@ def workload_of(name: str, data: str, batch: int, device: torch.device) -> Workl
 
 def _run_case(name: str, data: str, batch: int, loops: list[str], options: Options) -> dict[str, Any]:
     workload = workload_of(name, data, batch, options.device)
-    started: dict[str, HandLoop | PacelineLoop] = {}
-    first_s, failed = {}, {}
-    for kind in (*loops, "auto"):
-        gc.collect()
-        began = perf_counter()
-        try:
-            made = (PacelineLoop if kind == "auto" else HandLoop)(workload, kind, options.device)
-            made.run(1)
-            _wait(options.device)
-        except Exception as error:  # a loop that this network cannot have is no competitor
-            failed[kind] = str(error).splitlines()[0] if str(error) else type(error).__name__
-            show(f"{name}, {kind}: {failed[kind]:.120}")
-            continue
-        started[kind], first_s[kind] = made, perf_counter() - began
-    counts = {kind: _count(made, options.device) for kind, made in started.items()}
+    started: dict[str, LoopProcess] = {}
+    failed: dict[str, str] = {}
+    try:
+        for kind in (*loops, "auto"):
+            try:
+                started[kind] = LoopProcess(workload, kind, options.device.type)
+            except LoopFailed as error:
+                failed[kind] = str(error)
+                show(f"{name}, {kind}: {error!s:.120}")
+        return {"network": name, "batch": batch, "failed": failed, **_compared(started, batch, options)}
+    finally:
+        for loop in started.values():
+            loop.close()
+
+
+def _compared(started: dict[str, LoopProcess], batch: int, options: Options) -> dict[str, Any]:
+    counts = {kind: max(2, round(ROUND_S / loop.seconds(2))) for kind, loop in started.items()}
     measures = {
-        kind: (lambda made=made, count=counts[kind]: batch / _seconds(made, count, options.device))
-        for kind, made in started.items()
+        kind: (lambda loop=loop, count=counts[kind]: batch / loop.seconds(count)) for kind, loop in started.items()
     }
     hand = {kind: measure for kind, measure in measures.items() if kind != "auto"}
     found = interleave(hand, CHOOSING_ROUNDS)
     best = max(hand, key=lambda kind: median(found[kind]))
-    ours = started["auto"]
-    assert isinstance(ours, PacelineLoop)
     rates = interleave({best: measures[best], "auto": measures["auto"]}, options.rounds or ROUNDS)
     return {
-        "network": name, "batch": batch, "samples_per_s": {**found, **rates}, "best": best, "failed": failed,
+        "samples_per_s": {**found, **rates}, "best": best,
         "ratios": [mine / theirs for mine, theirs in zip(rates["auto"], rates[best], strict=True)],
-        "first_s": first_s, "step": ours.choice.kind, "reason": ours.choice.reason,
+        "first_s": {kind: loop.first_s for kind, loop in started.items()},
+        "step": started["auto"].step, "reason": started["auto"].reason,
     }  # fmt: skip
-
-
-def _seconds(made: HandLoop | PacelineLoop, count: int, device: torch.device) -> float:
-    made.prepare()
-    made.run(WARM_UP)
-    _wait(device)
-    start = perf_counter()
-    made.run(count)
-    _wait(device)
-    return (perf_counter() - start) / count
-
-
-def _count(made: HandLoop | PacelineLoop, device: torch.device) -> int:
-    return max(2, round(ROUND_S / _seconds(made, 2, device)))
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def _row(result: dict[str, Any], loops: list[str]) -> tuple[str, ...]:
