@@ -44,7 +44,7 @@ class Workload:
     network: str = setting("mlp", "A built-in network (see paceline models) or module:function.", group=MODEL)
     data: str = setting(
         "digits", "Data source (see paceline data list), NAME:N for its first N samples, or module:function.",
-        group=DATA, verbs=("train", "measure", "predict", "simulate", "plan"),
+        group=DATA, verbs=("train", "measure", "predict", "simulate", "plan", "calibrate"),
     )  # fmt: skip
     loss: str = setting(
         "cross-entropy", "Loss function, model (use the .loss that the network returns), or module:name.",
@@ -102,7 +102,7 @@ class Workload:
     )
     batch: int = setting(
         64, "Samples per step.", group=DATA, least=1, most=MOST_BATCH,
-        verbs=("train", "measure", "predict", "simulate", "plan"),
+        verbs=("train", "measure", "predict", "simulate", "plan", "calibrate"),
     )  # fmt: skip
     epochs: int = setting(10, "Passes over the training data.", group=DATA, least=1, most=MOST_EPOCHS, verbs=("train",))
     seed: int = setting(0, "Random seed.", group=DATA, least=0, most=2**63 - 1, verbs=("train", "simulate"))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from paceline.api.settings import as_optional_path, check_device, check_whole
+from paceline.api.settings import as_optional_path, check_device, check_whole, split
 from paceline.errors import InputError, nearest
+from paceline.given_workload import given_workload
 
 if TYPE_CHECKING:
     from paceline.cost.calibration import Calibration
     from paceline.cost.calibration_parts import CalibrationParts
+    from paceline.given_workload import WorkloadLike
+    from paceline.workload import Workload
 
 CALIBRATION = "calibration.json"
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -21,6 +25,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 def calibrate(
     device: str = "auto",
     *,
+    workload: WorkloadLike | None = None,
     precision: str | Sequence[str] = (),
     local_workers: bool = False,
     quick: bool = False,
@@ -31,6 +36,7 @@ def calibrate(
     minutes: float | None = None,
     refine: str | Path | None = None,
     watch: Callable[[float], None] | None = None,
+    **settings: Any,
 ) -> Calibration:
     """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
 
@@ -41,6 +47,10 @@ def calibrate(
     that stopped after `minutes`, continues there, and one that is complete is fitted again on any machine. `refine` is
     an earlier calibration of this device: its trials are kept, a third of the usual number is added, and the rest is
     measured again. `watch` is called with the share done.
+
+    On a CPU, `workload` and its settings (`data`, `batch`, ...) are as for `paceline.predict`. Each of its operations
+    is then timed with its own shapes, one at a time, and predictions of that workload use these times. The workload
+    itself is not run.
 
     With the `address` of a Ray cluster, only the network between its nodes is measured, as the Ray driver uses it, and
     added to a calibration that was made before.
@@ -53,6 +63,7 @@ def calibrate(
     from paceline.cost.calibration_parts import CalibrationParts
     from paceline.cost.calibrations import calibration_path
     from paceline.record import save
+    from paceline.step.placement import choose_device
 
     place = as_optional_path(out, "out")
     if place is not None and place.suffix != ".json":
@@ -67,13 +78,34 @@ def calibrate(
     parts = CalibrationParts(folder, minutes)
     precisions = _precisions(precision, device, parts)
     earlier = _earlier(refine, device, parts)
-    found = run(device, precisions=precisions, quick=quick, seed=seed, watch=watch, parts=parts, earlier=earlier)
+    with _given(workload, settings, parts.measured_on() or choose_device(device)[0].type) as own:
+        found = run(
+            device, precisions=precisions, quick=quick, seed=seed, watch=watch, parts=parts, earlier=earlier,
+            workload=own,
+        )  # fmt: skip
     if local_workers:
         from paceline.training.exchange_costs import measure_exchange
 
         found = replace(found, exchange=measure_exchange(rounds=1 if quick else 2))
     save(found, place or calibration_path(found.device_name))
     return found
+
+
+@contextmanager
+def _given(workload: WorkloadLike | None, settings: Mapping[str, Any], device: str) -> Iterator[Workload | None]:
+    """The workload whose operations are to be timed, if there is one."""
+    own, _ = split(settings, calibrate)
+    if workload is None:
+        if own:
+            raise InputError(f"{next(iter(own))} is a setting of a workload: pass workload=, too")
+        yield None
+        return
+    if device != "cpu":
+        raise InputError("the operations of a workload are timed on a CPU only: calibrate a GPU without `workload`")
+    with given_workload(workload, own) as resolved:
+        if resolved.precision != "float32":
+            raise InputError(f"operations are timed in float32 only, not in {resolved.precision}")
+        yield resolved
 
 
 def _with_network(address: str, place: Path | None, device: str) -> Calibration:

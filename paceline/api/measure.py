@@ -29,7 +29,7 @@ def measure(
     """Measure the forward, backward and update time of every layer.
 
     The step that would train the workload runs for some `iterations`, and a sample of them is timed layer by layer. By
-    default there are 200, and on a CPU as many as take a second.
+    default there are 200, and on a CPU as many as take two seconds.
     `workload` and its settings (`data`, `batch`, `device`, `precision`, ...) are as for `paceline.train`; a module is
     copied and left as it is. `out` is a new directory for the record, tables, a trace, plots and a page. `watch` is
     called with the number of iterations that are done and that are planned.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,10 +22,12 @@ from paceline.cli.console import (
     rows_table,
     warn_if_busy,
 )
-from paceline.cli.options import OUTPUT, flag, option, path_option
+from paceline.cli.options import OUTPUT, WORKLOAD, flag, option, path_option, takes_settings
 from paceline.cost.families import FAMILIES
+from paceline.errors import InputError
 from paceline.formatting import percent
 from paceline.record import dump
+from paceline.workload import Workload, resolve
 
 if TYPE_CHECKING:
     from paceline.cost.calibration import Calibration
@@ -38,7 +40,16 @@ _SHOWN = {
 }  # fmt: skip
 
 
+@takes_settings("calibrate")
 def calibrate(
+    workload: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="Also time each operation of this workload, one at a time, for more accurate predictions of it (CPU). "
+            f"{WORKLOAD}",
+        ),
+    ] = None,
     device: Annotated[str, option("auto, cpu, cuda or cuda:N.", "TEXT")] = "auto",
     precision: Annotated[
         list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.", "TEXT")
@@ -70,6 +81,8 @@ def calibrate(
         path_option("Keep the trials of an earlier calibration of this device, and add a third as many.", "FILE"),
     ] = None,
     json: JsonOption = None,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Time the operations and links of this machine, so that predict, plan and simulate can use it."""
     from paceline.cost.calibrations import calibration_path
@@ -85,7 +98,7 @@ def calibrate(
     with progress_bar(console, "calibrating", busy) as watch:
         found = run(
             device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
-            resume=resume, minutes=minutes, refine=refine, watch=watch,
+            resume=resume, minutes=minutes, refine=refine, watch=watch, workload=_resolved(workload, given),
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
@@ -94,6 +107,8 @@ def calibrate(
         f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
         f"{percent(found.probe_spread, 1)}"
     )
+    if found.own is not None:
+        console.print(f"operations of {found.own.workload} timed one at a time", markup=False, highlight=False)
     if "took" in found.conditions:
         console.print(f"measuring took: {found.conditions['took']}", markup=False)
     if found.compiled:
@@ -105,6 +120,12 @@ def calibrate(
         warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}")
     output_json(dump(found), json)
+
+
+def _resolved(workload: str | None, given: dict[str, Any]) -> Workload | None:
+    if workload is None and given:
+        raise InputError(f"--{next(iter(given))} is a setting of a workload: name one, e.g. paceline calibrate lenet5")
+    return None if workload is None else resolve(workload, given)
 
 
 def _show_network(found: Calibration, console: Console, json: str | None) -> None:

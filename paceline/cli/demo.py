@@ -32,13 +32,17 @@ def demo(
 ) -> None:
     """Run everything once on bundled data: calibrate, predict, train, measure, distribute, verify, report."""
     from paceline.output_directory import check_new, next_directory
+    from paceline.step.placement import choose_device
 
     if out is not None:
         check_new(out)
     console, place = console_for(json), out or next_directory("demo")
-    _step(console, "1. Calibrating this machine (quick version)")
+    on_cpu = choose_device("auto")[0].type == "cpu"
+    timed: dict[str, Any] = {"workload": NETWORK, **SETTINGS} if on_cpu else {}
+    also = f", and timing each operation of {NETWORK} alone" if on_cpu else ""
+    _step(console, f"1. Calibrating this machine (quick version){also}")
     with progress_bar(console, "calibrating", busy_machine.busy_now()) as watch:
-        calibration = calibrate(quick=True, out=place, watch=watch)
+        calibration = calibrate(quick=True, out=place, watch=watch, **timed)
     _step(console, f"2. Predicting {NETWORK} on the bundled digits, before running it")
     prediction = predict(NETWORK, calibration, **SETTINGS)
     show_prediction(prediction, console)

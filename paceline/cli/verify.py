@@ -14,6 +14,7 @@ from rich.table import Table
 from paceline.api.verify import verify as compare
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
 from paceline.cli.options import option, path_option
+from paceline.cost.verification import compared
 from paceline.formatting import count, duration, signed_percent
 from paceline.record import dump
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from paceline.cost.verification import Comparison, Verification
 
 EXAMPLE = "Example: paceline verify runs/lenet"
-LEAST_SHARE = 0.005  # of an iteration; smaller layers are only in the JSON
+LEAST_SHARE = 0.01
+"""Of an iteration; the times of smaller layers are added up."""
 
 
 def verify(
@@ -53,13 +55,24 @@ def show(made: Verification, console: Console) -> None:
         console.print("no prediction was saved: predicted now from the run's workload, device and step")
     for note in made.notes:
         console.print(f"note: {note}")
-    console.print(_table(made.notable(LEAST_SHARE)), soft_wrap=False)
+    console.print(_table(_shown(made)), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
         console.print(
             f"{row.name}: {signed_percent(row.error)}, {inside}; {covered} of {total} intervals cover the measured time"
         )
+
+
+def _shown(made: Verification) -> list[Comparison]:
+    """The rows of the table: the sum of the smaller layers comes after the others."""
+    rows = list(made.notable(LEAST_SHARE))
+    small = [row for row in made.of_kind("layer") if row not in rows]
+    if small:
+        sums_s = [sum(getattr(row, f"{side}_s") for row in small) for side in ("predicted", "measured")]
+        last = max((n for n, row in enumerate(rows) if row.kind == "layer"), default=len(rows) - 1)
+        rows.insert(last + 1, compared(f"({count(len(small), 'smaller layer')})", "layer", *sums_s))
+    return rows
 
 
 def _table(rows: Iterable[Comparison]) -> Table:

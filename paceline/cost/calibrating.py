@@ -22,6 +22,7 @@ from paceline.cost.device_calibration import find_catalogue_device
 from paceline.cost.drift import usual_probes_s
 from paceline.cost.families import CONVOLUTIONS, IMAGE_FAMILIES, MATRIX_UNITS
 from paceline.cost.model import fitted_shapes
+from paceline.cost.own_operations import with_own_operations
 from paceline.cost.reference_fit import with_references
 from paceline.cost.reference_measuring import measured_references
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
@@ -68,10 +69,12 @@ def calibrate(
     watch: Watch | None = None,
     parts: CalibrationParts | None = None,
     earlier: Calibration | None = None,
+    workload: Workload | None = None,
 ) -> Calibration:
     """`watch` is called with the share done. `quick` times a seventh of the sizes: less accurate, ten times faster.
     `parts` keeps what is measured; what it has already is not measured again. The trials of an `earlier` calibration of
-    the device count, too, and fewer are added; everything else is measured again."""
+    the device count, too, and fewer are added; everything else is measured again. The operations of a `workload` are
+    timed as they are, on a CPU."""
     kept = parts or CalibrationParts()
     place = _place(device, kept)
     machine = busy_machine.MachineWatch()
@@ -100,6 +103,10 @@ def calibrate(
         cores=measured_on.cores, memory_bytes=measured_on.memory_bytes, links=links, compiled=compiled.ratios,
     )  # fmt: skip
     made = with_references(made, references)
+    if workload is not None:
+        with cpu_settings_restored():
+            keep_freed_memory()
+            made = with_own_operations(made, workload, references, _share(watch, 0.85, 0.15))
     if watch is not None:
         watch(1.0)
     busy = machine.said()

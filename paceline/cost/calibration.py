@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import log2
 from statistics import median
@@ -12,6 +13,7 @@ from typing import Any
 from paceline.cost.curve import Curve, Trial
 from paceline.cost.exchange import ExchangeCost
 from paceline.cost.families import FAMILIES, Sizes
+from paceline.cost.operation import Operation, OperationKey
 from paceline.measurement.links import LinkSpeed
 from paceline.measurement.network_times import NetworkTimes
 from paceline.notebook import NotebookRecord
@@ -111,6 +113,8 @@ class StepOverheads:
     """Per iteration on a CPU: calling the loss."""
     loss_backward_s: float = 0.0
     """Per iteration on a CPU: starting the backward pass."""
+    call_spread: float = 0.0
+    """By how much the five times before differ between layers and networks, as a standard deviation divided by them."""
     gap_s: float = 0.0
     """Gap between two operations that wait in the queue of a GPU."""
     host_factor: float = 0.0
@@ -156,6 +160,49 @@ class CompiledRatio:
     """The networks it was measured with."""
 
 
+@dataclass(frozen=True)
+class OwnTrial:
+    """An operation of a network, timed alone with a number of threads."""
+
+    name: str
+    """PyTorch's name for it."""
+    family: str
+    sizes: tuple[int, ...]
+    dtype: str
+    channels_last: bool
+    threads: int
+    seconds: float
+    """With the caches as a large network leaves them; 0: it cannot be run alone, and is estimated."""
+    cached_s: float
+
+    @property
+    def key(self) -> OperationKey:
+        return self.name, self.family, self.sizes, self.dtype, self.channels_last
+
+
+@dataclass(frozen=True)
+class OwnOperations:
+    """`workload` is what they were traced for. `step_overheads` and `cache_bytes` are fitted to reference networks
+    whose operations were timed in the same way, and take the place of the calibration's."""
+
+    workload: str
+    trials: tuple[OwnTrial, ...]
+    step_overheads: dict[str, StepOverheads] = field(default_factory=dict)
+    cache_bytes: float = 0.0
+
+    @functools.cached_property
+    def by_key(self) -> dict[tuple[OperationKey, int], OwnTrial]:
+        return {(trial.key, trial.threads): trial for trial in self.trials}
+
+    def trial(self, operation: Operation, threads: int) -> OwnTrial | None:
+        found = self.by_key.get((operation.key, threads))
+        return found if found is not None and found.seconds > 0 else None
+
+    def cover(self, operations: Iterable[Operation], threads: int) -> bool:
+        """Whether these are the operations of such a network."""
+        return all((each.key, threads) in self.by_key for each in operations)
+
+
 @dataclass(frozen=True, repr=False)
 class Calibration(NotebookRecord):
     device: str
@@ -177,6 +224,8 @@ class Calibration(NotebookRecord):
     """The measured networks that the step overheads were fitted to."""
     compiled: dict[str, CompiledRatio] = field(default_factory=dict)
     """By kind of network, where measured; `any` is for the other kinds."""
+    own: OwnOperations | None = None
+    """The operations of one workload, where asked for."""
     cores: int = 0
     memory_bytes: int = 0
     cache_bytes: float = 0.0

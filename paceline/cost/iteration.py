@@ -132,15 +132,13 @@ def _add_calls(
     caches have lost the code.
     """
     for (name, direction), count in calls.items():
-        if direction == "forward":
-            rows[name].forward_s += drift * called * count * overheads.forward_s
-        else:
-            rows[name].backward_s += drift * called * count * overheads.backward_s
+        each_s = overheads.forward_s if direction == "forward" else overheads.backward_s
+        rows[name].add_call(direction, drift * called * count * each_s, overheads.call_spread)
     whole, times = next(((name, count) for (name, _), count in calls.items()), (OUTSIDE, 1))
     slowed *= drift * max(1, times)  # for each micro-batch or phase
-    rows[whole].forward_s += slowed * overheads.network_s
-    rows[OUTSIDE].forward_s += slowed * overheads.loss_s
-    rows[OUTSIDE].backward_s += slowed * overheads.loss_backward_s
+    rows[whole].add_call("forward", slowed * overheads.network_s, overheads.call_spread)
+    rows[OUTSIDE].add_call("forward", slowed * overheads.loss_s, overheads.call_spread)
+    rows[OUTSIDE].add_call("backward", slowed * overheads.loss_backward_s, overheads.call_spread)
 
 
 def _load_s(model: CostModel, overheads: StepOverheads, elements: int) -> float:
@@ -169,6 +167,14 @@ class _Row:
     backward_s: float = 0.0
     variance: float = 0.0
     flops: float = 0.0
+
+    def add_call(self, direction: str, seconds: float, spread: float) -> None:
+        """Adds what calls take besides their operations; `spread` is their standard deviation, as a share."""
+        if direction == "forward":
+            self.forward_s += seconds
+        else:
+            self.backward_s += seconds
+        self.variance += (spread * seconds) ** 2
 
 
 def _rows(costed: Sequence[Costed], seconds: Sequence[float], sds: Sequence[float]) -> dict[str, _Row]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from paceline.cost.caches import Costed, in_caches
-from paceline.cost.calibration import Calibration, TrialSet
+from paceline.cost.calibration import Calibration, OwnTrial, TrialSet
 from paceline.cost.curve import TimeEstimate, Trial
 from paceline.cost.families import FAMILIES, MATRIX_UNITS, Sizes
 from paceline.cost.op_tracing import NetworkShape
@@ -19,6 +19,8 @@ from paceline.workload import Workload
 UNKNOWN_LOG_SD = 0.7
 """For operations of no known family: errors by a factor of two either way are common."""
 UNTRIED_LOG_SD = 0.5
+OWN_LOG_SD = 0.05
+"""For operations that were timed with the same shapes."""
 HALF = ("bfloat16", "float16")
 DEFAULT_HOST_S = 15e-6
 """To launch an operation that was not timed."""
@@ -56,11 +58,23 @@ class CostModel:
             cached, code_s = self._cached(family, [operations[n].sizes for n in numbers], dtype, channels_last)
             for number, estimate, cached_s in zip(numbers, estimates, cached, strict=True):
                 operation = operations[number]
+                if (own := self._own(operation)) is not None:
+                    lost_s = min(code_s, own.seconds - own.cached_s)
+                    costed[number] = Costed(operation, own.seconds, OWN_LOG_SD, own.cached_s, lost_s)
+                    continue
                 deviation = estimate.deviation if operation.known else max(estimate.deviation, UNKNOWN_LOG_SD)
                 cached_s = min(cached_s, estimate.seconds)
                 lost_s = min(code_s, estimate.seconds - cached_s)
                 costed[number] = Costed(operation, estimate.seconds, deviation, cached_s, lost_s)
         return [costed[number] for number in range(len(operations))]
+
+    def _own(self, operation: Operation) -> OwnTrial | None:
+        own = self.calibration.own
+        return own.trial(operation, self.set.threads) if own is not None else None
+
+    def unknown(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """PyTorch's names of operations that are of no known family and were not timed either."""
+        return tuple(sorted({each.name for each in operations if not each.known and self._own(each) is None}))
 
     def seconds(self, family: str, sizes: Sizes, dtype: str = "float32") -> float:
         return self._estimates(family, [sizes], dtype)[0].seconds
@@ -154,8 +168,12 @@ def _nearest(sets: Sequence[TrialSet], precision: str, threads: int) -> TrialSet
 
 def model_for(calibration: Calibration, workload: Workload, shape: NetworkShape) -> CostModel:
     """The cost model for the number of threads a run would use."""
-    threads = 0
-    if calibration.device == "cpu":
-        forward = sum(o.flops for o in shape.operations if o.direction == "forward")
-        threads = workload.threads or threads_for(forward, shape.parameter_bytes // 4, calibration.cores)
-    return CostModel(calibration, workload.precision, threads)
+    return CostModel(calibration, workload.precision, run_threads(calibration, workload, shape))
+
+
+def run_threads(calibration: Calibration, workload: Workload, shape: NetworkShape) -> int:
+    """The number of threads a run would use; 0 on a GPU."""
+    if calibration.device != "cpu":
+        return 0
+    forward = sum(o.flops for o in shape.operations if o.direction == "forward")
+    return workload.threads or threads_for(forward, shape.parameter_bytes // 4, calibration.cores)

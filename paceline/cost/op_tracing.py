@@ -24,7 +24,9 @@ from paceline.cost.families import CONVOLUTIONS
 from paceline.cost.gpu_dispatch import as_on_gpu
 from paceline.cost.op_aliases import VIEWS
 from paceline.cost.op_classification import classify_op
+from paceline.cost.op_replay import TracedCall, TracedCalls
 from paceline.cost.operation import Operation, tensors_in, traffic_of
+from paceline.cost.saved_tensors import SavedTensors
 from paceline.data.fields import Fields
 from paceline.measurement.mark_log import OUTSIDE, RECOMPUTE
 from paceline.measurement.module_marks import in_backward, sequence_number
@@ -102,10 +104,11 @@ class NetworkShape:
 
 
 class _OpRecorder(TorchDispatchMode):
-    """Records every dispatched operation with its layer."""
+    """Records every dispatched operation with its layer, and in `calls`, if given, how to run it alone."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, calls: TracedCalls | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.traced_calls = calls
         self.rows = rows_of(network)
         whole = type(network).__name__
         self.owner_of_parameter = {id(p): name.rpartition(".")[0] or whole for name, p in network.named_parameters()}
@@ -164,7 +167,10 @@ class _OpRecorder(TorchDispatchMode):
             if family in CONVOLUTIONS:
                 self.log.events.append((len(self.operations), WORKSPACE))
             traffic = traffic_of(function, arguments, keywords or {}, output)
-            self.operations.append(Operation(family, tuple(map(int, sizes)), row, direction, name, known, *traffic))
+            made = Operation(family, tuple(map(int, sizes)), row, direction, name, known, *traffic)
+            self.operations.append(made)
+            if self.traced_calls is not None and made.key not in self.traced_calls:
+                self.traced_calls[made.key] = TracedCall.of(function, arguments, keywords or {})
         return output
 
     def _owner_of(self, node: Any) -> str:
@@ -192,9 +198,11 @@ def trace_network(
     on_gpu: bool = False,
     layout: Callable[[nn.Module], torch.memory_format] = lambda _: torch.contiguous_format,
     change: Callable[[nn.Module], None] = lambda _: None,
+    calls: TracedCalls | None = None,
 ) -> NetworkShape:
     """`build` returns the network, `batch` its input. `on_gpu`: the operations are those that a GPU would run. `layout`
-    chooses the memory format of a network and its images. `change` is applied to a copy of the network first."""
+    chooses the memory format of a network and its images. `change` is applied to a copy of the network first. `calls`
+    receives how to run each operation alone."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = build_unallocated(build, name, mode)
     memory_format = layout(built)
@@ -202,12 +210,12 @@ def trace_network(
     with mode:
         change(network)
     with mode, _quiet("torch._subclasses.fake_tensor"), as_on_gpu() if on_gpu else nullcontext():
-        watch, samples, traced = _OpRecorder(network), images_in(batch(), memory_format), list(phases(network))
+        watch, samples, traced = _OpRecorder(network, calls), images_in(batch(), memory_format), list(phases(network))
         tensors = [*network.parameters(), *network.buffers()]
         watch.log.see((*tensors, *_tensors_of(samples)), is_new=False)
         trained = list({id(p): p for phase in traced for p in phase.parameters}.values())
         others = [t for t in tensors if id(t) not in set(map(id, trained))]
-        saved = [_SavedTensors(watch.log, trained) for _ in traced]
+        saved = [SavedTensors(watch.log, trained) for _ in traced]
         with watch.recording(), torch.enable_grad():
             each = zip(traced, saved, strict=True)
             shapes = tuple(_traced_phase(phase, samples, watch.log, kept, others) for phase, kept in each)
@@ -220,7 +228,7 @@ def trace_network(
 
 
 def _traced_phase(
-    phase: Phase, samples: Batch, log: AllocationLog, kept: _SavedTensors, others: Sequence[Tensor]
+    phase: Phase, samples: Batch, log: AllocationLog, kept: SavedTensors, others: Sequence[Tensor]
 ) -> PhaseShape:
     """`others` are the network's tensors that no phase trains."""
     begun = len(log.events)
@@ -266,27 +274,6 @@ def without_values(network: nn.Module, mode: FakeTensorMode, memory_format: torc
         made[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
     with FakeCopyMode(mode):
         return copy.deepcopy(network, made)
-
-
-class _SavedTensors:
-    """Counts the memory of tensors that are saved for the backward pass, without the parameters."""
-
-    def __init__(self, log: AllocationLog, parameters: Sequence[Tensor]) -> None:
-        self._log, self._parameters = log, {log.number_of(parameter) for parameter in parameters}
-        self._sizes: dict[int, int] = {}
-
-    def keep(self, tensor: Tensor) -> Tensor:
-        if not in_backward():  # what is computed again for a checkpoint is not saved for long
-            self._log.see([tensor])
-            self._sizes[self._log.number_of(tensor)] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    def give(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    @property
-    def bytes(self) -> int:
-        return sum(size for number, size in self._sizes.items() if number not in self._parameters)
 
 
 def _rows(watch: _OpRecorder, parameters: Sequence[Tensor]) -> dict[str, Row]:

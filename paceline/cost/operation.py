@@ -11,6 +11,9 @@ from torch import Tensor
 from paceline.cost.families import FAMILIES, Sizes
 from paceline.step.layout import has_channels_last
 
+OperationKey = tuple[str, str, Sizes, str, bool]
+"""What decides how long an operation takes: its name, family, sizes, type, and whether the channels are last."""
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -33,6 +36,10 @@ class Operation:
     written_bytes: int = 0
     channels_last: bool = False
     """Whether its first input is stored with the channels last."""
+
+    @property
+    def key(self) -> OperationKey:
+        return self.name, self.family, self.sizes, self.dtype, self.channels_last
 
     @property
     def flops(self) -> float:

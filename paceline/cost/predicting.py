@@ -17,8 +17,9 @@ from paceline.cost.compiled_ratio import as_compiled, network_kind, ratio_for
 from paceline.cost.device_calibration import ResolvedDevice, calibration_of_device, data_sheet_of, with_precision
 from paceline.cost.iteration import Drift, compose_iteration, update_alone_s
 from paceline.cost.memory import memory_bytes
-from paceline.cost.model import model_for
+from paceline.cost.model import model_for, run_threads
 from paceline.cost.op_tracing import NetworkShape
+from paceline.cost.own_operations import with_own
 from paceline.cost.prediction import Prediction
 from paceline.cost.workload_tracing import DataShape, chain_operations, data_shape_of, is_chain, trace_workload
 from paceline.cost.workspaces import workspaces_of
@@ -61,8 +62,9 @@ def predict(
         base = predict(workload, device, step=found.step, data=data, drift=drift, traces=traces, tensor=tensor)
         return as_compiled(base, found, networks)
     chain = kind in ("flat", "graph") and is_chain(shape, workload)
-    model = model_for(calibration, workload, shape)
     operations = chain_operations(shape.operations, on_gpu) if chain else list(shape.operations)
+    calibration = with_own(calibration, operations, run_threads(calibration, workload, shape))
+    model = model_for(calibration, workload, shape)
     step_overheads = _step_overheads(calibration, kind, chain, workload.precision, model.set.threads)
     made = compose_iteration(
         model, step_overheads, shape, model.cost(operations),
@@ -78,7 +80,8 @@ def predict(
             shape, workload, data, step=kind, on_gpu=on_gpu, device_bytes=calibration.memory_bytes,
             workspaces=workspaces_of(model, shape.operations) if on_gpu else (),
         ),
-        parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis, unknown=shape.unknown,
+        parameter_bytes=shape.parameter_bytes, samples=data.samples, basis=basis,
+        unknown=model.unknown(shape.operations),
         conditions={
             "data": workload.data, "optimizer": workload.optimizer, "calibrated on": calibration.device_name,
             **({"device memory": str(calibration.memory_bytes)} if calibration.memory_bytes else {}),

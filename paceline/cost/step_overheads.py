@@ -8,7 +8,7 @@ by layer. Each network has the same weight however many layers it has, and with 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log, prod, sqrt
 from statistics import median
@@ -32,6 +32,9 @@ MIN_FAMILY_SHARE = 0.7
 MIN_SPREAD = 0.05
 MAX_FACTOR = 2.0
 """Factors are limited to this range; beyond it something else was timed, which widens the spread."""
+LEAST_CALL_SPREAD = 0.2
+MEDIAN_TO_SD = 1.4826
+"""From the median of absolute deviations to the standard deviation, for a normal distribution."""
 RARE_SPREAD = 0.3
 MIN_NETWORKS = 3
 """A family in fewer networks than this has at least `RARE_SPREAD`."""
@@ -78,6 +81,7 @@ def fit_overheads(seen: Sequence[ReferenceRun], on_gpu: bool, same_step: Sequenc
         network_s=around["network"],
         loss_s=around["loss"],
         loss_backward_s=around["backward"],
+        call_spread=0.0 if on_gpu else _call_spread(rows, called),
         gap_s=gap_s,
         host_factor=host.factor,
         host_view_s=host.view_s,
@@ -103,10 +107,27 @@ def _median(values: Iterable[float]) -> float:
 def _called_s(rows: Sequence[_Row], direction: str) -> float:
     """The overhead per call, from layers that do almost nothing."""
     by_network: dict[str, list[float]] = defaultdict(list)
+    for row, seconds in _calls_of_small(rows, direction):
+        by_network[row.network].append(seconds)
+    return max(0.0, _median(median(found) for found in by_network.values()))
+
+
+def _calls_of_small(rows: Sequence[_Row], direction: str) -> Iterator[tuple[_Row, float]]:
+    """Layers that do almost nothing, and what a call of them takes besides."""
     for row in rows:
         if row.direction == direction and row.layer != OUTSIDE and row.alone_s / row.calls < SMALL_S:
-            by_network[row.network].append((row.measured_s - row.alone_s) / row.calls / row.slowed)
-    return max(0.0, _median(median(found) for found in by_network.values()))
+            yield row, (row.measured_s - row.alone_s) / row.calls / row.slowed
+
+
+def _call_spread(rows: Sequence[_Row], called: dict[str, float]) -> float:
+    """The standard deviation between layers, divided by the overhead per call; a few exceptions do not count."""
+    found = [
+        abs(seconds / usual_s - 1.0)
+        for direction, usual_s in called.items()
+        if usual_s
+        for _, seconds in _calls_of_small(rows, direction)
+    ]
+    return min(1.0, max(LEAST_CALL_SPREAD, MEDIAN_TO_SD * median(found))) if found else LEAST_CALL_SPREAD
 
 
 def _around_s(seen: Sequence[ReferenceRun]) -> dict[str, float]:

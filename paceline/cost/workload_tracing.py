@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from paceline import data, networks, user_code
 from paceline.cost.accumulation import accumulated
 from paceline.cost.feature_share import keep_share
+from paceline.cost.op_replay import TracedCalls
 from paceline.cost.op_tracing import NetworkShape, trace_network
 from paceline.cost.operation import Operation
 from paceline.data import synthetic, tokens
@@ -77,13 +78,16 @@ def data_shape_of(workload: Workload) -> DataShape:
     return DataShape.of(data.load(workload.data, find=user_code.find))
 
 
-def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False, tensor: int = 1) -> NetworkShape:
+def trace_workload(
+    workload: Workload, shape: DataShape, *, on_gpu: bool = False, tensor: int = 1, calls: TracedCalls | None = None
+) -> NetworkShape:
     """Traces one gradient of the workload's network at its batch size, without allocating memory.
 
     `on_gpu`: with the operations and types that a GPU would run. `tensor`: the share of one of this many processes.
+    `calls` receives how to run each operation alone.
     """
     if workload.accumulate > 1:
-        micro_batches = _micro_batches(workload, shape, on_gpu, tensor)
+        micro_batches = _micro_batches(workload, shape, on_gpu, tensor, calls)
         if len(micro_batches[0].phases) == 1:
             return accumulated(micro_batches)
     for place in (workload.network, workload.loss, workload.phases):
@@ -106,7 +110,7 @@ def trace_workload(workload: Workload, shape: DataShape, *, on_gpu: bool = False
     try:
         return trace_network(
             lambda: build_traced(workload, shape), lambda: traced_batch(workload, shape), phases,
-            name=workload.network, on_gpu=on_gpu, layout=layout, change=change,
+            name=workload.network, on_gpu=on_gpu, layout=layout, change=change, calls=calls,
         )  # fmt: skip
     except PacelineError:
         raise
@@ -149,12 +153,16 @@ def traced_batch(workload: Workload, shape: DataShape) -> Batch:
     return x, torch.empty((workload.batch, *shape.target_shape), dtype=target)
 
 
-def _micro_batches(workload: Workload, shape: DataShape, on_gpu: bool, tensor: int) -> list[NetworkShape]:
+def _micro_batches(
+    workload: Workload, shape: DataShape, on_gpu: bool, tensor: int, calls: TracedCalls | None
+) -> list[NetworkShape]:
     """Each micro-batch as it is traced; the last one may be smaller."""
     size = -(-workload.batch // workload.accumulate)
     sizes = [min(size, workload.batch - start) for start in range(0, workload.batch, size)]
     traced = {
-        batch: trace_workload(replace(workload, batch=batch, accumulate=1), shape, on_gpu=on_gpu, tensor=tensor)
+        batch: trace_workload(
+            replace(workload, batch=batch, accumulate=1), shape, on_gpu=on_gpu, tensor=tensor, calls=calls
+        )
         for batch in dict.fromkeys(sizes)
     }
     return [traced[batch] for batch in sizes]

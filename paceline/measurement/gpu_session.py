@@ -235,7 +235,7 @@ class GpuSession(Session):
             self.untouched += count
             self.untouched_ns += round(1e9 * seconds)
             for i in range(count):
-                self._keep_wall(first + i, seconds / count, sampled=False)
+                self.walls.keep(first + i, seconds / count, sampled=False)
 
     def finish(self) -> None:
         self._read_events(wait=True)
@@ -261,7 +261,7 @@ class GpuSession(Session):
         seconds = perf_counter() - self._start
         if self._block:
             for i in range(self._done):
-                self._keep_wall(self.number + i, seconds / self._done, sampled=True)
+                self.walls.keep(self.number + i, seconds / self._done, sampled=True)
             self.overhead.add_window(self._done, seconds)
             self.number += self._done
         sampled = sum(len(block.busy) for block in self._blocks) * self.stride

@@ -28,6 +28,8 @@ from paceline.step.step import Parts, Step
 from paceline.step.tally import Score, Tally
 
 MIN_SAMPLES = 20
+ALTERNATING_FROM = 150
+"""Fewer iterations have too few windows of several; then each sample is an iteration between untouched ones."""
 PAUSE_S = 1e-3
 KEEP_SCORES = 500
 KEEP_SCORES_ON_GPU = 40  # they keep outputs in GPU memory until they are read
@@ -54,8 +56,11 @@ class MeasuredStep(Step):
         self._left_at_s = 0.0
         """When `advance` last returned; time after that may belong to something else."""
 
-    def plan(self, iterations: int) -> None:
-        """Chooses the sampling rate for about `iterations`: at least twenty samples if possible."""
+    def plan(self, iterations: int, trains: bool = True) -> None:
+        """Chooses the sampling rate for about `iterations`: at least twenty samples if possible.
+
+        Without `trains` the iterations are only run to be measured, and half of them may be sampled.
+        """
         session, most = self.session, KEEP_SCORES
         if isinstance(session, GpuSession):
             session.plan(iterations)
@@ -63,6 +68,8 @@ class MeasuredStep(Step):
         else:
             session.warm_up = max(1, min(20, iterations // 10))
             session.every = session.densest = max(2, min(SAMPLE_EVERY, (iterations - session.warm_up) // MIN_SAMPLES))
+            if not trains and iterations >= ALTERNATING_FROM:
+                session.alternate()
         self.keep_every = max(1, -(-iterations // most))
 
     def begin(self, epoch: int, first: int = 0) -> None:

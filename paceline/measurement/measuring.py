@@ -34,7 +34,7 @@ PROGRESS_INTERVAL_S = 0.2
 MAX_UNTIMED = 10
 MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
-ITERATIONS, LEAST_S, MOST_BY_DEFAULT = 200, 1.0, 20_000
+ITERATIONS, LEAST_S, MOST_BY_DEFAULT = 200, 2.0, 20_000
 """A shorter time is that of a few moments, in which another program may run."""
 PLAIN = functools.partial(make_step, kind="plain")
 
@@ -63,7 +63,7 @@ def measure(
     measured = MeasuredStep(taken)
     if isinstance(measured.session, GpuSession):
         iterations = max(iterations, measured.session.min_iterations)
-    measured.plan(iterations)
+    measured.plan(iterations, trains=False)
     try:
         longer = asked is None and device.type == "cpu"
         _run(measured, functools.partial(_wanted, measured.session, iterations, longer), watch)

@@ -17,9 +17,13 @@ from random import Random
 
 MAX_INSTRUMENTED_SHARE = 1 / 20
 """Limit on the share of instrumented iterations, where windows are rare enough to choose their length."""
+ALTERNATING_SHARE = 1 / 2
+"""The share where nothing but measuring matters: then sampled and untouched iterations alternate, and meet the same
+moments of a machine whose speed changes."""
 MAX_WARMUP, MAX_RECORDED = 3, 8
 FULL_WINDOW_EVERY = round((MAX_WARMUP + MAX_RECORDED) / MAX_INSTRUMENTED_SHARE)
 """From this many iterations between windows on, a window has its full length."""
+ALTERNATING_EVERY = round((MAX_WARMUP + MAX_RECORDED) / ALTERNATING_SHARE)
 COLD_S = 0.005
 """Cold caches matter to iterations shorter than this."""
 
@@ -40,11 +44,11 @@ class SamplingWindow:
         return self.cycle / (self.end - self.recorded_from + 1)
 
 
-def window_lengths(every: int, cold: bool = True) -> tuple[int, int]:
+def window_lengths(every: int, cold: bool = True, share: float = MAX_INSTRUMENTED_SHARE) -> tuple[int, int]:
     """How many iterations of a window are warm-up and how many are recorded, sampling once in `every`."""
     if every < 4:  # there is no iteration to spare
         return 0, 1
-    instrumented = int(every * MAX_INSTRUMENTED_SHARE)
+    instrumented = int(every * share)
     if instrumented < 4:
         return (1 if cold else 0), 1
     warmup = min(MAX_WARMUP, instrumented // 2) if cold else 0
@@ -53,17 +57,22 @@ def window_lengths(every: int, cold: bool = True) -> tuple[int, int]:
 
 @dataclass
 class WindowPlan:
-    """Places one window at random in each cycle of `every` iterations."""
+    """Places one window at random in each cycle of `every` iterations, `share` of them at most in the window."""
 
+    share: float = MAX_INSTRUMENTED_SHARE
     random: Random = field(default_factory=lambda: Random(0))
     next_cycle: int = 0
     """The first iteration of the next cycle."""
     window: SamplingWindow | None = None
 
+    @property
+    def alternates(self) -> bool:
+        return self.share == ALTERNATING_SHARE
+
     def at(self, number: int, every: int, cold: bool) -> SamplingWindow:
         """The window that iteration `number` is in, or the next one."""
         if self.window is None or number > self.window.end:
-            warmup, recorded = window_lengths(every, cold)
+            warmup, recorded = window_lengths(every, cold, self.share)
             cycle = max(number, self.next_cycle)
             start = cycle + self.random.randrange(max(1, every - warmup - recorded + 1))
             self.window = SamplingWindow(start, start + warmup, start + warmup + recorded - 1, every)

@@ -11,11 +11,18 @@ from time import perf_counter_ns
 
 from torch import nn
 
+from paceline.measurement.kept_iterations import KeptIterations
 from paceline.measurement.mark_log import LOOP, VALIDATE, MarkLog, SpanKey
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.overhead import FIRST_WINDOWS, MAX_OVERHEAD, OverheadLog
 from paceline.measurement.samples import ENOUGH, Sample
-from paceline.measurement.sampling_window import COLD_S, FULL_WINDOW_EVERY, WindowPlan
+from paceline.measurement.sampling_window import (
+    ALTERNATING_EVERY,
+    ALTERNATING_SHARE,
+    COLD_S,
+    FULL_WINDOW_EVERY,
+    WindowPlan,
+)
 from paceline.measurement.shapes import ShapeRecorder
 from paceline.measurement.thinned_list import ThinnedList
 from paceline.trace import Span, Trace
@@ -27,7 +34,6 @@ KEEP_SAMPLES = 1_000
 CHECK_OVERHEAD_EVERY = 10
 """Sampling windows between two checks of the overhead."""
 RARE, MAX_EVERY = 40, 1_000
-KEEP_ITERATIONS = 100_000
 TIMED_BESIDE = 8
 """Iterations timed singly on each side of a window, where those between two windows are otherwise timed together."""
 TRACED_SPANS, TRACED_ITERATIONS = 2_000, 5
@@ -45,8 +51,7 @@ class Session:
     samples: ThinnedList[Sample] = field(default_factory=lambda: ThinnedList(KEEP_SAMPLES))
     coarse: ThinnedList[Sample] = field(default_factory=lambda: ThinnedList(KEEP_SAMPLES))
     """Samples with marks at every layer, and those of windows with marks between the parts only."""
-    walls: list[tuple[int, float, bool]] = field(default_factory=list)
-    """Number and seconds of iterations, and whether they were instrumented; of a long run, some of them."""
+    walls: KeptIterations = field(default_factory=KeptIterations)
     untouched: int = 0
     """Untouched iterations, and their time: all of them, also where `walls` has only some."""
     untouched_ns: int = 0
@@ -83,7 +88,6 @@ class Session:
     because processing them in between would slow down the next iteration."""
     _last_window_end: int = 0
     """The first iteration after the last window."""
-    _wall_every: int = 1
     _is_coarse: bool = False
     """Whether the current window has marks between the parts only."""
 
@@ -119,13 +123,18 @@ class Session:
             self.warm_up = max(1, self.warm_up)
         self._prepare_next()
 
+    def alternate(self) -> None:
+        """Samples half of all iterations: for runs whose only purpose is to be measured."""
+        self.every = self.densest = ALTERNATING_EVERY
+        self._plan.share = ALTERNATING_SHARE
+
     def restart(self) -> None:
         """Discards everything so far: the loop turns out to have longer iterations. Timing stops until `begin`."""
         self.close()
         self.number = self.untouched = self.untouched_ns = self.validation_ns = self.backwards = 0
-        self.samples, self.coarse, self.walls = ThinnedList(KEEP_SAMPLES), ThinnedList(KEEP_SAMPLES), []
+        self.samples, self.coarse, self.walls = ThinnedList(KEEP_SAMPLES), ThinnedList(KEEP_SAMPLES), KeptIterations()
         self._last_window_end, self._is_coarse = 0, False
-        self.shapes_known, self._plan = False, WindowPlan()
+        self.shapes_known, self._plan = False, WindowPlan(self._plan.share)
         self.traced.clear()
 
     def _prepare_next(self) -> None:
@@ -133,8 +142,7 @@ class Session:
             self._stack.enter_context(self.shapes.recording())
         self._plan.next_cycle = max(self._plan.next_cycle, self.warm_up)
         self._window = self._plan.at(self.number, self.every, self.untouched_s(default=0.0) < COLD_S)
-        room = KEEP_ITERATIONS - len(self.walls) - 1
-        self._untouched_until = min(self._window.start - 1, self.number + room) if self._wall_every == 1 else 0
+        self._untouched_until = min(self._window.start - 1, self.number + self.walls.room)
         if self.number >= self._window.start:
             self.log = MarkLog(coarse=self._is_coarse)
             if self.modules:
@@ -222,7 +230,7 @@ class Session:
             if number >= self.warm_up:
                 self.untouched += 1
                 self.untouched_ns += took
-                self._keep_wall(number, took * 1e-9, False)
+                self.walls.keep(number, took * 1e-9, False)
             self.number = number + 1
             self._prepare_next()
             if self.log is not None:
@@ -233,8 +241,9 @@ class Session:
         self._stack.close()
         self._process_logs()
         self._last_window_end = self.number
-        # Windows with marks at every layer come first, then the two kinds take turns.
-        self._is_coarse = self._compares and self.overhead.windows >= ENOUGH and not self._is_coarse
+        # Short windows with marks at every layer come first, then the two kinds take turns.
+        turns = self._plan.alternates or self.overhead.windows >= ENOUGH
+        self._is_coarse = self._compares and turns and not self._is_coarse
         self._adjust_sampling()
         if self.on_window is not None:
             self.on_window()
@@ -244,7 +253,7 @@ class Session:
     def _process_logs(self) -> None:
         for number, nanoseconds, log in self._window_logs:
             if number >= self.warm_up:
-                self._keep_wall(number, nanoseconds * 1e-9, True)
+                self.walls.keep(number, nanoseconds * 1e-9, True)
             if number >= self._window.recorded_from:
                 self._keep_sample(number, log)
             self.overhead.instrumented_s += nanoseconds * 1e-9
@@ -255,7 +264,7 @@ class Session:
     def _adjust_sampling(self) -> None:
         """Once there are enough samples, samples as often as `MAX_OVERHEAD` allows."""
         windows, enough = self.overhead.windows, (2 if self._compares else 1) * FIRST_WINDOWS
-        if windows < enough or windows % CHECK_OVERHEAD_EVERY or not self.untouched:
+        if self._plan.alternates or windows < enough or windows % CHECK_OVERHEAD_EVERY or not self.untouched:
             return
         each_s = self.untouched_s(default=0.0)
         every = ceil(self.overhead.window_s(each_s) / (MAX_OVERHEAD * each_s))
@@ -278,14 +287,6 @@ class Session:
         for number, log in self.traced:
             spans += log.spans(who, self.cost_s, spans[-1].end_s if spans else 0.0, f"iteration {number}")
         return Trace(tuple(spans))
-
-    def _keep_wall(self, number: int, seconds: float, sampled: bool) -> None:
-        """Keeps instrumented iterations, and thins out the others as the run gets longer."""
-        if sampled or number % self._wall_every == 0:
-            self.walls.append((number, seconds, sampled))
-        if len(self.walls) >= KEEP_ITERATIONS:
-            self._wall_every *= 2
-            self.walls = [w for w in self.walls if w[0] % self._wall_every == 0]
 
     def _keep_sample(self, number: int, log: MarkLog) -> None:
         spans_s = log.durations_s(self.cost_s)

@@ -262,7 +262,7 @@ class RunSettings:
     )
     iterations: int | None = setting(
         None,
-        "Number of iterations to run; about 1 in 20 is sampled. Default: 200, and on a CPU at least a second.",
+        "Number of iterations to run; default: 200, and on a CPU as many as take two seconds.",
         verbs=("measure",),
         runs=("measure", "feed"),
         least=20,

@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import nn
 
+from paceline.measurement import kept_iterations
 from paceline.measurement.mark_log import OUTSIDE
 from paceline.measurement.sampling_window import window_lengths
-from paceline.measurement.session import KEEP_ITERATIONS, KEEP_SAMPLES, Session
+from paceline.measurement.session import KEEP_SAMPLES, Session
 from tests.measurement.slow_layers import slept_s
 
 
@@ -101,6 +102,19 @@ def test_rare_sampling_windows_are_longer(every, warmup, kept, monkeypatch):
     assert every < 40 or len(instrumented) / (3 * every) <= 0.05
 
 
+def test_runs_that_are_only_measured_alternate_between_sampled_and_untouched_iterations():
+    """However much that costs, and from the first window on with both kinds of marks."""
+    session = Session(nn.Identity(), {}, warm_up=5)
+    session.alternate()
+    run(session, 5 + 20 * 22)
+    assert len(session.samples) == len(session.coarse) == 10 * 8
+    instrumented = {number for number, _, was in session.walls if was}
+    assert len(instrumented) == 20 * 11 and session.untouched == 20 * 11
+    untouched = sorted({number for number, _, was in session.walls if not was})
+    assert max(after - before for before, after in pairwise(untouched)) == 12
+    assert {sample.weight for sample in session.samples} == {22 / 8}
+
+
 def test_long_iterations_need_no_warm_up_of_marks():
     assert window_lengths(4, cold=False) == (0, 1) and window_lengths(220, cold=False) == (0, 8)
 
@@ -149,13 +163,13 @@ def test_memory_is_bounded_over_100_000_iterations(monkeypatch):
     assert session.number == 100_000
     assert resident_bytes() - before < 100e6
     assert KEEP_SAMPLES / 4 <= len(session.samples) <= KEEP_SAMPLES
-    assert len(session.walls) <= KEEP_ITERATIONS
+    assert len(session.walls) <= kept_iterations.MOST
 
 
 def test_the_lists_stay_short_however_long_the_run(monkeypatch):
     monkeypatch.setattr("paceline.measurement.session.MAX_OVERHEAD", math.inf)
     monkeypatch.setattr("paceline.measurement.session.KEEP_SAMPLES", 10)
-    monkeypatch.setattr("paceline.measurement.session.KEEP_ITERATIONS", 400)
+    monkeypatch.setattr(kept_iterations, "MOST", 400)
     session, most = Session(nn.Identity(), {}, every=4), [0, 0]
     session.begin()
     for _ in range(5_000):
