@@ -36,6 +36,7 @@ NAMES = (
     "faults",
     "predict",
     "left_out",
+    "own_operations",
     "workers",
     "plan",
     "memory",
