@@ -152,7 +152,8 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
 def best_sentence(runs: Sequence[RunResult]) -> str:
     """The most accurate setting, unless its lead is within the noise of repetitions."""
     ranked = [run for run in runs if run.ranked]
-    known = groups_of(run for run in ranked if run.labelled)
+    learned = {run.group for run in ranked}  # a repetition that did not learn counts where another one did
+    known = groups_of(run for run in runs if run.labelled and run.status == "finished" and run.group in learned)
     if not known:
         many = count(len(runs), "run")
         by_metric = [run for run in ranked if run.has_network_metric]
@@ -175,9 +176,9 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
         return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
     high, low = (percent(median_of(accuracies[name])) for name in (best_name, order[-1]))
     if high == low:
-        return f"All {len(order)} settings{once} reach the same test accuracy: {high}."
+        return f"All {len(order)} settings reach the same test accuracy: {high}{once}."
     if apart is None:  # without repetitions, which of them is best is not known
-        return f"Test accuracy{once} ranges from {low} with {order[-1]} to {high} with {best_name}."
+        return f"Test accuracy ranges from {low} with {order[-1]} to {high} with {best_name}{once}."
     return f"The most accurate of {len(order)} settings is {best_name}: {high} test accuracy."
 
 
@@ -248,7 +249,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
         (duration(m.iteration_s.median_s), "per iteration (median)"),
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
-        (signed_percent(m.overhead_hour), "overhead of measuring, in a run of an hour"),
+        (signed_percent(max(0.0, m.overhead_hour)), "overhead of measuring, in a run of an hour"),
         (f"{m.peak_memory_bytes / 1e9:.3g} GB", "peak memory"),
     )
 

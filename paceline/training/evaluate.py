@@ -176,7 +176,7 @@ def restored(
     given = {key for key, value in changes.items() if value is not None}
     check_code({key: value for key, value in vars(workload).items() if key not in given}, path, checkpoint.made_in)
     place, _ = choose_device(workload.device)
-    dataset = load_data(with_settings(workload, {"batch": 1}), cache)  # a small one is no obstacle: nothing is trained
+    dataset = load_data(with_settings(workload, {"batch": 1, "accumulate": 1}), cache)  # nothing is trained: few samples suffice
     network = placed_network(workload, dataset, place)
     load_parameters(network, checkpoint, path)
     return workload, dataset, network, place
