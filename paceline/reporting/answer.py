@@ -170,16 +170,17 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     if len(order) == 1:
         ends = f"{percent(min(top))} and {percent(max(top))}"
         return f"{count(len(top), 'run')} of {best_name} ended between {ends} test accuracy."
+    settings = len(groups_of(runs))
     apart, once = differs(top, accuracies[order[1]]), unrepeated(top, accuracies[order[1]])
     if apart is False:
         tied = sum(differs(top, accuracies[name]) is False for name in order[1:]) + 1
-        return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
+        return f"{tied} of {settings} settings are equally accurate within noise, at about {percent(median_of(top))}."
     high, low = (percent(median_of(accuracies[name])) for name in (best_name, order[-1]))
     if high == low:
         return f"All {len(order)} settings reach the same test accuracy: {high}{once}."
     if apart is None:  # without repetitions, which of them is best is not known
         return f"Test accuracy ranges from {low} with {order[-1]} to {high} with {best_name}{once}."
-    return f"The most accurate of {len(order)} settings is {best_name}: {high} test accuracy."
+    return f"The most accurate of {settings} settings is {best_name}: {high} test accuracy."
 
 
 def simulation_sentence(runs: Sequence[RunResult]) -> str:
@@ -216,7 +217,7 @@ def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
     record, clock = run.run, ", simulated" if run.virtual else ""
     found = {"test accuracy": percent(run.accuracy) if run.labelled else ""}
     if run.labelled and record is not None:
-        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy)
+        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy) * bool(record.shown_top)
     elif math.isfinite(run.loss):
         found["test loss"] = number(run.loss)
     if math.isfinite(run.metric_value):

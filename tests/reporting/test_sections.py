@@ -334,6 +334,17 @@ def test_times_that_belong_together_have_one_unit():
     assert [factor for factor, _ in given.scales] == [1, 1e3, 1e3, 1e3, 1]
 
 
+def test_a_top_n_accuracy_of_few_classes_is_not_shown():
+    def shown(classes):
+        records = Records(runs=[("a", a_run(classes=classes))])
+        tiles = [what for _, what in answer_of(records, run_results(records)).tiles]
+        (epochs,) = [block for block in made(records)["learning"].blocks if isinstance(block, TableBlock)]
+        return [what for what in tiles if "top-" in what], [c.name for c in epochs.table.columns if "top-5" in c.name]
+
+    assert shown(10) == (["test top-5 accuracy"], ["training top-5", "test top-5"])
+    assert shown(5) == ([], []), "every answer is among five of five"
+
+
 def test_the_title_is_what_it_is_about():
     assert title_of(ONE, run_results(ONE)) == "lenet5 on digits"
     assert title_of(replace(ONE, title="A study"), ()) == "A study"

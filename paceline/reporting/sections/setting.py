@@ -213,7 +213,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (
-            run.label, "finished, did not learn" if run.status == "finished" and not run.ranked else run.status,
+            run.label, "finished, not ranked" if run.status == "finished" and not run.ranked else run.status,
             run.workers, 100 * run.accuracy, run.metric_value, run.loss, seconds_to_accuracy(run, target),
             run.seconds, run.samples_per_s, run.updates,
             d.ledger.mean_staleness if (d := run.distribution) and d.ledger.staleness else None,
