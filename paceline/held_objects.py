@@ -82,7 +82,7 @@ def find_held(place: str) -> Any:
     if place not in _held:
         raise WorkloadError(
             f"{shown_name(place)} was passed as a Python object, which is not stored: pass it again from Python, "
-            "a model as the model and data as data="
+            "a network as model= (the second argument of resume), data as data="
         )
     return _held[place]
 

@@ -48,6 +48,7 @@ def test_a_module_from_elsewhere_needs_trust(elsewhere, network):
     [
         {"network": "lenet5", "data": "digits:50"},
         {"data": "text:book.txt"},
+        {"data": "csv:table.csv?target=label"},
         {"optimizer": "torch.optim:RAdam"},
         {"exchange": "topk:0.1", "correction": "constant:0.04"},
         {"network": "object:mine"},

@@ -109,17 +109,17 @@ def fit_epochs(workload: Workload, epoch_s: float, limit_s: float) -> tuple[Work
 
 
 def initial_weights(chosen: NetworkChoice, facts: DataFacts) -> str:
-    """About 0.1, or below where the default is: PyTorch's has a deviation of 1 / sqrt(3 n) with n inputs."""
+    """About 0.1, or below where the default is: PyTorch's has a standard deviation of 1 / sqrt(3 n) with n inputs."""
     return f"small:{SMALL_STD}" if chosen.network == "mlp" and _default_std(facts) > SMALL_STD else "default"
 
 
 def initial_choice(workload: Workload, facts: DataFacts) -> Choice:
     if workload.init != "default":
         why = f"training starts better from small weights; the default would be {_default_std(facts):.2f} here"
-        return Choice("initial weights", f"deviation {SMALL_STD}", why)
+        return Choice("initial weights", f"standard deviation {SMALL_STD}", why)
     if workload.network in ("mlp", "dnn", "autoencoder"):
         why = f"training starts better from small weights, and the default for {facts.inputs:,} inputs is small"
-        return Choice("initial weights", f"default (deviation {_default_std(facts):.2g})", why)
+        return Choice("initial weights", f"default (standard deviation {_default_std(facts):.2g})", why)
     return Choice("initial weights", "default", "they are small, and scaled to the size of each layer")
 
 

@@ -46,8 +46,8 @@ def read_error(text: str) -> float:
         value = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise InputError(f"`error={text!r:.60}` should be a number above 0, e.g. 0.05 or 5%")
+    if not 0 < value < (1 if text.strip().endswith("%") else math.inf):
+        raise InputError(f"`error={text!r:.60}` should be a number above 0 (below 100 with %), e.g. 0.05 or 5%")
     return value
 
 

@@ -13,7 +13,7 @@ from paceline.advice.advice import Advice, Choice, TriedCandidate, error_words, 
 from paceline.advice.advising import Consultation
 from paceline.advice.network_choice import NetworkChoice
 from paceline.errors import Diverged, InputError, Interrupted
-from paceline.formatting import duration
+from paceline.formatting import count, duration
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress, Watcher
 from paceline.workload import Workload
@@ -78,8 +78,9 @@ def try_candidates(
             run, why = deadline.run, str(error)
             status = "out of time" if isinstance(error, _OutOfTime) else "diverged"
         error_value, name = error_of(run) if run is not None else (math.nan, name)
+        wall_s = run.wall_s if run is not None and status == "finished" else now_s() - began_s
         trial = TriedCandidate(
-            workload, status, error_value, now_s() - began_s, predicted_s, error_value <= task.acceptable_error,
+            workload, status, error_value, wall_s, predicted_s, error_value <= task.acceptable_error,
             "" if out is None else directory, why,
         )  # fmt: skip
         trials.append((chosen, trial))
@@ -129,8 +130,8 @@ def _advice(
     reached = f"{name} {error_words(trial.error, name)} after {duration(trial.wall_s)} of training"
     if trial.accepted:
         before = len(tried) - 1
-        why = f"{reached}, at most the acceptable {acceptable}" + (
-            f"; {before} cheaper did not reach it" * bool(before)
+        why = f"{reached}, within the acceptable {acceptable}" + (
+            f"; {count(before, 'cheaper candidate')} did not reach it" * bool(before)
         )
     else:
         why = f"the lowest of {len(tried)} tried: {reached}, above the acceptable {acceptable}"

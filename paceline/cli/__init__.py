@@ -5,15 +5,20 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 from typing import Annotated, Any
 
-import typer
+try:
+    import typer
 
-from paceline.cli.console import complain
-from paceline.cli.error_text import as_command_line
-from paceline.errors import PacelineError
+    from paceline.cli.console import complain
+    from paceline.cli.error_text import as_command_line
+    from paceline.errors import PacelineError
+except KeyboardInterrupt:  # Ctrl-C while the program starts
+    print("paceline: interrupted", file=sys.stderr)
+    sys.exit(130)
 
 # Some versions of typer bring their own copy of click; its exceptions are reached through typer's.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -82,6 +87,17 @@ def _options_of(arguments: list[str]) -> dict[str, str]:
     return {each.name: each.opts[0] for each in command.params if each.opts[0].startswith("--")}
 
 
+def _usage_text(error: Any) -> str:
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
+    if context is None:
+        return str(error.format_message())
+    key = option.lstrip("-").replace("-", "_")
+    settings = next((each.help for each in context.command.params if "--set" in each.opts), "")
+    if key and re.search(rf"[ ,]{re.escape(key)}[,.]", settings):
+        return f"No such option: {option}; give it as --set {key}=VALUE"
+    return f"{error.format_message()} (see {context.command_path} --help)"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
     try:
@@ -96,8 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())  # type: ignore[attr-defined]
             return 0
-        context = getattr(error, "ctx", None)
-        complain(error.format_message() + (f" (see {context.command_path} --help)" if context else ""))  # type: ignore[attr-defined]
+        complain(_usage_text(error))
         return 2
     except _ClickException as error:
         complain(error.format_message())  # type: ignore[attr-defined]

@@ -89,18 +89,18 @@ class TerminalWatcher(BarAfterDownloads):
             completed=progress.step,
             epoch=f"{progress.epoch + 1}/{progress.epochs}",
             loss="–" if math.isnan(score.loss) else f"{score.loss:.4f}",
-            accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.workload.top),
+            accuracy="" if progress.workers else accuracies(score.accuracy, score.top_accuracy, self.run.shown_top),
             rate=f"{progress.samples_per_s:,.0f}",
             left=_workers(progress.workers) if progress.workers else f"{duration(max(0, round(left_s)))} left",
         )
 
     def finished_epoch(self, epoch: Epoch, run: Run) -> None:
-        w = run.workload
+        w, top = run.workload, run.shown_top
         told = [f"epoch {epoch.epoch}/{w.epochs}", f"loss {epoch.loss:.4f}"]
         if not math.isnan(epoch.train_accuracy):
-            told.append(f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, w.top)}")
+            told.append(f"train {accuracies(epoch.train_accuracy, epoch.train_top_accuracy, top)}")
         if not math.isnan(epoch.test_accuracy):
-            told.append(f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, w.top)}")
+            told.append(f"test {accuracies(epoch.test_accuracy, epoch.test_top_accuracy, top)}")
         elif not math.isnan(epoch.test_loss):
             told.append(f"test loss {epoch.test_loss:.4f}")
         if not math.isnan(epoch.test_metric):
@@ -109,7 +109,10 @@ class TerminalWatcher(BarAfterDownloads):
 
 
 def accuracies(accuracy: float, top_accuracy: float, top: int) -> str:
-    return "" if math.isnan(accuracy) else f"top-1 {100 * accuracy:.2f} %  top-{top} {100 * top_accuracy:.2f} %"
+    """Empty without labels; without a top-n accuracy if `top` is 0."""
+    if math.isnan(accuracy):
+        return ""
+    return f"top-1 {100 * accuracy:.2f} %" + (f"  top-{top} {100 * top_accuracy:.2f} %" if top else "")
 
 
 def _workers(found: WorkersProgress) -> str:
@@ -122,7 +125,7 @@ def closing_table(run: Run) -> Table:
     scored, measured = not math.isnan(run.test_accuracy), not math.isnan(run.test_metric)
     return facts_table({
         "test accuracy": f"{100 * run.test_accuracy:.2f} %" * scored,
-        f"test top-{run.workload.top}": f"{100 * run.test_top_accuracy:.2f} %" * scored,
+        f"test top-{run.workload.top}": f"{100 * run.test_top_accuracy:.2f} %" * (scored and run.shown_top > 0),
         "test loss": f"{run.test_loss:.4f}",
         f"test {run.metric}": f"{run.test_metric:.4g}" * measured,
         "updates": f"{run.updates:,}",

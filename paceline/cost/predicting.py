@@ -114,7 +114,7 @@ def _resolved(device: Device | Calibration | str | None, workload: Workload) -> 
     if isinstance(device, str) and not HERE.fullmatch(device):
         if Path(device).suffix == ".json" or Path(device).is_file():
             found = load_calibration(Path(device))
-            known = found, found.device_name, f"calibrated ({Path(device).name})", 0.0
+            known = found, found.device_name, f"calibrated: {Path(device).name}", 0.0
             return with_precision(known, data_sheet_of(found), workload.precision)
         device = find_device(device)
     if isinstance(device, Device):

@@ -71,6 +71,11 @@ def numbers_as_trained(x: Any, y: Tensor) -> tuple[Any, Tensor]:
 
 
 def _parts(name: str, given: Any) -> tuple[Part, Part]:
+    if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+        raise DataError(
+            f"data {name!r} is a table: give its arrays, as in "
+            "data=(table[inputs].to_numpy('float32'), table[target].to_numpy())"
+        )
     if isinstance(given, Mapping) and "train" in given and not _is_array(given["train"]):
         test = next((key for key in ("test", "validation", "val") if key in given), None)
         if test is None:

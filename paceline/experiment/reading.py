@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.errors import InputError, nearest
 from paceline.experiment.experiment import Experiment
-from paceline.experiment.keys import flattened
+from paceline.experiment.keys import flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
 from paceline.results.csv_text import read_cells
@@ -47,7 +47,7 @@ def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Pa
     """From a parsed TOML table. A file of published numbers is searched for in `folder`."""
     for key in table:
         if key not in KEYS:
-            raise InputError(f"an experiment has no {key!r}: {nearest(key, KEYS)}")
+            raise InputError(f"an experiment has no {key!r}: {_place_of(key)}")
     _check_plain(table, "")
     given = dict(table)
     for section in ("workload", "strategy", "run", "random", "quick"):
@@ -68,6 +68,12 @@ def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Pa
         published=published,
     )  # fmt: skip
     return replace(made, notes=(f"Source: {source}.", *made.notes)) if source else made
+
+
+def _place_of(key: str) -> str:
+    """Where a setting belongs that was written outside its section."""
+    section = section_of(key.replace("-", "_"))
+    return f"it belongs in [{section}], or in [grid] as a list" if section else nearest(key, KEYS)
 
 
 def _search(table: Mapping[str, Any]) -> RandomSearch:

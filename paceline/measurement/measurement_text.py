@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.formatting import percent, signed_percent
+from paceline.formatting import duration, percent, signed_percent
 from paceline.held_objects import shown_name
 
 if TYPE_CHECKING:
@@ -39,12 +39,18 @@ def text_of(m: Measurement) -> str:
             lines.append(f"{what}: {ms(seconds)} ms")
     lines += [
         f"accounted {m.accounted:.3f}",
-        f"measuring added {m.overhead_s:.2f} s to this run ({signed_percent(m.overhead)}), and would add "
-        f"{signed_percent(m.overhead_hour)} to a run of an hour",
+        overhead_text(m),
         f"device peak {m.device_flops / 1e9:.0f} GFLOP/s and {m.device_bytes / 1e9:.1f} GB/s",
         *(f"warning: {sentence}" for sentence in m.warnings),
     ]
     return "\n".join(lines)
+
+
+def overhead_text(m: Measurement) -> str:
+    """What measuring cost. Noise can make it negative."""
+    here = f"{duration(m.overhead_s)} ({signed_percent(m.overhead)})" if m.overhead_s > 0 else "nothing measurable"
+    hour = signed_percent(m.overhead_hour) if m.overhead_hour > 0 else "nothing measurable"
+    return f"measuring added {here} to this run, and would add {hour} to a run of an hour"
 
 
 def ms(seconds: float) -> str:

@@ -31,6 +31,9 @@ from paceline.step.tally import Score, Tally
 from paceline.workload import Workload
 
 PROGRESS_INTERVAL_S = 0.2
+SHORT_CHUNK, LONG_CHUNK = 10, 50
+"""Iterations between two looks at the progress: few where iterations are slow."""
+LONG_CHUNK_S = 5.0
 MAX_UNTIMED = 10
 MOST_ITERATIONS = 10_000_000
 """Every one of them has a row in memory."""
@@ -89,15 +92,17 @@ def _run(step: MeasuredStep, wanted: Callable[[], int], watch: Callable[[int, in
     whole = max(1, step.parts.feeder.order.full_batches)
     stages = stages_of(step.parts.phases, step.parts.workload.epochs)
     epoch = stages[-1] - 1 if stages else 0  # the phases of the last epoch are measured, as they are predicted
-    left, reported_at, taken = 0, perf_counter(), 0
+    left, reported_at, taken, chunk = 0, perf_counter(), 0, SHORT_CHUNK
     while step.session.number < (iterations := wanted()):
         if not left:
             step.begin(epoch)
             epoch, left = epoch + 1, whole
         count = min(left, max(step.stride, iterations - step.session.number))
         if watch is not None:  # in chunks, so that progress is visible
-            count = min(count, max(step.stride, 50))
+            count = min(count, max(step.stride, chunk))
+        began = perf_counter()
         step.advance(count, tally)
+        chunk = LONG_CHUNK if (perf_counter() - began) / count * LONG_CHUNK < LONG_CHUNK_S else SHORT_CHUNK
         left, taken = left - count, taken + count
         if taken > MAX_UNTIMED * iterations:
             raise PacelineError(f"after {taken:,} iterations only {step.session.number:,} could be timed")

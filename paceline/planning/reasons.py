@@ -19,13 +19,23 @@ NOTICEABLE = 0.01
 
 def time_words(seconds: float) -> str:
     """`3.2 h`, `14 min`, `2.5 days`."""
+    unit_s, name = _unit_of(seconds)
+    return f"{seconds / unit_s:,.0f} years" if name == "years" else f"{seconds / unit_s:,.3g} {name}"
+
+
+def range_words(low_s: float, high_s: float) -> str:
+    """`1.97 to 4.2 days`: both in the unit of the longer."""
+    unit_s, name = _unit_of(high_s)
+    return f"{low_s / unit_s:,.3g} to {high_s / unit_s:,.3g} {name}"
+
+
+def _unit_of(seconds: float) -> tuple[float, str]:
     if 0 < seconds < 1:
-        return f"{1e3 * seconds:.3g} ms"
-    for most, unit, name in ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h")):
+        return 1e-3, "ms"
+    for most, unit_s, name in ((120, 1.0, "s"), (7200, 60.0, "min"), (172800, 3600.0, "h"), (86.4e6, 86400.0, "days")):
         if seconds < most:
-            return f"{seconds / unit:.3g} {name}"
-    days = seconds / 86400
-    return f"{days:,.3g} days" if days < 1000 else f"{days / 365:,.0f} years"
+            return unit_s, name
+    return 365 * 86400.0, "years"
 
 
 def money_words(money: float, currency: str) -> str:
@@ -207,9 +217,7 @@ def _uncertainties(plan: Plan) -> list[str]:
     pick, objective = plan.pick, plan.objective
     lines = []
     if objective.deadline_s is not None and plan.met and pick.high_s > objective.deadline_s:
-        lines.append(
-            f"it may miss the deadline: the 90 % interval is {time_words(pick.low_s)} to {time_words(pick.high_s)}"
-        )
+        lines.append(f"it may miss the deadline: the 90 % interval is {range_words(pick.low_s, pick.high_s)}")
     if objective.target_accuracy is None and pick.in_flight > 1:
         lines.append(
             f"accuracy was not considered: {batches_words(pick.in_flight)} of the workload's batches are in flight, "

@@ -152,7 +152,8 @@ def first_to_target_sentence(found: Mapping[str, Sequence[RunResult]]) -> str:
 def best_sentence(runs: Sequence[RunResult]) -> str:
     """The most accurate setting, unless its lead is within the noise of repetitions."""
     ranked = [run for run in runs if run.ranked]
-    known = groups_of(run for run in ranked if run.labelled)
+    learned = {run.group for run in ranked}  # a repetition that did not learn counts where another one did
+    known = groups_of(run for run in runs if run.labelled and run.status == "finished" and run.group in learned)
     if not known:
         many = count(len(runs), "run")
         by_metric = [run for run in ranked if run.has_network_metric]
@@ -169,16 +170,17 @@ def best_sentence(runs: Sequence[RunResult]) -> str:
     if len(order) == 1:
         ends = f"{percent(min(top))} and {percent(max(top))}"
         return f"{count(len(top), 'run')} of {best_name} ended between {ends} test accuracy."
+    settings = len(groups_of(runs))
     apart, once = differs(top, accuracies[order[1]]), unrepeated(top, accuracies[order[1]])
     if apart is False:
         tied = sum(differs(top, accuracies[name]) is False for name in order[1:]) + 1
-        return f"{tied} of {len(order)} settings are equally accurate within noise, at about {percent(median_of(top))}."
+        return f"{tied} of {settings} settings are equally accurate within noise, at about {percent(median_of(top))}."
     high, low = (percent(median_of(accuracies[name])) for name in (best_name, order[-1]))
     if high == low:
-        return f"All {len(order)} settings{once} reach the same test accuracy: {high}."
+        return f"All {len(order)} settings reach the same test accuracy: {high}{once}."
     if apart is None:  # without repetitions, which of them is best is not known
-        return f"Test accuracy{once} ranges from {low} with {order[-1]} to {high} with {best_name}."
-    return f"The most accurate of {len(order)} settings is {best_name}: {high} test accuracy."
+        return f"Test accuracy ranges from {low} with {order[-1]} to {high} with {best_name}{once}."
+    return f"The most accurate of {settings} settings is {best_name}: {high} test accuracy."
 
 
 def simulation_sentence(runs: Sequence[RunResult]) -> str:
@@ -215,7 +217,7 @@ def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
     record, clock = run.run, ", simulated" if run.virtual else ""
     found = {"test accuracy": percent(run.accuracy) if run.labelled else ""}
     if run.labelled and record is not None:
-        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy)
+        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy) * bool(record.shown_top)
     elif math.isfinite(run.loss):
         found["test loss"] = number(run.loss)
     if math.isfinite(run.metric_value):
@@ -248,7 +250,7 @@ def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
         (duration(m.iteration_s.median_s), "per iteration (median)"),
         (rate(speed) if math.isfinite(speed) else "–", "throughput"),
         (percent(m.accounted), "of the iteration attributed"),
-        (signed_percent(m.overhead_hour), "overhead of measuring, in a run of an hour"),
+        (signed_percent(max(0.0, m.overhead_hour)), "overhead of measuring, in a run of an hour"),
         (f"{m.peak_memory_bytes / 1e9:.3g} GB", "peak memory"),
     )
 

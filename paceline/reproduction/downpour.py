@@ -61,14 +61,15 @@ def _relative(found: ResultsTable, strategy: str) -> list[PublishedRow]:
 
 
 def _growth_sentence(found: ResultsTable) -> str:
-    said = []
+    said, theirs = [], []
     for strategy, published in GROWTH.items():
         few, most = (_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in (NODES[0], NODES[-1]))
         if not math.isfinite(most / few):
             return ""
-        theirs = signed_percent(published)
-        said.append(f"{signed_percent(most / few - 1)} with {NAMES[strategy]} (Mullapudi measured {theirs})")
-    return f"From {NODES[0]} to {NODES[-1]} nodes, the simulated epoch time changes by {listed(said)}."
+        said.append(f"{signed_percent(most / few - 1)} ({NAMES[strategy]})")
+        theirs.append(signed_percent(published))
+    both = f"{listed(said)}; Mullapudi measured {listed(theirs)}"
+    return f"From {NODES[0]} to {NODES[-1]} nodes, simulated epoch times change by {both}."
 
 
 def _rows(found: ResultsTable, **where: Any) -> list[dict[str, Any]]:

@@ -59,7 +59,8 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     }
     said = [one for name in models for one in _overhead(name, fitted[name])]
     if unknown := [name for name in fitted if name not in models]:
-        sentence = f"The model does not fit {listed(unknown)} with two processes: there is no estimate of the overhead."
+        times = f"The epoch times of {listed(unknown)} with two processes"
+        sentence = f"{times} do not fit the time model: there is no estimate of the overhead per batch."
         said.append((sentence, "batch-model-times"))
     said += [(sentence, "learned-by-batch") for sentence in _accuracies(found)]
     return Conclusions(

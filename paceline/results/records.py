@@ -196,7 +196,9 @@ def files_under(directory: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(directory):
         left_out = NOT_COUNTED if EXPERIMENT in names else ()
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in left_out)
-        yield from (Path(place, name) for name in sorted(names) if _is_of_interest(name, EXPERIMENT in names))
+        copied = {f"{folder}.json" for folder in folders}  # a worker's clock wrote it; its folder has the same record
+        names = [name for name in sorted(names) if not (name.startswith("worker-") and name in copied)]
+        yield from (Path(place, name) for name in names if _is_of_interest(name, EXPERIMENT in names))
 
 
 def _is_of_interest(name: str, in_experiment: bool) -> bool:

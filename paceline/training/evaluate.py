@@ -176,7 +176,8 @@ def restored(
     given = {key for key, value in changes.items() if value is not None}
     check_code({key: value for key, value in vars(workload).items() if key not in given}, path, checkpoint.made_in)
     place, _ = choose_device(workload.device)
-    dataset = load_data(with_settings(workload, {"batch": 1}), cache)  # a small one is no obstacle: nothing is trained
+    small = with_settings(workload, {"batch": 1, "accumulate": 1})  # nothing is trained: few samples suffice
+    dataset = load_data(small, cache)
     network = placed_network(workload, dataset, place)
     load_parameters(network, checkpoint, path)
     return workload, dataset, network, place

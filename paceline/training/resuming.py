@@ -34,6 +34,8 @@ def resumable_directory(path: Path) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such directory")
     if not (path / NAME).exists():
+        if not (path / "record.json").exists():
+            raise CheckpointError(f"{path} is not the directory of a run: it has neither record.json nor {NAME}")
         raise CheckpointError(f"{path} has no {NAME}: the run stopped before its first one, start it again")
     return path
 

@@ -138,6 +138,11 @@ class Run(NotebookRecord):
         spans = (span for span in self.trace.spans if span.who != "main")  # main is timed by the real clock
         return Trace(tuple(spans)) if self.is_simulated else self.trace
 
+    @property
+    def shown_top(self) -> int:
+        """The n of the top-n accuracy; 0 if it says nothing, because there are no more than n classes."""
+        return 0 if 0 < self.classes <= self.workload.top else self.workload.top
+
     def facts(self) -> dict[str, Any]:
         strategy = {"strategy": self.distribution.strategy.name} if self.distribution is not None else {}
         workers = {"workers": self.distribution.workers} if self.distribution is not None else {}

@@ -46,6 +46,19 @@ def test_any_data_can_be_given(given):
     assert run.status == "finished" and run.classes == 3
 
 
+def test_a_table_of_pandas_is_refused_with_what_to_give():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(PacelineError, match=r"is a table: give its arrays, as in data=\(table\[inputs\]"):
+        paceline.train(network(), data=pandas.DataFrame({"a": [1.0, 2.0], "b": [0, 1]}), **SETTINGS)
+
+
+def test_a_run_with_accumulated_gradients_can_be_evaluated(tmp_path):
+    given = {"data": DATA["arrays"], **SETTINGS, "accumulate": 2}
+    run = paceline.train(model := network(), **given, out=tmp_path / "run")
+    found = paceline.evaluate(run, DATA["arrays"], model=model)
+    assert found.accuracy == pytest.approx(run.test_accuracy)
+
+
 def test_a_list_of_samples_trains_as_arrays_do():
     runs = [paceline.train(network(), data=DATA[name], **SETTINGS) for name in ("arrays", "list of samples")]
     assert runs[0].test_loss == runs[1].test_loss

@@ -48,7 +48,11 @@ def test_json_alone_is_on_standard_output(paceline):
         (["classify", *TABLE, "--samples", "0"], "should be a whole number from 1"),
         (["classify", *TABLE, "--classes", "1"], "should be a whole number from 2"),
         (["classify", *TABLE, "--labels", "501"], "labels=501 should be at most the samples, 500"),
-        (["classify", *TABLE, "--error", "little"], "--error little should be a number above 0, e.g. 0.05 or 5%"),
+        (
+            ["classify", *TABLE, "--error", "little"],
+            "--error little should be a number above 0 (below 100 with %), e.g. 0.05",
+        ),
+        (["classify", *TABLE, "--error", "500%"], "--error 500% should be a number above 0 (below 100 with %)"),
         (["classify", *TABLE, "--error", "0"], "should be a number above 0"),
         (["classify", *TABLE, "--time", "24"], "--time 24 should be a time with a unit"),
         (["classify", *TABLE, "--device", "H2000"], "no device 'H2000': did you mean"),

@@ -62,7 +62,7 @@ def test_the_whole_way_into_a_file_and_a_prediction(paceline):
     ):
         assert word in result.err
     predicted = paceline("predict", "mlp", "--device", "mine.json")
-    assert predicted.code == 0 and f"on {processor_name()} (calibrated (mine.json)), step flat" in predicted.out
+    assert predicted.code == 0 and f"on {processor_name()} (calibrated: mine.json), step flat" in predicted.out
 
 
 def test_without_a_place_it_is_kept_for_later_predictions(paceline, monkeypatch):

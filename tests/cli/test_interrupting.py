@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,3 +66,17 @@ def test_a_signal_stops_in_good_order_and_the_run_goes_on(started, tmp_path, pac
     assert after.epochs[: len(before.epochs)] == before.epochs
     assert [epoch.epoch for epoch in after.epochs] == list(range(1, epochs + 1))
     assert after.updates == epochs * -(-1437 // 64)
+
+
+def test_ctrl_c_while_the_program_starts_ends_it_in_one_line():
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "paceline.cli.console":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+import paceline.cli
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, "paceline: interrupted\n")

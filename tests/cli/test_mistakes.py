@@ -241,6 +241,14 @@ def test_a_run_without_a_checkpoint(paceline, trained_copy):
     (trained_copy / "checkpoint.pt").unlink()
     assert "has no checkpoint.pt" in paceline("train", "--resume", trained_copy).refused()
     assert "no checkpoint at" in paceline("evaluate", trained_copy).refused()
+    (trained_copy / "record.json").unlink()
+    assert "is not the directory of a run" in paceline("train", "--resume", trained_copy).refused()
+
+
+def test_a_setting_without_an_option_of_its_own_is_given_with_set(paceline):
+    said = paceline("measure", "mlp", "--optimizer", "adam").refused()
+    assert "No such option: --optimizer; give it as --set optimizer=VALUE" in said
+    assert "(see paceline measure --help)" in paceline("measure", "mlp", "--optimiser", "adam").refused()
 
 
 def test_evaluating_on_data_of_another_shape(paceline, trained):

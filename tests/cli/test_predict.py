@@ -89,7 +89,7 @@ def test_this_machine_once_it_is_calibrated(paceline):
 def test_a_calibration_s_own_file(paceline):
     record.save(calibration(step_overheads={"flat": StepOverheads()}), Path("mine.json"))
     result = paceline("predict", "lenet5", "--device", "mine.json", "--threads", "2")
-    assert "on an invented cpu (calibrated (mine.json)), step flat, float32, 2 threads" in result.out
+    assert "on an invented cpu (calibrated: mine.json), step flat, float32, 2 threads" in result.out
 
 
 def test_an_operation_that_was_never_tried(paceline):

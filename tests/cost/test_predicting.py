@@ -111,7 +111,7 @@ def test_all_ways_to_name_a_device_agree(tmp_path):
         )
     ]
     assert len({each.iteration_s for each in made}) == 1
-    assert [each.basis for each in made[2:]] == ["calibrated elsewhere", "calibrated", "calibrated (mine.json)"]
+    assert [each.basis for each in made[2:]] == ["calibrated elsewhere", "calibrated", "calibrated: mine.json"]
 
 
 def test_a_prediction_has_all_fields():

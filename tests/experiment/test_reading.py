@@ -120,6 +120,8 @@ def test_a_source_is_the_first_note_and_that_of_published_numbers(tmp_path):
     ("text", "words"),
     [
         ("repetition = 3", "an experiment has no 'repetition': did you mean repetitions?"),
+        ("network = 'mlp'", "an experiment has no 'network': it belongs in [workload], or in [grid] as a list"),
+        ("push-every = 2", "an experiment has no 'push-every': it belongs in [strategy], or in [grid] as a list"),
         ("[workload\nnetwork", "not valid TOML: "),
         (WHOLE[: WHOLE.index("1, 2]")], "not valid TOML: "),
         ("workload = 3", "workload=3 should be a table, [workload]"),

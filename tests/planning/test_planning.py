@@ -15,7 +15,7 @@ from paceline.errors import InputError, PacelineError
 from paceline.planning.machine_options import options_of
 from paceline.planning.objective import Objective
 from paceline.planning.planning import make_plan
-from paceline.planning.reasons import time_words
+from paceline.planning.reasons import range_words, time_words
 from paceline.workload import resolve
 from tests.planning.invented import WORKLOAD, InventedPredictions, invented_cluster, invented_predictions
 
@@ -105,6 +105,11 @@ def test_a_late_pick_far_from_the_workload_is_compared_with_a_closer_one():
 )
 def test_times_in_words(seconds, words):
     assert time_words(seconds) == words
+
+
+def test_both_ends_of_a_range_have_one_unit():
+    assert range_words(170_280, 362_880) == "1.97 to 4.2 days"
+    assert range_words(0.2, 45.0) == "0.2 to 45 s"
 
 
 def test_a_budget_that_cannot_be_met_gives_the_cheapest():

@@ -334,6 +334,17 @@ def test_times_that_belong_together_have_one_unit():
     assert [factor for factor, _ in given.scales] == [1, 1e3, 1e3, 1e3, 1]
 
 
+def test_a_top_n_accuracy_of_few_classes_is_not_shown():
+    def shown(classes):
+        records = Records(runs=[("a", a_run(classes=classes))])
+        tiles = [what for _, what in answer_of(records, run_results(records)).tiles]
+        (epochs,) = [block for block in made(records)["learning"].blocks if isinstance(block, TableBlock)]
+        return [what for what in tiles if "top-" in what], [c.name for c in epochs.table.columns if "top-5" in c.name]
+
+    assert shown(10) == (["test top-5 accuracy"], ["training top-5", "test top-5"])
+    assert shown(5) == ([], []), "every answer is among five of five"
+
+
 def test_the_title_is_what_it_is_about():
     assert title_of(ONE, run_results(ONE)) == "lenet5 on digits"
     assert title_of(replace(ONE, title="A study"), ()) == "A study"
@@ -353,9 +364,11 @@ def test_a_lead_within_noise_is_no_lead():
 
     assert said((0.80, 0.90), (0.85, 0.95)) == "2 of 2 settings are equally accurate within noise, at about 90.0 %."
     assert said((0.80, 0.81), (0.90, 0.91)) == "The most accurate of 2 settings is lr 0.2: 90.5 % test accuracy."
+    unlucky = "Test accuracy ranges from 50.0 % with lr 0.1 to 90.0 % with lr 0.2 (too few runs to judge the noise)."
+    assert said((0.80, 0.20), (0.90,)) == unlucky, "a repetition that did not learn counts"
     ends = "80.0 % with lr 0.1 to 90.0 % with lr 0.2"
-    assert said((0.80,), (0.90,)) == f"Test accuracy (one run each) ranges from {ends}.", "its noise is not known"
-    assert said((0.80,), (0.80,)) == "All 2 settings (one run each) reach the same test accuracy: 80.0 %."
+    assert said((0.80,), (0.90,)) == f"Test accuracy ranges from {ends} (one run each).", "its noise is not known"
+    assert said((0.80,), (0.80,)) == "All 2 settings reach the same test accuracy: 80.0 % (one run each)."
 
 
 def test_runs_that_diverged_or_did_not_learn_are_not_ranked():

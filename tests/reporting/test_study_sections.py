@@ -74,7 +74,8 @@ def test_the_model_of_batches_is_found_again():
 def test_nothing_is_said_of_batches_where_larger_ones_are_not_faster():
     slower = [replace(with_batch(batch), trace=Trace(), train_s=2 * batch / 1000) for batch in (100, 500, 2000)]
     section = made(records(*slower))["batch-model"]
-    assert section.sentences[0] == "The model does not fit mlp: there is no estimate of the overhead."
+    said = "The epoch times of mlp do not fit the time model: there is no estimate of the overhead."
+    assert section.sentences[0] == said
     ((*_, batch_ms, _, small, large, _),) = rows(section, "batch-model-parameters")
     assert batch_ms is small is large is None, "no number stands where there is none"
 

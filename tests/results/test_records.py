@@ -43,6 +43,16 @@ def test_a_file_can_be_named_and_counts_once(tmp_path):
     assert len(find_records([tmp_path, tmp_path / "one", tmp_path / "one" / "record.json"]).runs) == 1
 
 
+def test_the_measurement_of_a_worker_counts_once(tmp_path):
+    save_run(a_run(), tmp_path / "one")
+    for worker in ("worker-0", "worker-1"):
+        record.save(a_measurement(), tmp_path / "one" / "measure" / f"{worker}.json")
+    record.save(a_measurement(), tmp_path / "one" / "measure" / "worker-0" / "measurement.json")
+    places = [place for place, _ in find_records([tmp_path]).measurements]
+    home = f"{tmp_path.name}/one/measure"
+    assert sorted(places) == [f"{home}/worker-0", f"{home}/worker-1.json"]
+
+
 def test_what_is_broken_is_named_with_a_reason_and_the_rest_is_there(tmp_path):
     save_run(a_run(), tmp_path / "good")
     broken = broken_records(tmp_path / "bad")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from paceline import networks
+from paceline.errors import NetworkError
 from paceline.step.losses import LOSSES, auxiliary_weight, total_loss
 from paceline.workload import LOSSES as ALL_NAMES
 
@@ -55,6 +56,13 @@ def test_labels(name):
 def test_every_character_of_a_text_counts_as_a_sample(name):
     output, labels = torch.from_numpy(OUTPUT).view(3, 3, 4), torch.from_numpy(LABELS).view(3, 3)
     assert LOSSES[name](output, labels).item() == pytest.approx(EXPECTED[name], rel=1e-12)
+
+
+def test_numbers_as_targets_of_one_class_are_refused():
+    with pytest.raises(NetworkError, match="one class is always 0; for targets that are numbers use `loss='squared'`"):
+        LOSSES["cross-entropy"](torch.zeros(9, 1), torch.rand(9, 1))
+    with pytest.raises(NetworkError, match="the network has one output"):
+        LOSSES["cross-entropy"](torch.zeros(9, 1, 4, 4), torch.rand(9, 1, 4, 4))
 
 
 def test_targets_that_are_numbers():

@@ -75,7 +75,8 @@ def batch_model(runs: Sequence[RunResult]) -> Section | None:
     fitted = [model for model in models if model.is_fitted]
     sentences = [overhead_sentence(max(fitted, key=lambda model: model.share(0)))] if fitted else []
     if failed := [model.name for model in models if not model.is_fitted]:
-        sentences.append(f"The model does not fit {listed(failed)}: there is no estimate of the overhead.")
+        times = f"The epoch times of {listed(failed)}"
+        sentences.append(f"{times} do not fit the time model: there is no estimate of the overhead.")
     blocks = (_times(models), _shares(fitted) if fitted else None, _parameters(models))
     return section("batch-model", "Overhead per batch", (*sentences, MODEL), blocks=blocks)
 
@@ -100,9 +101,8 @@ def _times(models: Sequence[FittedSeries]) -> Figure:
         "styles": line_styles((str(row[0]) for row in rows), "model"),
     }  # fmt: skip
     errors = [found.error for found in models if found.is_fitted]
-    says = (
-        f"The model is off by {percent(max(errors), 0)} at most." if errors else "The model does not fit these times."
-    )
+    worst = f"The time model is off by {percent(max(errors), 0)} at most." if errors else ""
+    says = worst or "These times do not fit the time model."
     return Figure("batch-model-times", "Epoch time by batch size", "lines", (View("", data, options),), says, says)
 
 
@@ -134,5 +134,5 @@ def _parameters(models: Sequence[FittedSeries]) -> TableBlock:
         )
         for found in models
     ]  # fmt: skip
-    note = "Empty: the model does not fit, so there is no estimate."
+    note = "Empty: the times do not fit the time model, so there is no estimate."
     return TableBlock("batch-model-parameters", "Fitted parameters", table(columns, rows), note)

@@ -68,7 +68,9 @@ def coverage_sentence(rows: Sequence[PredictionRow]) -> str:
     """Errors and interval coverage of all predictions; empty for a single one without interval."""
     known = [row for row in rows if math.isfinite(row.error)]
     inside = [row.inside for row in known if row.inside is not None]
-    said = [f"{sum(inside)} of {count(len(inside), 'interval')} cover the measured value"] if inside else []
+    said = [f"{sum(inside)} of {len(inside)} intervals cover the measured value"] if len(inside) > 1 else []
+    if len(inside) == 1:
+        said = [f"The 90 % interval {'covers' if inside[0] else 'does not cover'} the measured value"]
     if len(known) > 1:
         errors = [abs(row.error) for row in known]
         said.insert(0, f"The median error of {len(known)} predictions is {percent(median_of(errors))}")

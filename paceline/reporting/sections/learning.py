@@ -40,15 +40,15 @@ def learning(runs: Sequence[RunResult]) -> Section | None:
 
 
 def _epochs(run: Run) -> TableBlock:
-    top = f"top-{run.workload.top}"
+    top, shown = f"top-{run.shown_top}", bool(run.shown_top)
     columns: dict[str | Column, Callable[[Epoch], float]] = {
         "epoch": lambda e: e.epoch,
         Column("loss"): lambda e: e.loss,
         Column("training top-1", "%"): lambda e: 100 * e.train_accuracy,
-        Column(f"training {top}", "%"): lambda e: 100 * e.train_top_accuracy,
+        **({Column(f"training {top}", "%"): lambda e: 100 * e.train_top_accuracy} if shown else {}),
         Column("test loss"): lambda e: e.test_loss,
         Column("test top-1", "%"): lambda e: 100 * e.test_accuracy,
-        Column(f"test {top}", "%"): lambda e: 100 * e.test_top_accuracy,
+        **({Column(f"test {top}", "%"): lambda e: 100 * e.test_top_accuracy} if shown else {}),
         **({Column(f"test {run.metric}"): lambda e: e.test_metric} if run.metric else {}),
         **({} if run.is_simulated else {Column("samples/s"): lambda e: e.samples_per_s}),
         Column("wall-clock time" if run.is_simulated else "time", "s"): lambda e: e.wall_s,

@@ -90,7 +90,8 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
         }),),
         f"The recommended configuration takes {time_words(best.time_s)} and {money_words(best.money, plan.currency)}; "
         f"{count(len(shown) - 1, 'alternative')} shown.",
-        "Each point is a configuration that no other beats in time, cost and batches in flight together.",
+        "Each point is a configuration that no other beats in time, cost and batches in flight together. "
+        "The more batches are in flight (computed at the same time), the less certain is convergence.",
     )  # fmt: skip
     parts = ["computing", "communicating", "waiting"]
     shares = Figure(

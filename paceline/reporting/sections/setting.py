@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from paceline.formatting import as_number, count, duration, in_order, listed, percent, signed_percent
+from paceline.formatting import as_number, count, duration, in_order, listed, percent
 from paceline.measurement.measurement import Measurement
+from paceline.measurement.measurement_text import overhead_text
 from paceline.reporting.figure import Cell, Column, Section, TableBlock, filled, listing, section, table
 from paceline.reporting.series import seconds_to_accuracy, target_accuracy
 from paceline.results.labels import differing
@@ -144,8 +145,8 @@ def busy_sentence(records: Records, runs: Sequence[RunResult]) -> str:
 
 def overhead_words(m: Measurement) -> str:
     """A short run pays for the start of the clock; a long one for its samples."""
-    here = f"{duration(m.overhead_s)} ({signed_percent(m.overhead)})" if m.overhead_s > 0 else "nothing"
-    return f"Measuring added {here} to this run, and would add {signed_percent(m.overhead_hour)} to a run of an hour."
+    said = overhead_text(m)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _of_measurements(found: Sequence[tuple[str, Measurement]]) -> Iterable[str]:
@@ -212,7 +213,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (
-            run.label, "finished, did not learn" if run.status == "finished" and not run.ranked else run.status,
+            run.label, "finished, not ranked" if run.status == "finished" and not run.ranked else run.status,
             run.workers, 100 * run.accuracy, run.metric_value, run.loss, seconds_to_accuracy(run, target),
             run.seconds, run.samples_per_s, run.updates,
             d.ledger.mean_staleness if (d := run.distribution) and d.ledger.staleness else None,
