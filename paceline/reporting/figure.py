@@ -221,10 +221,18 @@ def section(
     return found if found.blocks or found.points else None
 
 
-def listing(id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> TableBlock | None:
+def figure(id: str, title: str, kind: str, views: Iterable[View], says: str = "", **how: Any) -> Figure | None:
+    """A figure; None without views."""
+    shown = tuple(views)
+    return Figure(id, title, kind, shown, says, **how) if shown else None
+
+
+def listing(
+    id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]], **how: Any
+) -> TableBlock | None:
     """A table block; None without rows."""
     data = table(columns, rows)
-    return TableBlock(id, title, data) if data.rows else None
+    return TableBlock(id, title, data, **how) if data.rows else None
 
 
 def _is_narrow(block: Block) -> bool:

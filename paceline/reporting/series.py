@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.formatting import as_number, median_of
@@ -151,6 +151,12 @@ def _telling(runs: Sequence[RunResult]) -> list[str]:
 def _same_work(alone: RunResult, other: RunResult) -> bool:
     keys = [key for key in alone.settings if key not in (*OF_WORKERS, "driver")]
     return all(alone.settings[key] == other.settings.get(key) for key in keys)
+
+
+def median_and_ends(values: Iterable[float]) -> tuple[float, float, float]:
+    """Median, minimum and maximum of the finite values."""
+    known = [value for value in values if math.isfinite(value)] or [math.nan]
+    return median_of(known), min(known), max(known)
 
 
 def target_accuracy(runs: Sequence[RunResult]) -> float:

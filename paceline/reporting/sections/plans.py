@@ -9,7 +9,7 @@ from paceline.held_objects import shown_name
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import money_words, time_words
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, listing, section, table
 
 IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 MORE_IN_FLIGHT = "more batches in flight"
@@ -38,7 +38,7 @@ def plan_sentence(plan: Plan) -> str:
     return f"{said}, the best balance of time and cost."
 
 
-def plan_section(plan: Plan, suffix: str) -> Section:
+def plan_section(plan: Plan, suffix: str) -> Section | None:
     shown = plan.shown
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
@@ -47,16 +47,14 @@ def plan_section(plan: Plan, suffix: str) -> Section:
         "flight together; "
         f"{plan.conditions.get('simulated', '')} were simulated, the others were ruled out by bounds."
     )
-    title = "Best configurations, fastest first"
-    blocks: list[Figure | TableBlock] = [
+    left, columns = "Configurations not considered", ("left out", "candidates")
+    blocks = (
         *_figures(plan, shown, suffix),
-        TableBlock(f"plan{suffix}-rows", title, _table(plan, shown), _note(plan)),
-    ]
-    left = table(("left out", Column("candidates")), list(plan.excluded.items()))
-    if plan.excluded:
-        blocks.append(TableBlock(f"plan{suffix}-left-out", "Configurations not considered", left, folded=True))
-    points = tuple(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
-    return Section(f"plan{suffix}", "Plan", (said, f"Recommended: {plan.pick}. Reasons:"), points, tuple(blocks))
+        TableBlock(f"plan{suffix}-rows", "Best configurations, fastest first", _table(plan, shown), _note(plan)),
+        listing(f"plan{suffix}-left-out", left, columns, plan.excluded.items(), folded=True),
+    )
+    points = (f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
+    return section(f"plan{suffix}", "Plan", (said, f"Recommended: {plan.pick}. Reasons:"), points, blocks)
 
 
 def _objective_words(plan: Plan) -> str:
