@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
@@ -160,13 +159,8 @@ def _simulate(task: RunTask, words: RunSettings, watcher: _Told) -> None:
 
 
 def _feed(task: RunTask, words: RunSettings, watcher: _Told) -> None:
-    how: dict[str, Any] = {
-        "ahead": words.ahead,
-        "iterations": words.iterations or FED_ITERATIONS,
-        "watch": watcher.done,
-    }
+    feed = functools.partial(feed_images, task.run.workload)
     if words.devices:
-        found = feed_stand_ins(words.devices, refresh_s=words.refresh, compute_s=words.compute, **how)
-    else:
-        found = feed_images(task.run.workload, **how)
+        feed = functools.partial(feed_stand_ins, words.devices, refresh_s=words.refresh, compute_s=words.compute)
+    found = feed(ahead=words.ahead, iterations=words.iterations or FED_ITERATIONS, watch=watcher.done)
     record.save(found, Path(task.directory) / "record.json")
