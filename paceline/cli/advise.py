@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import textwrap
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,9 +50,15 @@ def advise(
             raise InputError(f"name a task: {', '.join(TASKS)}, or a TOML file that describes it")
         task, given = ask_task(console)
     place = next_directory(f"advice-{Path(task).stem}") if out is None else out
+
+    def tell(trial: TriedCandidate, name: str) -> None:
+        from paceline.advice.trying import trial_words
+
+        console.print(f"tried {trial_words(trial, name)}")
+
     try:
-        with console.status("advising") if console.is_terminal else nullcontext():
-            made = run(task, try_out=try_out, out=place, on_trial=_teller(console), **given)
+        with console.status("advising"):
+            made = run(task, try_out=try_out, out=place, on_trial=tell, **given)
     except BaseException:
         if out is None:
             remove_if_empty(place)
@@ -73,15 +77,6 @@ def advise(
         raise PacelineError(f"no candidate is good enough: {made.choice('network').reason}")
 
 
-def _teller(console: Console) -> Callable[[TriedCandidate, str], None]:
-    def tell(trial: TriedCandidate, name: str) -> None:
-        from paceline.advice.trying import trial_words
-
-        console.print(f"tried {trial_words(trial, name)}")
-
-    return tell
-
-
 def _show(made: Advice, console: Console) -> None:
     width = max(len(each.topic) for each in made.choices)
     for each in made.choices:
@@ -94,17 +89,9 @@ def _show(made: Advice, console: Console) -> None:
         console.print(f"{'time'.ljust(width)}  {duration(made.predicted_s)} predicted ({interval})")
     if basis := "; ".join(f"{name}: {value}" for name, value in made.conditions.items()):
         console.print(basis)
-    if made.trials:
-        console.print()
-        console.print(
-            rows_table(_trial_rows(made), left=("", "network", "options", "status"), wrap=True), soft_wrap=False
-        )
-
-
-def _trial_rows(made: Advice) -> list[dict[str, str]]:
     from paceline.advice.advice import error_words
 
-    return [
+    rows = [
         {
             "": "*" if row["chosen"] else "", "network": row["network"], "options": row["options"],
             made.error_name: error_words(row[made.error_name], made.error_name), "time": duration(row["wall_s"]),
@@ -112,3 +99,6 @@ def _trial_rows(made: Advice) -> list[dict[str, str]]:
         }
         for row in made.trial_table()
     ]  # fmt: skip
+    if rows:
+        console.print()
+        console.print(rows_table(rows, left=("", "network", "options", "status"), wrap=True), soft_wrap=False)

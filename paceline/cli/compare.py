@@ -56,18 +56,14 @@ def compare(
     if list_runs:
         _list(file, resume, quick, json, console)
         return
-    _execute(
-        file, console, json,
-        out=out, resume=resume, jobs=jobs, quick=quick, retry=retry, data_dir=data_dir, tensorboard=tensorboard,
-    )  # fmt: skip
-
-
-def _execute(file: Path | None, console: Console, json: str | None, **options: Any) -> None:
     from paceline.cli.experiment_output import ExperimentProgress, raise_if_failed, show_tables
 
     machine = busy_machine.MachineWatch()
     with ExperimentProgress(console) as watcher:
-        found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
+        found = run(
+            file, out=out, resume=resume, jobs=jobs, quick=quick, retry=retry, data_dir=data_dir,
+            tensorboard=tensorboard, watcher=watcher, downloads=watcher.downloads,
+        )  # fmt: skip
     show_tables(found, console)
     warn_if_busy(machine.said())
     place = found.home

@@ -135,15 +135,14 @@ def _read(given: dict[str, Any], known: dict[str, Setting], verb: str) -> dict[s
     found: dict[str, Any] = {}
     for written, value in given.items():
         key = written if is_option(written) else written.replace("-", "_")
-        if is_option(key):
-            found[key] = read_any(value)
-            continue
-        if key not in known:
+        if not is_option(key) and key not in known:
             raise InputError(f"no setting {written!r} for {verb}: {nearest(key, known)}")
-        if isinstance(value, str) and verb in known[key].several:
-            found[key] = _several(known[key], value)
+        if not isinstance(value, str):
+            found[key] = value
+        elif is_option(key):
+            found[key] = read_any(value)
         else:
-            found[key] = known[key].parse(value) if isinstance(value, str) else value
+            found[key] = _several(known[key], value) if verb in known[key].several else known[key].parse(value)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -37,9 +38,5 @@ def report(
     console.print(f"report: {written.path} ({written.size_bytes / 1e6:.1f} MB)")
     if written.figures:
         console.print(f"figures: {figures} ({len(written.figures)} files)")
-    content = {
-        "report": str(written.path), "size_bytes": written.size_bytes, "counts": written.counts,
-        "skipped": [{"place": s.place, "reason": s.reason} for s in written.skipped],
-        "figures": [str(path) for path in written.figures],
-    }  # fmt: skip
-    output_json(content, json)
+    content = asdict(written)
+    output_json({"report": content.pop("path"), **content}, json)

@@ -49,10 +49,9 @@ def reproduce(
         console.print(finding)
     console.print(f"report: {made.written.path} ({made.written.size_bytes / 1e6:.1f} MB)")
     content = {
-        "study": made.study.name, "title": made.table.title, "directory": str(made.table.home),
-        "report": str(made.written.path), "findings": made.findings,
-        "published": to_json(made.conclusions.published), "rows": to_json(made.table.rows),
-        "summary": to_json(made.table.summary),
+        "study": made.study.name, "title": made.table.title, "directory": made.table.home, "report": made.page,
+        "findings": made.findings, "published": to_json(made.conclusions.published),
+        "rows": to_json(made.table.rows), "summary": to_json(made.table.summary),
     }  # fmt: skip
     output_json(content, json)
     raise_if_failed(made.table, made.table.home, "reproduce")

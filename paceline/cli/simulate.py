@@ -95,13 +95,10 @@ def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int
         console.print(_headline(each, made))
         if each.outcomes:
             console.print(_outcomes_table(each.outcomes, steps, epochs), soft_wrap=False)
-        for line in (*_calibrated(each.outcomes), *each.left_out):
+        if numbers := [str(outcome.workers) for outcome in each.outcomes if outcome.calibrated]:
+            console.print(f"with {listed(numbers)} workers: exchange as calibrated on this machine")
+        for line in each.left_out:
             console.print(line)
-
-
-def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
-    numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
-    return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:

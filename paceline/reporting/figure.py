@@ -41,8 +41,11 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
     def values(self, name: str) -> list[Any]:
-        place = [column.name for column in self.columns].index(name)
+        place = self.columns.index(self.column(name))
         return [row[place] for row in self.rows]
 
     @property
@@ -137,20 +140,17 @@ class Figure:
 
 def _read_out(view: View) -> str:
     """The last value of each line, or the values of the first bar."""
-    names = [column.name for column in view.table.columns]
-    if "line" in view.options:
-        y = view.options["y"]
-        lines = zip(view.table.values(view.options["line"]), view.table.values(y), strict=True)
+    data, options = view.table, view.options
+    if "line" in options:
+        lines = zip(data.values(options["line"]), data.values(options["y"]), strict=True)
         ends = {line: value for line, value in lines if value is not None}
         said = [f"{line} {number(value)}" for line, value in ends.items()]
-        return f"{view.table.columns[names.index(y)].title} at the last {view.options['x']}: {listed(said)}."
-    parts = view.options.get("parts") or view.options["values"]
-    first, *_ = view.table.rows
-    values = {part: first[names.index(part)] for part in parts}
-    unit = view.table.columns[names.index(parts[0])].unit
-    known = {part: value for part, value in values.items() if isinstance(value, int | float)}
+        return f"{data.column(options['y']).title} at the last {options['x']}: {listed(said)}."
+    parts = options.get("parts") or options["values"]
+    known = {part: value for part in parts if (value := data.values(part)[0]) is not None}
+    unit = data.column(parts[0]).unit
     said = [f"{part} {number(value)} {unit}".rstrip() for part, value in known.items()]
-    return f"{first[names.index(view.options['category'])]}: {listed(said)}."
+    return f"{data.values(options['category'])[0]}: {listed(said)}."
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,8 +80,7 @@ def page_of(records: Records) -> Page:
     runs = run_results(records)
     answer, sections = answer_of(records, runs), sections_of(records, runs)
     figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
-    hero = next((figures[name] for name in answer.pictures if name in figures), None)
-    hero = hero or next(iter(figures.values()), None)
+    hero = next((figures[name] for name in (*answer.pictures, *figures) if name in figures), None)
     below = _without(hero, {answer.sentence, *answer.summary}, sections)
     return Page(title_of(records, runs), answer, hero, tuple(below), tuple(records.skipped))
 
@@ -141,19 +140,16 @@ def _data(page: Page) -> dict[str, Any]:
     def place(given: Table) -> int:
         return tables.setdefault(id(given), (len(tables), given))[0]
 
-    figures = {
-        figure.id: {
-            "kind": figure.kind,
-            "title": figure.title,
-            "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
-        }
-        for figure in page.figures
-    }
-    listings = [b for section in page.sections for b in section.blocks if isinstance(b, TableBlock)]
-    listed = {b.id: place(b.table) for b in listings}
     return {
-        "figures": figures,
-        "listings": listed,
+        "figures": {
+            figure.id: {
+                "kind": figure.kind,
+                "title": figure.title,
+                "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
+            }
+            for figure in page.figures
+        },
+        "listings": {b.id: place(b.table) for s in page.sections for b in s.blocks if isinstance(b, TableBlock)},
         "tables": [_columns(given) for _, given in tables.values()],
         "colours": {"light": LIGHT, "dark": DARK},
         "parts": PARTS,

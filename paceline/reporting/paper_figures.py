@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.output_directory import writable
 from paceline.reporting.colours import LIGHT, colour_of
-from paceline.reporting.figure import Column, Figure, Table, View
+from paceline.reporting.figure import Figure, View
 
 WIDTH_IN = 6.4
 MOST_NAMES = 12  # a longer legend would be larger than the figure
@@ -71,10 +71,6 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
     return paths
 
 
-def _column(table: Table, name: str) -> Column:
-    return next(column for column in table.columns if column.name == name)
-
-
 def _legend(axes: Any, many: int) -> None:
     if 1 < many <= MOST_NAMES:
         axes.figure.legend(loc="outside lower center", ncols=min(many, 3), fontsize=8, frameon=False)
@@ -107,7 +103,7 @@ def _draw_lines(view: View, axes: Any) -> None:
             first = None if "ideal" in labelled else "ideal"
             labelled.add("ideal")
             axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label=first)
-    axes.set(xlabel=_column(table, o["x"]).title, ylabel=_column(table, o["y"]).title)
+    axes.set(xlabel=table.column(o["x"]).title, ylabel=table.column(o["y"]).title)
     if o.get("zero"):
         axes.set_ylim(bottom=0)
     for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)) if o.get("points") else ():
@@ -140,10 +136,10 @@ def _draw_bars(view: View, axes: Any) -> None:
     if o.get("upright"):
         every = max(1, len(names) // 16)
         axes.set_xticks(range(0, len(names), every), names[::every])
-        axes.set(xlabel=o["category"], ylabel=_column(view.table, parts[0]).title)
+        axes.set(xlabel=o["category"], ylabel=view.table.column(parts[0]).title)
     else:
         _name_rows(axes, names)
-        axes.set_xlabel(_column(view.table, parts[0]).unit)
+        axes.set_xlabel(view.table.column(parts[0]).unit)
     _legend(axes, labelled)
 
 
@@ -165,7 +161,7 @@ def _draw_intervals(view: View, axes: Any) -> None:
     if rows:
         axes.plot([other[i] for i in rows], rows, "D", color=colour_of("measured", 1), markersize=5, label=o["other"])
     _name_rows(axes, names)
-    axes.set_xlabel(_column(table, o["value"]).unit)
+    axes.set_xlabel(table.column(o["value"]).unit)
     _legend(axes, 1 + bool(rows))
 
 

@@ -108,19 +108,12 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             str(one), _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
-            one.machines, one.candidate.workers, _strategy(one), one.candidate.batch, one.candidate.precision,
-            one.in_flight, 100 * max(0.0, 1 - one.waiting_share - one.communication_share),
-            100 * one.communication_share, 100 * one.waiting_share, one.bound,
+            one.machines, one.candidate.workers, one.method, one.candidate.batch, one.candidate.precision,
+            one.in_flight, 100 * one.computing_share, 100 * one.communication_share, 100 * one.waiting_share, one.bound,
         )
         for one in shown
     ]  # fmt: skip
     return table(columns, rows)
-
-
-def _strategy(one: Alternative) -> str | None:
-    if one.candidate.is_divided:
-        return one.candidate.division
-    return one.candidate.strategy.name if one.candidate.workers > 1 else None
 
 
 def _nearness(one: Alternative, plan: Plan) -> str:
