@@ -42,10 +42,9 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for row in rows
     )  # fmt: skip
     made.tables = [ExtraTable("Perplexity", header, told)]
-    written = [(str(row["options.hidden"]), written_by(found.directories[row["directory"]])) for row in rows]
-    written = [(hidden, text) for hidden, text in written if text]
-    if written:
-        made.tables.append(ExtraTable("Generated text", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
+    texts = {str(row["options.hidden"]): written_by(found.directories[row["directory"]]) for row in rows}
+    if written := tuple((hidden, text) for hidden, text in texts.items() if text):
+        made.tables.append(ExtraTable("Generated text", ("hidden units", f"after {PROMPT!r}"), written))
     return made
 
 
