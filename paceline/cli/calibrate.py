@@ -39,10 +39,8 @@ _SHOWN = {
 
 
 def calibrate(
-    device: Annotated[str, option("auto, cpu, cuda or cuda:N.", "TEXT")] = "auto",
-    precision: Annotated[
-        list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.", "TEXT")
-    ] = None,
+    device: Annotated[str, option("auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.")] = None,
     local_workers: Annotated[
         bool, flag("local-workers", "Also measure the exchange between local workers (takes two more minutes).")
     ] = False,

@@ -39,7 +39,7 @@ def predict(
         str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
     ],
     device: Annotated[
-        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.", "TEXT")
+        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.")
     ] = None,
     link: Annotated[
         str | None,

@@ -9,7 +9,7 @@ import typer
 from paceline.api.listing import studies
 from paceline.api.reproduce import reproduce as make
 from paceline.cli.console import JsonOption, console_for, output_json, rows_table
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option
+from paceline.cli.options import DataDirOption, JobsOption, OutOption, ResumeOption, RetryOption, flag
 from paceline.errors import InputError
 from paceline.record import to_json
 
@@ -23,8 +23,8 @@ def reproduce(
     quick: Annotated[bool, flag("quick", "Run a small version, which takes minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
-    retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
+    jobs: JobsOption = 1,
+    retry: RetryOption = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:

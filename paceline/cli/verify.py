@@ -28,7 +28,7 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run or of a measurement.")],
     device: Annotated[
         str | None,
-        option("If no prediction was saved: predict for this device, a calibration file or a catalogue name.", "TEXT"),
+        option("If no prediction was saved: predict for this device, a calibration file or a catalogue name."),
     ] = None,
     prediction: Annotated[
         Path | None, path_option("Verify this prediction or plan instead of the one saved with the run.", "FILE")

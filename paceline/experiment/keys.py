@@ -93,10 +93,6 @@ def why_without_effect(key: str) -> str:
     return f"it is for {' or '.join(RUNS[run] for run in SCHEMA[key].runs)}"
 
 
-def run_settings(settings: Mapping[str, Any]) -> RunSettings:
-    return RunSettings(**pick(RunSettings, settings))
-
-
 def setup_of(settings: Mapping[str, Any]) -> Setup:
     if is_alone(settings):
         return Setup()

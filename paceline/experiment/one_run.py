@@ -14,12 +14,13 @@ from time import monotonic
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
-from paceline.experiment.keys import run_settings, setup_of
+from paceline.experiment.keys import setup_of
 from paceline.measurement.feeding import feed_stand_ins
 from paceline.measurement.feeding_images import feed_images
 from paceline.measurement.measuring import measure
 from paceline.reporting.record_files import context_of, write_measured, write_measurement
 from paceline.results.outcome import PlannedRun
+from paceline.settings import pick
 from paceline.simulation.timing import time_workload
 from paceline.step.failures import explained
 from paceline.training.distributing import build_cluster, cluster_words
@@ -108,7 +109,7 @@ def make(task: RunTask) -> int:
 
 
 def _make(task: RunTask) -> None:
-    words = run_settings(task.run.settings)
+    words = RunSettings(**pick(RunSettings, task.run.settings))
     makers = {"train": _train, "measure": _measure, "simulate": _simulate, "feed": _feed}
     makers[words.kind](task, words, _Told(task.beside(".progress")))
 

@@ -247,7 +247,7 @@ def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     planned = [plan.workload for _, plan in records.plans] + [scaling.workload for _, scaling in records.clusters]
     planned += [advice.workload for _, advice in records.advice]
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
-    networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
-    data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))
-    networks, data = [shown_name(name) for name in networks], [shown_name(name) for name in data]
-    return f"{listed(networks, 3)}{' on ' + listed(data, 3) if data else ''}" if networks else "Report"
+    networks += [workload.network for workload in planned]
+    data = [run.settings["data"] for run in runs] + [workload.data for workload in planned]
+    trained, on = (listed(map(shown_name, dict.fromkeys(names)), 3) for names in (networks, data))
+    return f"{trained}{' on ' + on if on else ''}" if trained else "Report"

@@ -10,7 +10,7 @@ import base64
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any
 
 from paceline.formatting import listed, number
@@ -200,11 +200,9 @@ class Section:
     def rows(self) -> list[list[Block]]:
         """The blocks, with consecutive narrow figures in one row."""
         found: list[list[Block]] = []
-        for block in self.blocks:
-            if found and _is_narrow(block) and _is_narrow(found[-1][0]):
-                found[-1].append(block)
-            else:
-                found.append([block])
+        for narrow, some in groupby(self.blocks, lambda block: isinstance(block, Figure) and not block.wide):
+            blocks = list(some)
+            found += [blocks] if narrow else [[block] for block in blocks]
         return found
 
 
@@ -233,7 +231,3 @@ def listing(
     """A table block; None without rows."""
     data = table(columns, rows)
     return TableBlock(id, title, data, **how) if data.rows else None
-
-
-def _is_narrow(block: Block) -> bool:
-    return isinstance(block, Figure) and not block.wide

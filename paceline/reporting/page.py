@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -14,7 +15,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from paceline.errors import InputError
+from paceline.errors import InputError, OutputError
 from paceline.formatting import UNKNOWN, count, glued, number
 from paceline.record import write_atomically
 from paceline.reporting.answer import Answer, answer_of, title_of
@@ -55,6 +56,29 @@ class Written:
     """Number of records of each kind."""
     skipped: tuple[Skipped, ...]
     figures: tuple[Path, ...] = ()
+
+
+def report(
+    paths: Iterable[str | Path],
+    out: str | Path = "report.html",
+    *,
+    title: str | None = None,
+    figures: str | Path | None = None,
+    price: float | None = None,
+) -> Written:
+    """Writes one self-contained page about everything that is saved under `paths`, directories or files.
+
+    `figures` is a directory for the figures as PNG and SVG. `price` is that of a machine per hour.
+    """
+    if price is not None and not price >= 0:
+        raise InputError(f"price={price} should be a number of at least 0: the price of a machine per hour")
+    path = Path(out) / "report.html" if Path(out).is_dir() else Path(out)
+    if path.is_dir():
+        raise OutputError(f"`out={str(path)!r}` is a directory: name a file")
+    records = find_records(paths)
+    records.title = title or records.title
+    records.price = price
+    return write_records(records, path, figures=None if figures is None else Path(figures))
 
 
 def write_records(records: Records, path: Path, *, figures: Path | None = None) -> Written:

@@ -71,9 +71,14 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
     return paths
 
 
-def _legend(axes: Any, many: int) -> None:
-    if 1 < many <= MOST_NAMES:
-        axes.figure.legend(loc="outside lower center", ncols=min(many, 3), fontsize=8, frameon=False)
+def _legend(axes: Any) -> None:
+    """Each name once."""
+    known: dict[str, Any] = {}
+    for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+        known.setdefault(name, handle)
+    if 1 < len(known) <= MOST_NAMES:
+        look = {"loc": "outside lower center", "fontsize": 8, "frameon": False}
+        axes.figure.legend(known.values(), known.keys(), ncols=min(len(known), 3), **look)
 
 
 def _draw_lines(view: View, axes: Any) -> None:
@@ -82,7 +87,6 @@ def _draw_lines(view: View, axes: Any) -> None:
     xs, ys = table.values(o["x"]), table.values(o["y"])
     styles: dict[str, list[int]] = o.get("styles", {})
     places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    labelled = set()
     for name in dict.fromkeys(names):
         rows = [i for i, other in enumerate(names) if other == name and xs[i] is not None and ys[i] is not None]
         if not rows:
@@ -90,19 +94,15 @@ def _draw_lines(view: View, axes: Any) -> None:
         group = groups[rows[0]]
         hue, dash = styles.get(group, [places[group], 1 if group == "training" else places[group] // 8])
         colour = colour_of(group, hue)
-        label = None if group in labelled else group
-        labelled.add(group)
         line = [xs[i] for i in rows], [ys[i] for i in rows]
         marker = "." if len(places) <= MOST_NAMES else ""
-        axes.plot(*line, DASHES[dash % 3], marker=marker, color=colour, linewidth=1.2, label=label)
+        axes.plot(*line, DASHES[dash % 3], marker=marker, color=colour, linewidth=1.2, label=group)
         if "low" in o:
             low, high = table.values(o["low"]), table.values(o["high"])
             axes.vlines(line[0], [low[i] for i in rows], [high[i] for i in rows], color=colour, linewidth=1)
         if "ideal" in o:
             ideal = table.values(o["ideal"])
-            first = None if "ideal" in labelled else "ideal"
-            labelled.add("ideal")
-            axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label=first)
+            axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label="ideal")
     axes.set(xlabel=table.column(o["x"]).title, ylabel=table.column(o["y"]).title)
     if o.get("zero"):
         axes.set_ylim(bottom=0)
@@ -110,7 +110,7 @@ def _draw_lines(view: View, axes: Any) -> None:
         known = [value for value in values if value is not None]
         if known and 0 < FAR * min(known) < max(known):
             scale("log")
-    _legend(axes, len(labelled))
+    _legend(axes)
 
 
 def _draw_bars(view: View, axes: Any) -> None:
@@ -121,11 +121,10 @@ def _draw_bars(view: View, axes: Any) -> None:
     values = [[float(value or 0.0) for value in view.table.values(part)] for part in parts]
     sizes = [sum(column) for column in zip(*values, strict=True)]
     kept = sorted(sorted(range(len(names)), key=lambda i: -sizes[i])[: o.get("most", len(names))])
-    names, left, labelled = [names[i] for i in kept], [0.0] * len(kept), 0
+    names, left = [names[i] for i in kept], [0.0] * len(kept)
     width = 0.7 if stacked else 0.8 / len(parts)
     for place, (part, column) in enumerate(zip(parts, values, strict=True)):
         shown = [column[i] for i in kept]
-        labelled += not stacked or any(shown)
         look = {"color": colour_of(part, place), "label": part if not stacked or any(shown) else None}
         where = [i if stacked else i - 0.4 + width * (place + 0.5) for i in range(len(names))]
         if o.get("upright"):
@@ -140,7 +139,7 @@ def _draw_bars(view: View, axes: Any) -> None:
     else:
         _name_rows(axes, names)
         axes.set_xlabel(view.table.column(parts[0]).unit)
-    _legend(axes, labelled)
+    _legend(axes)
 
 
 def _name_rows(axes: Any, names: list[str]) -> None:
@@ -162,7 +161,7 @@ def _draw_intervals(view: View, axes: Any) -> None:
         axes.plot([other[i] for i in rows], rows, "D", color=colour_of("measured", 1), markersize=5, label=o["other"])
     _name_rows(axes, names)
     axes.set_xlabel(table.column(o["value"]).unit)
-    _legend(axes, 1 + bool(rows))
+    _legend(axes)
 
 
 def _draw_timeline(view: View, axes: Any) -> None:
@@ -180,7 +179,7 @@ def _draw_timeline(view: View, axes: Any) -> None:
         axes.plot([], [], "s", color=colour_of(kind, kind_place), label=kind)
     _name_rows(axes, names)
     axes.set_xlabel("s")
-    _legend(axes, len(set(what)))
+    _legend(axes)
 
 
 DRAWINGS: dict[str, Drawing] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -130,7 +129,7 @@ def last_rate(epoch: Epoch, run: Run) -> float:
 
 
 def hyperparameters_of(run: Run) -> dict[str, Any]:
-    found = {f.name: getattr(run.workload, f.name) for f in fields(run.workload)}
+    found = dict(vars(run.workload))
     if run.distribution is not None:
         strategy = run.distribution.strategy.name
         found |= {"strategy": strategy, "workers": run.distribution.workers, "driver": run.distribution.driver}

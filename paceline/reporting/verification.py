@@ -204,10 +204,9 @@ def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float
         waiting_s = mean(w.parts_s.get("idle", 0.0) for w in workers)
         computing_s = mean(sum(w.parts_s.values()) for w in workers) - communicating_s - waiting_s
         return {"computing": computing_s, "communicating": communicating_s, "waiting": waiting_s}
-    accounts = run.distribution.by_worker if run.distribution is not None else ()
-    batches = sum(worker.batches for worker in accounts)
-    names = ("computing", "communicating", "waiting") if batches else ()
-    return {name: sum(getattr(worker, f"{name}_s") for worker in accounts) / batches for name in names}
+    assert run.distribution is not None
+    batches = sum(worker.batches for worker in run.distribution.by_worker)
+    return {name: seconds / batches for name, seconds in run.distribution.spent_s.items()} if batches else {}
 
 
 def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:

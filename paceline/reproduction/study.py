@@ -17,8 +17,7 @@ from paceline.experiment.directory import saved_experiment
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import experiment_of
 from paceline.record import write_atomically
-from paceline.reporting import report
-from paceline.reporting.page import Written
+from paceline.reporting.page import Written, report
 from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.csv_text import csv_text
 from paceline.results.table import ResultsTable

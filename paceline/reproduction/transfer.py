@@ -40,9 +40,7 @@ def _links(directory: Path) -> LinkMeasurement:
     """The links of this machine, measured once."""
     path = directory / FOLDER / LINKS
     if path.exists():
-        before = record.load(path)
-        assert isinstance(before, LinkMeasurement)
-        return before
+        return record.load_as(path, LinkMeasurement)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     measured = measure_links(device, directory)
     record.save(measured, path)

@@ -108,28 +108,24 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     for (name, batch), by in several.items():
         label = name if len({key[0] for key in several}) == len(several) else f"{name}, batch {batch}"
         by_threads = {threads: [seconds for *_, seconds in some] for threads, some in by.items()}
-        few = min(by_threads)
-        alone_s = median_of(by_threads[few])
+        medians_s, few = {threads: median_of(some) for threads, some in by_threads.items()}, min(by_threads)
+        speeds = {threads: medians_s[few] / s if s > 0 else math.nan for threads, s in medians_s.items()}
         for threads, seconds in by_threads.items():
-            speed = alone_s / median_of(seconds) if median_of(seconds) > 0 else math.nan
-            rows.append((label, threads, *median_and_ends(seconds), speed, len(seconds)))
-        fastest = min(by_threads, key=lambda t: median_of(by_threads[t]))
-        gain, pair = alone_s / median_of(by_threads[fastest]), (by_threads[few], by_threads[fastest])
-        if gain < 1 + LEAST_GAIN or differs(*pair) is False:
+            rows.append((label, threads, *median_and_ends(seconds), speeds[threads], len(seconds)))
+        best = min(medians_s, key=lambda threads: medians_s[threads])
+        pair = by_threads[few], by_threads[best]
+        if speeds[best] < 1 + LEAST_GAIN or differs(*pair) is False:
             said.append(f"More threads do not make an iteration of {label} faster than {count(few, 'thread')} does")
         else:
-            said.append(
-                f"An iteration of {label} is fastest with {count(fastest, 'thread')}: "
-                f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}{unrepeated(*pair)}"
-            )
+            faster = f"{times(speeds[best])} as fast as with {few}{unrepeated(*pair)}"
+            takes = f"{count(best, 'thread')}: {duration(medians_s[best])}, {faster}"
+            said.append(f"An iteration of {label} is fastest with {takes}")
     columns = (
         "runs", Column("threads"), Column("iteration", "s"), Column("min", "s"), Column("max", "s"),
         Column("speedup"), "repetitions",
     )  # fmt: skip
     data = table(columns, rows)
-    faster = {"line": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
-    views = (
-        View("iteration time", data, _options("threads", "iteration", zero=True)),
-        View("speedup", data, faster),
-    )
+    speedup = {"line": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
+    iteration = _options("threads", "iteration", zero=True)
+    views = (View("iteration time", data, iteration), View("speedup", data, speedup))
     return Figure("by-threads", "Iteration time by threads", "lines", views, "; ".join(said) + ".")

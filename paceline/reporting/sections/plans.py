@@ -10,6 +10,7 @@ from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import money_words, time_words
 from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, listing, section, table
+from paceline.strategy.distribution import ACTIVITIES
 
 IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 MORE_IN_FLIGHT = "more batches in flight"
@@ -90,7 +91,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
         f"{count(len(shown) - 1, 'alternative')} shown.",
         "Each point is a configuration that no other beats in time, cost and batches in flight together.",
     )  # fmt: skip
-    parts = ["computing", "communicating", "waiting"]
+    parts = list(ACTIVITIES)
     shares = Figure(
         f"plan{suffix}-shares", "Predicted time of a step", "stack",
         (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40, "whole": 100}),),

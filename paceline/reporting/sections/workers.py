@@ -11,9 +11,8 @@ from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, figure, listing, section, table
 from paceline.results.labels import grouped
 from paceline.results.run_result import RunResult, groups_of
-from paceline.strategy.distribution import Distribution
+from paceline.strategy.distribution import ACTIVITIES, Distribution
 
-DOING = ("computing", "communicating", "waiting")
 MOST_BARS = 40
 MOST_VIEWS = 8
 MOST_BINS = 50
@@ -50,15 +49,15 @@ def _shares(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None:
     """One bar per setting, if there are several."""
     rows: list[tuple[Cell, ...]] = []
     for group, members in grouped(found, lambda entry: entry[0].group).items():
-        spent = [[sum(getattr(w, f"{what}_s") for w in d.by_worker) for what in DOING] for _, d in members]
+        spent = [d.spent_s.values() for _, d in members]
         shares = [[100 * s / sum(all_s) for s in all_s] for all_s in spent if sum(all_s) > 0]
         if shares:
             rows.append((group, *(median_of(values) for values in zip(*shares, strict=True))))
     if len(rows) < 2:
         return None
     note = f"The first {MOST_BARS} of {len(rows)} settings." if len(rows) > MOST_BARS else ""
-    data = table(("runs", *(Column(what, "%") for what in DOING)), rows[:MOST_BARS])
-    view = View("", data, {"category": "runs", "parts": list(DOING), "whole": 100})
+    data = table(("runs", *(Column(what, "%") for what in ACTIVITIES)), rows[:MOST_BARS])
+    view = View("", data, {"category": "runs", "parts": list(ACTIVITIES), "whole": 100})
     return Figure("shares", "How workers spend their time", "stack", (view,), note=note, wide=True)
 
 
@@ -70,7 +69,7 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
         told = [(run, d) for run, d in told if run.label in firsts]
     for run, d in told[:MOST_VIEWS]:
         columns: list[str | Column] = [
-            "worker", *(Column(what, "s") for what in DOING), "batches", "samples", Column("loss"),
+            "worker", *(Column(what, "s") for what in ACTIVITIES), "batches", "samples", Column("loss"),
             Column("accuracy", "%"), "starts",
         ]  # fmt: skip
         rows = [
@@ -80,7 +79,7 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
             )
             for w in d.by_worker
         ]  # fmt: skip
-        options = {"category": "worker", "parts": list(DOING), "most": MOST_BARS, "first": True}
+        options = {"category": "worker", "parts": list(ACTIVITIES), "most": MOST_BARS, "first": True}
         views.append(View(run.label, table(columns, rows[:MOST_ROWS]), options))
     many = any(run.workers > MOST_BARS for run, _ in told[:MOST_VIEWS])
     note = f"Of more workers than {MOST_BARS}, the first are drawn." if many else ""
