@@ -30,6 +30,7 @@ EXAMPLE = "Example: paceline advise classify --data digits --error 5% --time 2mi
 
 @takes_settings("advise", TaskDescription)
 def advise(
+    given: dict[str, Any],
     task: Annotated[
         str | None,
         typer.Argument(
@@ -40,8 +41,6 @@ def advise(
     try_out: Annotated[bool, flag("try", "Train candidates, shallow first, until the error is acceptable.")] = False,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Choose a network, its size and its training settings for a described task, and write a workload file."""
     console = console_for(json)

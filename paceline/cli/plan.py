@@ -24,6 +24,7 @@ ROWS = 16
 
 @takes_settings("plan")
 def plan(
+    given: dict[str, Any],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     cluster: Annotated[
         str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
@@ -44,8 +45,6 @@ def plan(
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Choose machines, a strategy and a batch size that meet a deadline, a budget or an accuracy."""
     console = console_for(json)

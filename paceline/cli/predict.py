@@ -35,6 +35,7 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 @takes_settings("predict")
 def predict(
+    given: dict[str, Any],
     workload: Annotated[
         str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
     ],
@@ -47,8 +48,6 @@ def predict(
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1

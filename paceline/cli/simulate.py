@@ -29,6 +29,7 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 
 @takes_settings("simulate")
 def simulate(
+    given: dict[str, Any],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     epochs: Annotated[int | None, option("With --cluster: report the time and cost of this many epochs.", "N")] = None,
     cluster: Annotated[
@@ -40,8 +41,6 @@ def simulate(
     ] = False,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Simulate a strategy on a cluster: its time, throughput, waiting and staleness."""
     from paceline.api.simulate import simulate as run

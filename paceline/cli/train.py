@@ -36,6 +36,7 @@ EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=
 
 @takes_settings("train")
 def train(
+    given: dict[str, Any],
     workload: Annotated[str | None, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
@@ -57,8 +58,6 @@ def train(
     ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Train a network, in one process or distributed. The run is saved and can be resumed."""
     own, distribution = of_workload(given)

@@ -204,17 +204,19 @@ def _tiles(records: Records, runs: Sequence[RunResult]) -> dict[str, str]:
 
 def _tiles_of_one(run: RunResult) -> dict[str, str]:
     record, clock = run.run, ", simulated" if run.virtual else ""
-    top = record if run.labelled else None
-    return {
-        "test accuracy": percent(run.accuracy) if run.labelled else "",
-        f"test top-{top.workload.top} accuracy" if top else "": percent(top.test_top_accuracy) if top else "",
-        "test loss": number(run.loss) if not top and math.isfinite(run.loss) else "",
-        f"test {run.metric_name}": number(run.metric_value) if math.isfinite(run.metric_value) else "",
-        f"throughput{clock}": rate(run.samples_per_s) if math.isfinite(run.samples_per_s) else "",
-        f"total time{clock}": duration(run.seconds if run.virtual else run.wall_s),
-        "workers" if run.workers != 1 else "worker": f"{run.workers:,}" if run.driver == LOCAL or run.virtual else "",
-        "updates" + (f" of {record.parameters:,} parameters" if record is not None else ""): f"{run.updates:,}",
-    }
+    found = {"test accuracy": percent(run.accuracy) if run.labelled else ""}
+    if run.labelled and record is not None:
+        found[f"test top-{record.workload.top} accuracy"] = percent(record.test_top_accuracy)
+    elif math.isfinite(run.loss):
+        found["test loss"] = number(run.loss)
+    if math.isfinite(run.metric_value):
+        found[f"test {run.metric_name}"] = number(run.metric_value)
+    found[f"throughput{clock}"] = rate(run.samples_per_s) if math.isfinite(run.samples_per_s) else ""
+    found[f"total time{clock}"] = duration(run.seconds if run.virtual else run.wall_s)
+    if run.driver == LOCAL or run.virtual:
+        found["workers" if run.workers != 1 else "worker"] = f"{run.workers:,}"
+    found["updates" + (f" of {record.parameters:,} parameters" if record is not None else "")] = f"{run.updates:,}"
+    return found
 
 
 def _tiles_of_plan(plan: Plan) -> dict[str, str]:

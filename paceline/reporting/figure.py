@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import compress, groupby
 from typing import Any
 
-from paceline.formatting import listed, number
+from paceline.formatting import as_number, listed, number
 
 Cell = str | int | float | None
 
@@ -95,13 +95,8 @@ def filled(given: Table) -> Table:
 
 def value_of(cell: Cell) -> float | None:
     """The number in a cell, or None."""
-    if not isinstance(cell, str):
-        return cell
-    try:
-        value = float(cell.replace(",", ""))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    value = as_number(cell.replace(",", "")) if isinstance(cell, str) else cell
+    return None if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, eq=False)

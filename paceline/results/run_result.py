@@ -191,10 +191,9 @@ def run_results(records: Records) -> tuple[RunResult, ...]:
     runs = sorted(runs, key=lambda run: place_in_order(run.settings, (*telling, REPETITION)))
     named = [replace(run, group=group_name(run, telling), telling=values(run.settings, telling)) for run in runs]
     groups = groups_of(named)
-    best: dict[str, float] = {}
-    for run in named:
-        if run.status == "finished" and run.labelled:
-            best[run.settings["data"]] = max(run.accuracy, best.get(run.settings["data"], 0.0))
+    scored = [run for run in named if run.status == "finished" and run.labelled]
+    on_data = grouped(scored, lambda run: run.settings["data"])
+    best = {data: max(run.accuracy for run in some) for data, some in on_data.items()}
     return tuple(replace(run, label=_label(run, groups[run.group]), ranked=_may_rank(run, best)) for run in named)
 
 

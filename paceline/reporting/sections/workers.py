@@ -10,7 +10,7 @@ from paceline.formatting import count, median_of, percent
 from paceline.reporting.colours import group_styles
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, figure, listing, section, table
 from paceline.results.labels import grouped
-from paceline.results.run_result import RunResult, groups_of
+from paceline.results.run_result import RunResult
 from paceline.strategy.distribution import ACTIVITIES, Distribution
 
 MOST_BARS = 40
@@ -65,8 +65,7 @@ def _by_worker(found: Sequence[tuple[RunResult, Distribution]]) -> Figure | None
     views = []
     told = sorted(((run, d) for run, d in found if d.by_worker), key=lambda entry: -entry[0].workers)
     if len(told) > MOST_VIEWS:
-        firsts = {group[0].label for group in groups_of(run for run, _ in told).values()}
-        told = [(run, d) for run, d in told if run.label in firsts]
+        told = [some[0] for some in grouped(told, lambda entry: entry[0].group).values()]
     for run, d in told[:MOST_VIEWS]:
         columns: list[str | Column] = [
             "worker", *(Column(what, "s") for what in ACTIVITIES), "batches", "samples", Column("loss"),
