@@ -97,11 +97,9 @@ def _printed(network: str) -> list[Quantity]:
 
 def _solved() -> list[Quantity]:
     """From the two times that the study observed."""
-    printed = PUBLISHED["mlp"]
-    first, second = printed.observed_s.items()
+    first, second = PUBLISHED["mlp"].observed_s.items()
     exact = solve(first, second, WHOLE)
-    asked = [*(("time", batch) for batch in printed.predicted_s), ("t_g", 0), ("t_s", 0)]
-    asked += [(what, batch) for what in ("communication_s", "communication") for batch in printed.communication_share]
+    asked = ((what, batch) for what, batch, _, how in _printed("mlp") if how != "observed")
     return [(what, batch, _value(exact, what, batch), "solved exactly") for what, batch in asked]
 
 

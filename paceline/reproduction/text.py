@@ -48,7 +48,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
     return made
 
 
-def written_by(directory: Path, count: int = CHARACTERS) -> str:
+def written_by(directory: Path) -> str:
     """Text generated character by character; empty if the parameters were not kept."""
     try:
         checkpoint = load_checkpoint(directory)
@@ -62,7 +62,7 @@ def written_by(directory: Path, count: int = CHARACTERS) -> str:
     text = PROMPT
     (window,) = dataset.shape
     with torch.no_grad():
-        for _ in range(count):
+        for _ in range(CHARACTERS):
             shown = torch.tensor([[codes[character] for character in text[-window:]]])
             likely = torch.softmax(network(shown)[0, -1] / 0.7, 0)
             text += dataset.classes[int(torch.multinomial(likely, 1, generator=generator))]

@@ -67,11 +67,8 @@ def measured_pairs(
 
 def overhead_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> str:
     pairs = measured_pairs(measured, runs)
-    slower = {
-        setting: median_of(b / a - 1 for a, b in found)
-        for setting, found in pairs.items()
-        if differs((a for a, _ in found), (b for _, b in found))
-    }
+    changed = {setting: found for setting, found in pairs.items() if differs(*zip(*found, strict=True))}
+    slower = {setting: median_of(b / a - 1 for a, b in found) for setting, found in changed.items()}
     clock = signed_percent(median_of(m.overhead for _, m in measured))
     if all(len(found) < 2 for found in pairs.values()):
         return f"By the clock's own estimate, measuring changed iterations by {clock}; trainings were not repeated."
