@@ -19,7 +19,7 @@ from paceline.cli.options import OutOption, flag, takes_settings
 from paceline.cli.questions import ask_task
 from paceline.errors import InputError, PacelineError
 from paceline.formatting import duration
-from paceline.output_directory import next_directory, remove_if_empty
+from paceline.output_directory import given_or_next
 from paceline.record import dump
 
 if TYPE_CHECKING:
@@ -48,29 +48,22 @@ def advise(
         if given or not (sys.stdin.isatty() and console.is_terminal):
             raise InputError(f"name a task: {', '.join(TASKS)}, or a TOML file that describes it")
         task, given = ask_task(console)
-    place = next_directory(f"advice-{Path(task).stem}") if out is None else out
 
     def tell(trial: TriedCandidate, name: str) -> None:
         from paceline.advice.trying import trial_words
 
         console.print(f"tried {trial_words(trial, name)}")
 
-    try:
-        with console.status("advising"):
-            made = run(task, try_out=try_out, out=place, on_trial=tell, **given)
-    except BaseException:
-        if out is None:
-            remove_if_empty(place)
-        raise
+    with given_or_next(out, f"advice-{Path(task).stem}") as place, console.status("advising"):
+        made = run(task, try_out=try_out, out=place, on_trial=tell, **given)
     from paceline.advice.advice import STAND_IN_NOTE
 
     _show(made, console)
     console.print(f"\nsaved to {place / WORKLOAD}; train with: {made.train_command(place / WORKLOAD)}")
     if made.stand_in:
         console.print(f"its data: {STAND_IN_NOTE}")
-    console.print(
-        f"advice: {place / FILE}   page: {place / PAGE}" + (f"   runs: {place / TRIALS}" if made.trials else "")
-    )
+    runs = f"   runs: {place / TRIALS}" if made.trials else ""
+    console.print(f"advice: {place / FILE}   page: {place / PAGE}{runs}")
     output_json(dump(made), json)
     if not made.met:
         raise PacelineError(f"no candidate is good enough: {made.choice('network').reason}")

@@ -111,18 +111,13 @@ def train_run(
         process_server()  # it imports PyTorch while this process does
 
     from paceline.api.train import train
-    from paceline.output_directory import next_directory, remove_if_empty
+    from paceline.output_directory import given_or_next
     from paceline.planning.plan import Plan
 
     workload = what.workload if isinstance(what, Plan) else what
-    directory = next_directory(f"{workload.network}-{workload.data}") if out is None else out
-    try:
+    with given_or_next(out, f"{workload.network}-{workload.data}") as directory:
         run = partial(train, what, out=directory, **options)
         _follow(run, directory, measure, json, console or console_for(json), live)
-    except BaseException:
-        if out is None:
-            remove_if_empty(directory)
-        raise
 
 
 def _follow(
