@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.api.verify import verify as compare
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
@@ -18,7 +16,7 @@ from paceline.formatting import count, duration, signed_percent
 from paceline.record import dump
 
 if TYPE_CHECKING:
-    from paceline.cost.verification import Comparison, Verification
+    from paceline.cost.verification import Verification
 
 EXAMPLE = "Example: paceline verify runs/lenet"
 LEAST_SHARE = 0.005  # of an iteration; smaller layers are only in the JSON
@@ -53,22 +51,18 @@ def show(made: Verification, console: Console) -> None:
         console.print("no prediction was saved: predicted now from the run's workload, device and step")
     for note in made.notes:
         console.print(f"note: {note}")
-    console.print(_table(made.notable(LEAST_SHARE)), soft_wrap=False)
+    rows = [
+        {
+            "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),
+            "interval": f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else None,
+            "measured": duration(row.measured_s), "error": signed_percent(row.error), "covered": row.within,
+        }
+        for row in made.notable(LEAST_SHARE)
+    ]  # fmt: skip
+    console.print(rows_table(rows, left=("", "kind", "covered")), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
         console.print(
             f"{row.name}: {signed_percent(row.error)}, {inside}; {covered} of {total} intervals cover the measured time"
         )
-
-
-def _table(rows: Iterable[Comparison]) -> Table:
-    shown = [
-        {
-            "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),
-            "interval": f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else None,
-            "measured": duration(row.measured_s), "error": signed_percent(row.error), "covered": row.within,
-        }
-        for row in rows
-    ]  # fmt: skip
-    return rows_table(shown, left=("", "kind", "covered"))
