@@ -85,6 +85,13 @@ def next_directory(name: str, parent: Path = Path("runs")) -> Path:
             raise OutputError(f"{path} cannot be created: {error.strerror}; name a place with `out`") from error
 
 
-def remove_if_empty(path: Path) -> None:
-    """Takes back a directory in which nothing came to be, and its parent if nothing else is there."""
-    _remove([path, path.parent])
+@contextlib.contextmanager
+def given_or_next(out: Path | None, name: str) -> Iterator[Path]:
+    """`out`, or the next directory of this name. That one is removed again if the block fails and wrote nothing."""
+    path = next_directory(name) if out is None else out
+    try:
+        yield path
+    except BaseException:
+        if out is None:
+            _remove([path, path.parent])
+        raise

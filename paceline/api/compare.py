@@ -43,7 +43,7 @@ def compare(
     [(0.05, 'finished'), (0.1, 'finished')]
     """
     from paceline.experiment.executing import execute
-    from paceline.reporting import report
+    from paceline.reporting.page import report
 
     before = as_optional_path(resume, "resume")
     study, text = to_execute(experiment, before, quick)

@@ -59,7 +59,7 @@ def measure(
 
 
 def _write(found: Measurement, workload: Any, out: Path, cache: Path | None) -> None:
-    from paceline.reporting import report
+    from paceline.reporting.page import report
     from paceline.reporting.record_files import context_of, write_measurement
     from paceline.training.evaluate import time_validation
 

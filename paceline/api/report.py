@@ -26,7 +26,7 @@ def report(
     >>> paceline.report("runs/reported", "page.html").stat().st_size > 10_000
     True
     """
-    from paceline.reporting import report as write_page
+    from paceline.reporting.page import report as write_page
 
     check_number(price, "price")
     places = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import textwrap
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +19,7 @@ from paceline.cli.options import OutOption, flag, takes_settings
 from paceline.cli.questions import ask_task
 from paceline.errors import InputError, PacelineError
 from paceline.formatting import duration
-from paceline.output_directory import next_directory, remove_if_empty
+from paceline.output_directory import given_or_next
 from paceline.record import dump
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ EXAMPLE = "Example: paceline advise classify --data digits --error 5% --time 2mi
 
 @takes_settings("advise", TaskDescription)
 def advise(
+    given: dict[str, Any],
     task: Annotated[
         str | None,
         typer.Argument(
@@ -42,8 +41,6 @@ def advise(
     try_out: Annotated[bool, flag("try", "Train candidates, shallow first, until the error is acceptable.")] = False,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Choose a network, its size and its training settings for a described task, and write a workload file."""
     console = console_for(json)
@@ -51,35 +48,25 @@ def advise(
         if given or not (sys.stdin.isatty() and console.is_terminal):
             raise InputError(f"name a task: {', '.join(TASKS)}, or a TOML file that describes it")
         task, given = ask_task(console)
-    place = next_directory(f"advice-{Path(task).stem}") if out is None else out
-    try:
-        with console.status("advising") if console.is_terminal else nullcontext():
-            made = run(task, try_out=try_out, out=place, on_trial=_teller(console), **given)
-    except BaseException:
-        if out is None:
-            remove_if_empty(place)
-        raise
+
+    def tell(trial: TriedCandidate, name: str) -> None:
+        from paceline.advice.trying import trial_words
+
+        console.print(f"tried {trial_words(trial, name)}")
+
+    with given_or_next(out, f"advice-{Path(task).stem}") as place, console.status("advising"):
+        made = run(task, try_out=try_out, out=place, on_trial=tell, **given)
     from paceline.advice.advice import STAND_IN_NOTE
 
     _show(made, console)
     console.print(f"\nsaved to {place / WORKLOAD}; train with: {made.train_command(place / WORKLOAD)}")
     if made.stand_in:
         console.print(f"its data: {STAND_IN_NOTE}")
-    console.print(
-        f"advice: {place / FILE}   page: {place / PAGE}" + (f"   runs: {place / TRIALS}" if made.trials else "")
-    )
+    runs = f"   runs: {place / TRIALS}" if made.trials else ""
+    console.print(f"advice: {place / FILE}   page: {place / PAGE}{runs}")
     output_json(dump(made), json)
     if not made.met:
         raise PacelineError(f"no candidate is good enough: {made.choice('network').reason}")
-
-
-def _teller(console: Console) -> Callable[[TriedCandidate, str], None]:
-    def tell(trial: TriedCandidate, name: str) -> None:
-        from paceline.advice.trying import trial_words
-
-        console.print(f"tried {trial_words(trial, name)}")
-
-    return tell
 
 
 def _show(made: Advice, console: Console) -> None:
@@ -94,17 +81,9 @@ def _show(made: Advice, console: Console) -> None:
         console.print(f"{'time'.ljust(width)}  {duration(made.predicted_s)} predicted ({interval})")
     if basis := "; ".join(f"{name}: {value}" for name, value in made.conditions.items()):
         console.print(basis)
-    if made.trials:
-        console.print()
-        console.print(
-            rows_table(_trial_rows(made), left=("", "network", "options", "status"), wrap=True), soft_wrap=False
-        )
-
-
-def _trial_rows(made: Advice) -> list[dict[str, str]]:
     from paceline.advice.advice import error_words
 
-    return [
+    rows = [
         {
             "": "*" if row["chosen"] else "", "network": row["network"], "options": row["options"],
             made.error_name: error_words(row[made.error_name], made.error_name), "time": duration(row["wall_s"]),
@@ -112,3 +91,6 @@ def _trial_rows(made: Advice) -> list[dict[str, str]]:
         }
         for row in made.trial_table()
     ]  # fmt: skip
+    if rows:
+        console.print()
+        console.print(rows_table(rows, left=("", "network", "options", "status"), wrap=True), soft_wrap=False)

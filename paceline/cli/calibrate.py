@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from paceline import busy_machine
@@ -50,10 +50,8 @@ def calibrate(
             f"{WORKLOAD}",
         ),
     ] = None,
-    device: Annotated[str, option("auto, cpu, cuda or cuda:N.", "TEXT")] = "auto",
-    precision: Annotated[
-        list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.", "TEXT")
-    ] = None,
+    device: Annotated[str, option("auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[list[str] | None, option("tf32 or bfloat16, in addition to float32; can be repeated.")] = None,
     local_workers: Annotated[
         bool, flag("local-workers", "Also measure the exchange between local workers (takes two more minutes).")
     ] = False,
@@ -92,7 +90,9 @@ def calibrate(
         check_place(out, "--out")
     console = console_for(json)
     if address is not None:
-        _show_network(run(device, address=address, out=out), console, json)
+        found = run(device, address=address, out=out)
+        console.print(_network_words(found))
+        output_json(dump(found), json)
         return
     busy = busy_machine.busy_now()
     with progress_bar(console, "calibrating", busy) as watch:
@@ -103,19 +103,17 @@ def calibrate(
     path = out or calibration_path(found.device_name)
     console.print(_table(found))
     off = "" if isnan(found.residual) else f", median error {percent(found.residual, 1)} on held-out sizes"
-    console.print(
-        f"{found.device_name}: {found.conditions['trials']} trials{off}; noise of the machine "
-        f"{percent(found.probe_spread, 1)}"
-    )
+    noise = f"noise of the machine {percent(found.probe_spread, 1)}"
+    console.print(f"{found.device_name}: {found.conditions['trials']} trials{off}; {noise}")
     if found.own is not None:
-        console.print(f"operations of {found.own.workload} timed one at a time", markup=False, highlight=False)
+        console.print(f"operations of {found.own.workload} timed one at a time", highlight=False)
     if "took" in found.conditions:
-        console.print(f"measuring took: {found.conditions['took']}", markup=False)
+        console.print(f"measuring took: {found.conditions['took']}")
     if found.compiled:
         said = ", ".join(f"{kind} {each.ratio:.2f}" for kind, each in found.compiled.items() if kind != "any")
-        console.print(f"compiled steps take, relative to others: {said}", markup=False)
+        console.print(f"compiled steps take, relative to others: {said}")
     if "compiled" in found.conditions:
-        console.print(found.conditions["compiled"], markup=False)
+        console.print(found.conditions["compiled"])
     if not busy:
         warn_if_busy(found.conditions.get("busy", ""))
     console.print(f"calibration: {path}")
@@ -128,27 +126,22 @@ def _resolved(workload: str | None, given: dict[str, Any]) -> Workload | None:
     return None if workload is None else resolve(workload, given)
 
 
-def _show_network(found: Calibration, console: Console, json: str | None) -> None:
+def _network_words(found: Calibration) -> str:
     from paceline.cost.this_machine import node_link
 
     link = node_link(found)
     assert link is not None
-    console.print(f"{link.name}: {1e3 * link.latency_s:.2f} ms, {8e-9 * link.bandwidth:.2f} Gb/s", highlight=False)
-    output_json(dump(found), json)
+    return f"{link.name}: {1e3 * link.latency_s:.2f} ms, {8e-9 * link.bandwidth:.2f} Gb/s"
 
 
 def _table(found: Calibration) -> Table:
     rows = []
-    for each in found.sets:
+    for each, (family, words) in product(found.sets, _SHOWN.items()):
         size_bytes = 2 if each.precision == "bfloat16" else 4
-        for family, words in _SHOWN.items():
-            trials = [t for t in each.trials if t.family == family]
-            if not trials:
-                continue
-            work = [(FAMILIES[family].work_of(t.sizes), t.seconds) for t in trials]
+        if work := [(FAMILIES[family].work_of(t.sizes), t.seconds) for t in each.trials if t.family == family]:
             rows.append({
                 "operations": words, "precision": each.precision, "threads": str(each.threads or ""),
-                "trials": len(trials), "peak GFLOP/s": f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f}",
+                "trials": len(work), "peak GFLOP/s": f"{max(flops / s for (flops, _), s in work) / 1e9:,.0f}",
                 "peak GB/s": f"{max(size_bytes * moved / s for (_, moved), s in work) / 1e9:,.0f}",
                 "shortest": f"{1e6 * min(s for _, s in work):.1f} µs",
             })  # fmt: skip

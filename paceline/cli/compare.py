@@ -12,7 +12,7 @@ from paceline import busy_machine
 from paceline.api.compare import compare as run
 from paceline.api.compare import to_execute
 from paceline.cli.console import JsonOption, complain, console_for, output_json, rows_table, warn_if_busy
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option, path_option
+from paceline.cli.options import DataDirOption, JobsOption, OutOption, ResumeOption, RetryOption, flag, path_option
 from paceline.errors import InputError
 from paceline.formatting import count
 from paceline.record import to_json
@@ -30,16 +30,16 @@ def compare(
     ] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
+    jobs: JobsOption = 1,
     quick: Annotated[
         bool, flag("quick", "Run the quick version, described in the section \\[quick] of the file.")
     ] = False,
-    retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
+    retry: RetryOption = False,
     list_runs: Annotated[bool, flag("list", "List the runs without starting them.")] = False,
     collect: Annotated[bool, flag("collect", "Collect the results of saved runs instead of running any.")] = False,
     data_dir: DataDirOption = None,
     tensorboard: Annotated[
-        Path | None, path_option("Write TensorBoard events to DIR, one subdirectory per run.", "DIR")
+        Path | None, path_option("Write TensorBoard events to DIR, one subdirectory per run.")
     ] = None,
     json: JsonOption = None,
 ) -> None:
@@ -56,18 +56,14 @@ def compare(
     if list_runs:
         _list(file, resume, quick, json, console)
         return
-    _execute(
-        file, console, json,
-        out=out, resume=resume, jobs=jobs, quick=quick, retry=retry, data_dir=data_dir, tensorboard=tensorboard,
-    )  # fmt: skip
-
-
-def _execute(file: Path | None, console: Console, json: str | None, **options: Any) -> None:
     from paceline.cli.experiment_output import ExperimentProgress, raise_if_failed, show_tables
 
     machine = busy_machine.MachineWatch()
     with ExperimentProgress(console) as watcher:
-        found = run(file, watcher=watcher, downloads=watcher.downloads, **options)
+        found = run(
+            file, out=out, resume=resume, jobs=jobs, quick=quick, retry=retry, data_dir=data_dir,
+            tensorboard=tensorboard, watcher=watcher, downloads=watcher.downloads,
+        )  # fmt: skip
     show_tables(found, console)
     warn_if_busy(machine.said())
     place = found.home

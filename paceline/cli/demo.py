@@ -16,7 +16,6 @@ from paceline.cli.predict import show as show_prediction
 from paceline.cli.train import train_run
 from paceline.cli.verify import show as show_verification
 from paceline.record import dump, save
-from paceline.reporting import report
 from paceline.workload import resolve
 
 EXAMPLE = "Example: paceline demo"
@@ -32,6 +31,7 @@ def demo(
 ) -> None:
     """Run everything once on bundled data: calibrate, predict, train, measure, distribute, verify, report."""
     from paceline.output_directory import check_new, next_directory
+    from paceline.reporting.page import report
     from paceline.step.placement import choose_device
 
     if out is not None:

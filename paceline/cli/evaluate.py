@@ -17,10 +17,8 @@ EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or a checkpoint.")],
-    data: Annotated[
-        str | None, option("Data source to evaluate on; default: the test data of the run.", "TEXT")
-    ] = None,
-    device: Annotated[str | None, option("auto, cpu, cuda or cuda:N.", "TEXT")] = None,
+    data: Annotated[str | None, option("Data source to evaluate on; default: the test data of the run.")] = None,
+    device: Annotated[str | None, option("auto, cpu, cuda or cuda:N.")] = None,
     data_dir: DataDirOption = None,
     trust: TrustOption = False,
     json: JsonOption = None,

@@ -18,6 +18,11 @@ from paceline.results.table import ResultsTable, is_number, setting_heading
 
 MOST_LETTERS = 60  # of the names of running runs, so that the bar stays on one line
 MOST_ROWS = 60
+FIGURES = (  # column, factor and words
+    ("test_accuracy", 100, "accuracy {:.2f} %"), ("test_loss", 1, "test loss {:.4f}"),
+    ("test_metric", 1, "metric {:.4g}"), ("iteration_s", 1e3, "iteration {:.3f} ms"),
+    ("virtual_s", 1, "virtual time {:,.6g} s"), ("process_s", 1, "{:.1f} s"),
+)  # fmt: skip
 
 
 class ExperimentProgress(BarAfterDownloads, ExperimentWatcher):
@@ -32,11 +37,10 @@ class ExperimentProgress(BarAfterDownloads, ExperimentWatcher):
             TextColumn("{task.fields[left]}  {task.fields[running]}", markup=False),
         )
         self.task = self.bar.add_task("", total=None, left="", running="")
-        self.directory = Path()
         self.done, self.planned = 0, 0
 
     def begun(self, standing: Standing, notes: list[str]) -> None:
-        self.directory, self.done, self.planned = standing.directory, standing.done, standing.planned
+        self.done, self.planned = standing.done, standing.planned
         done = f", {standing.done} of them done already" if standing.done else ""
         self.console.print(f"{count(standing.planned, 'run')}{done}, in {standing.directory}")
         for note in notes:
@@ -64,18 +68,10 @@ def _name(run: PlannedRun) -> str:
 def _result(row: Row) -> str:
     if row["status"] != "finished":
         return f"{row['status']}: {row['error']}"
-    said = []
-    if is_number(row.get("test_accuracy")):
-        said.append(f"accuracy {100 * row['test_accuracy']:.2f} %")
-    elif is_number(row.get("test_loss")):
-        said.append(f"test loss {row['test_loss']:.4f}")
-    if is_number(row.get("test_metric")):
-        said.append(f"metric {row['test_metric']:.4g}")
-    if is_number(row.get("iteration_s")) and row["kind"] in ("measure", "feed"):
-        said.append(f"iteration {1e3 * row['iteration_s']:.3f} ms")
-    if is_number(row.get("virtual_s")):
-        said.append(f"virtual time {row['virtual_s']:,.6g} s")
-    return "  ".join([*said, f"{row['process_s']:.1f} s"])
+    known = {key for key, value in row.items() if is_number(value)}
+    known -= {"test_loss"} if "test_accuracy" in known else set()
+    known -= set() if row["kind"] in ("measure", "feed") else {"iteration_s"}
+    return "  ".join(words.format(factor * row[key]) for key, factor, words in FIGURES if key in known)
 
 
 def show_tables(found: ResultsTable, console: Console) -> None:

@@ -24,14 +24,13 @@ EXAMPLE = "Example: paceline measure alexnet --batch 8 --iterations 100 --out ru
 
 @takes_settings("measure")
 def measure(
+    given: dict[str, Any],
     workload: Annotated[str | None, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)] = None,
     links: Annotated[bool, flag("links", "Measure this machine's links instead of a workload.")] = False,
-    load: Annotated[Path | None, path_option("Show a saved measurement instead of running one.", "DIR")] = None,
+    load: Annotated[Path | None, path_option("Show a saved measurement instead of running one.")] = None,
     out: OutOption = None,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Measure the forward, backward and update time of every layer."""
     console = console_for(json)

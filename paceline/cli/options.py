@@ -29,7 +29,7 @@ def given_path(text: str | Path) -> Path:
     return Path(text)
 
 
-def option(help: str, metavar: str) -> Any:
+def option(help: str, metavar: str = "TEXT") -> Any:
     return typer.Option(metavar=metavar, help=help)
 
 
@@ -37,16 +37,18 @@ def flag(name: str, help: str) -> Any:
     return typer.Option(f"--{name}", help=help)
 
 
-def path_option(help: str, metavar: str, panel: str | None = None) -> Any:
+def path_option(help: str, metavar: str = "DIR", panel: str | None = None) -> Any:
     return typer.Option(metavar=metavar, parser=given_path, help=help, rich_help_panel=panel)
 
 
 OutOption = Annotated[Path | None, path_option("Directory for the results.", "DIR", OUTPUT)]
 ResumeOption = Annotated[Path | None, path_option("Resume the run or experiment in this directory.", "DIR", OUTPUT)]
 DataDirOption = Annotated[Path | None, path_option("Directory where data sets are stored.", "DIR", OUTPUT)]
+JobsOption = Annotated[int, option("Number of runs at a time; they share the cores.", "N")]
+RetryOption = Annotated[bool, flag("retry", "With --resume: repeat failed runs.")]
 WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
 NAMED = ("network", "kind")  # given by an argument and by the verb itself
-METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
+METAVARS: dict[Any, str] = {int: "N", float: "NUMBER"}
 
 
 def takes_settings(verb: str, record: type | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -112,9 +114,8 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _option(each: Setting, verb: str) -> Any:
     """Values are parsed by the schema, not by typer, so that errors are worded the same everywhere."""
-    metavar = each.metavar or (
-        "|".join(each.choices) if len(each.choices) == 2 else METAVARS.get(each.kinds[0], "TEXT")
-    )
+    usual = "|".join(each.choices) if len(each.choices) == 2 else METAVARS.get(each.kinds[0], "TEXT")
+    metavar = each.metavar or usual
     words = [each.help.rstrip(".")]
     if len(each.choices) > 2 and not any(choice in each.help for choice in each.choices):
         words = [f"{words[0]}: {', '.join(each.choices)}"]
@@ -135,15 +136,14 @@ def _read(given: dict[str, Any], known: dict[str, Setting], verb: str) -> dict[s
     found: dict[str, Any] = {}
     for written, value in given.items():
         key = written if is_option(written) else written.replace("-", "_")
-        if is_option(key):
-            found[key] = read_any(value)
-            continue
-        if key not in known:
+        if not is_option(key) and key not in known:
             raise InputError(f"no setting {written!r} for {verb}: {nearest(key, known)}")
-        if isinstance(value, str) and verb in known[key].several:
-            found[key] = _several(known[key], value)
+        if not isinstance(value, str):
+            found[key] = value
+        elif is_option(key):
+            found[key] = read_any(value)
         else:
-            found[key] = known[key].parse(value) if isinstance(value, str) else value
+            found[key] = _several(known[key], value) if verb in known[key].several else known[key].parse(value)
     return found
 
 

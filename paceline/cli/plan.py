@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ ROWS = 16
 
 @takes_settings("plan")
 def plan(
+    given: dict[str, Any],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     cluster: Annotated[
         str, option("A cluster.toml, machine names, catalogue (all machines) or here (this machine).", "FILE|NAMES")
@@ -45,12 +45,10 @@ def plan(
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Choose machines, a strategy and a batch size that meet a deadline, a budget or an accuracy."""
     console = console_for(json)
-    with console.status("planning") if console.is_terminal else nullcontext():
+    with console.status("planning"):
         made = run(
             workload, cluster, epochs=epochs, target_accuracy=target_accuracy, deadline=deadline, budget=budget,
             spot=spot, strategies=strategies, out=out, **given,
@@ -97,14 +95,10 @@ def _rows(made: Plan) -> list[Alternative]:
 def _row(one: Alternative, made: Plan) -> dict[str, str]:
     from paceline.planning.reasons import amount_words, batches_words, time_words
 
-    candidate = one.candidate
-    strategy = "--" if candidate.workers == 1 else candidate.strategy.name
-    if candidate.is_divided:
-        strategy = candidate.division
-    groups = candidate.strategy.groups
-    if groups is not None and groups > 1:
+    candidate, groups = one.candidate, one.candidate.strategy.groups or 1
+    strategy = one.method or "--"
+    if groups > 1:
         strategy += f" {groups}x{candidate.workers // groups}"
-    computing = max(0.0, 1 - one.waiting_share - one.communication_share)
     return {
         "": "*" if one == made.pick else "",
         "machines": f"{one.machines} × {candidate.machine}" if one.machines > 1 else candidate.machine,
@@ -112,5 +106,5 @@ def _row(one: Alternative, made: Plan) -> dict[str, str]:
         "precision": candidate.precision,
         **({"epochs": f"{one.epochs:.3g}"} if made.objective.target_accuracy is not None else {}),
         "time": time_words(one.time_s), made.currency: amount_words(one.money),
-        "batches in flight": batches_words(one.in_flight), "computing": percent(computing, 0),
+        "batches in flight": batches_words(one.in_flight), "computing": percent(one.computing_share, 0),
     }  # fmt: skip

@@ -21,7 +21,11 @@ from paceline.strategy.presets import find_strategy
 
 if TYPE_CHECKING:
     from paceline.cost.calibration import Calibration
+    from paceline.simulation.divided_prediction import DividedPrediction
     from paceline.simulation.on_cluster import ClusterOutcome
+    from paceline.simulation.pipeline_prediction import PipelinePrediction
+
+    AnyPrediction = Prediction | PipelinePrediction | DividedPrediction
 
 EXAMPLE = "Example: paceline predict vgg16 --data synthetic:3x224x224/1000 --batch 256 --device H200"
 
@@ -31,11 +35,12 @@ _LAYER_PARTS = ("forward", "backward", "update")
 
 @takes_settings("predict")
 def predict(
+    given: dict[str, Any],
     workload: Annotated[
         str, typer.Argument(metavar="WORKLOAD", help=f"{WORKLOAD[:-1]}; or a saved measurement to extrapolate.")
     ],
     device: Annotated[
-        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.", "TEXT")
+        str | None, option("Catalogue name, calibration file, cpu or cuda; default: this machine.")
     ] = None,
     link: Annotated[
         str | None,
@@ -43,28 +48,24 @@ def predict(
     ] = None,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Predict the time of an iteration, layer by layer, with a 90 % interval. Nothing is run."""
     strategy, workers = given.pop("strategy", "sync"), given.pop("workers", None) or 1
     divided = [name for name in ("pipeline", "tensor", "shard") if name in given]
+    console, set_device = console_for(json), given.pop("device", None)
+    device = set_device if device is None else device
     if divided:
         if len(divided) > 1:
             raise InputError(f"--{divided[0]} and --{divided[1]} are predicted one at a time: leave one out")
         if strategy != "sync":
             raise InputError(f"copies of a divided network train synchronously: leave out --strategy {strategy}")
-        one = _pipeline if "pipeline" in given else _divided
-        one(workload, device or given.pop("device", None), workers, link, out, json, given)
+        _predict_divided(workload, device, out, json, console, {**given, "workers": workers, "link": link})
         return
     if "microbatches" in given:
         raise InputError("--microbatches needs a --pipeline, e.g. --pipeline 2")
     if workers == 1 and (link is not None or strategy != "sync"):
         raise InputError(f"{'--strategy' if link is None else '--link'} needs several --workers, e.g. --workers 4")
     local = workers_calibration(device) if workers > 1 and link is None else None
-    console = console_for(json)
-    set_device = given.pop("device", None)
-    device = set_device if device is None else device
     made = run(workload, device, out=out, **given)
     if local is not None and made.threads > (most := max(1, local.cores // workers)):
         made = run(workload, device, out=out, **{**given, "threads": most})
@@ -77,14 +78,31 @@ def predict(
     output_json(dump(made), json)
 
 
-def _pipeline(
-    workload: str, device: str | None, workers: int, link: str | None, out: Path | None, json: str | None,
-    given: dict[str, Any],
-) -> None:  # fmt: skip
+def _predict_divided(
+    workload: str, device: str | None, out: Path | None, json: str | None, console: Console, given: dict[str, Any]
+) -> None:
+    from paceline.api.predict_divided import predict_divided
     from paceline.api.predict_pipeline import predict_pipeline
 
-    made = predict_pipeline(workload, device, workers=workers, link=link, **given)
-    console = console_for(json)
+    made: AnyPrediction
+    if "pipeline" in given:
+        made = predict_pipeline(workload, device, **given)
+        (rows, where, rest), file = _pipeline(made), "pipeline.json"
+    else:
+        made = predict_divided(workload, device, **given)
+        (rows, where, rest), file = _divided(made), "divided.json"
+    console.print(rows_table(rows, left=("layer", "layers"), wrap=True))
+    console.print(f"{made.name} at batch {made.batch} on {where}")
+    console.print(f"{_duration_and_rate('step', made.step_s, made)}; {rest}")
+    if made.samples:
+        console.print(_epoch(made))
+    if out is not None:
+        save(made, out if out.suffix == ".json" else out / file)
+    output_json(dump(made), json)
+
+
+def _pipeline(made: PipelinePrediction) -> tuple[list[dict[str, str]], str, str]:
+    """A row per stage, where they are, and what else a step is."""
     rows = [
         {
             "stage": str(number), "layers": f"{stage.layers[0]} to {stage.layers[-1]}",
@@ -94,30 +112,13 @@ def _pipeline(
         }
         for number, stage in enumerate(made.stages, start=1)
     ]  # fmt: skip
-    console.print(rows_table(rows, left=("layers",), wrap=True))
-    copies = f"{made.replicas} × " * (made.replicas > 1)
-    lines = [
-        f"{made.name} at batch {made.batch} on {copies}{count(len(made.stages), 'stage')} of {made.device} "
-        f"({made.basis}), {made.microbatches} micro-batches, {made.schedule}",
-        f"step: {_time(made.step_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
-        f"{made.samples_per_s:,.0f} samples/s; idle {percent(made.idle_share, 1)} of the passes",
-    ]
-    if made.samples:
-        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
-    console.print("\n".join(lines))
-    if out is not None:
-        save(made, out if out.suffix == ".json" else out / "pipeline.json")
-    output_json(dump(made), json)
+    stages = f"{made.replicas} × " * (made.replicas > 1) + count(len(made.stages), "stage")
+    where = f"{stages} of {made.device} ({made.basis}), {made.microbatches} micro-batches, {made.schedule}"
+    return rows, where, f"idle {percent(made.idle_share, 1)} of the passes"
 
 
-def _divided(
-    workload: str, device: str | None, workers: int, link: str | None, out: Path | None, json: str | None,
-    given: dict[str, Any],
-) -> None:  # fmt: skip
-    from paceline.api.predict_divided import predict_divided
-
-    made = predict_divided(workload, device, workers=workers, link=link, **given)
-    console = console_for(json)
+def _divided(made: DividedPrediction) -> tuple[list[dict[str, str]], str, str]:
+    """The same with a row for each of the slowest layers."""
     busiest = sorted(made.layers, key=lambda layer: -(layer.forward_s + layer.backward_s + layer.exchange_s))
     rows = [
         {
@@ -127,24 +128,12 @@ def _divided(
         for layer in made.layers
         if layer in busiest[:SHOWN_LAYERS]
     ]  # fmt: skip
-    console.print(rows_table(rows, left=("layer",), wrap=True))
-    how = (
-        f"{count(made.replicas, 'worker')} that share parameters (fsdp)" if made.shard == "fsdp"
-        else f"{made.replicas} × " * (made.replicas > 1) + f"{made.tensor} processes per layer"
-    )  # fmt: skip
-    lines = [
-        f"{made.name} at batch {made.batch} on {how}, {made.device} ({made.basis})",
-        f"step: {_time(made.step_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
-        f"{made.samples_per_s:,.0f} samples/s; {percent(made.exchange_s / made.step_s, 1)} exchanges",
-        f"per process: {made.memory_bytes / 1e9:.2f} GB of memory, {made.sent_bytes / 1e6:.2f} MB sent per step",
-    ]
-    if made.samples:
-        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
-    for line in lines:
-        console.print(line, highlight=False)
-    if out is not None:
-        save(made, out if out.suffix == ".json" else out / "divided.json")
-    output_json(dump(made), json)
+    how = f"{made.replicas} × " * (made.replicas > 1) + f"{made.tensor} processes per layer"
+    if made.shard == "fsdp":
+        how = f"{count(made.replicas, 'worker')} that share parameters (fsdp)"
+    sizes = f"{made.memory_bytes / 1e9:.2f} GB of memory, {made.sent_bytes / 1e6:.2f} MB sent per step"
+    exchanges = percent(made.exchange_s / made.step_s, 1)
+    return rows, f"{how}, {made.device} ({made.basis})", f"{exchanges} exchanges\nper process: {sizes}"
 
 
 def show(made: Prediction, console: Console) -> None:
@@ -168,27 +157,32 @@ def show(made: Prediction, console: Console) -> None:
             "share": percent(sum(sums.values()) / made.iteration_s, 1), "interval": "",
         })  # fmt: skip
     console.print(rows_table(rows, left=("layer", "kind"), wrap=True))
-    parts = ", ".join(
-        f"{name} {percent(took / made.iteration_s, 1)}" for name, took in made.parts_s.items() if took > 0
-    )
+    parts = ", ".join(f"{name} {percent(s / made.iteration_s, 1)}" for name, s in made.parts_s.items() if s > 0)
     threads = f", {count(made.threads, 'thread')}" if made.threads else ""
+    there = float(made.conditions.get("device memory", "inf"))
+    too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
     lines = [
         f"{made.name} at batch {made.batch} on {made.device} ({made.basis}), "
         f"step {made.step}, {made.precision}{threads}",
-        f"iteration: {_time(made.iteration_s)} (90 % interval: {_time(made.low_s)} to {_time(made.high_s)}), "
-        f"{made.samples_per_s:,.0f} samples/s",
+        _duration_and_rate("iteration", made.iteration_s, made),
         f"parts: {parts}",
+        *([_epoch(made)] if made.samples else []),
+        f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; roofline estimate: {_time(made.roofline_s)}",
     ]
-    if made.samples:
-        lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
-    there = float(made.conditions.get("device memory", "inf"))
-    too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
-    lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; roofline estimate: {_time(made.roofline_s)}")
     if made.unknown:
         lines.append(
             f"not calibrated: {', '.join(made.unknown)}; treated as a pass over their elements, interval widened"
         )
     console.print("\n".join(lines))
+
+
+def _duration_and_rate(what: str, seconds: float, made: AnyPrediction) -> str:
+    interval = f"90 % interval: {_time(made.low_s)} to {_time(made.high_s)}"
+    return f"{what}: {_time(seconds)} ({interval}), {made.samples_per_s:,.0f} samples/s"
+
+
+def _epoch(made: AnyPrediction) -> str:
+    return f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}"
 
 
 def _of_workers(made: Prediction, workers: int, strategy: str, link: str | None, local: Calibration | None) -> str:

@@ -15,7 +15,6 @@ from paceline.cli.console import BarAfterDownloads, facts_table
 from paceline.cli.workers_table import WorkersTable
 from paceline.formatting import count, duration, percent
 from paceline.strategy.distribution import Distribution
-from paceline.strategy.ledger import LedgerSummary
 from paceline.training.division import Division
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress as Advance
@@ -35,11 +34,8 @@ class _LiveProgress(Progress):
         super().__init__(*columns, **options)
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        if self.clock is not None and self.clock.live is not None:
-            yield self.clock.live
-        if self.workers is not None:
-            yield self.workers
+        below = (self.clock.live if self.clock is not None else None, self.workers)
+        return (*super().get_renderables(), *(each for each in below if each is not None))
 
 
 class TerminalWatcher(BarAfterDownloads):
@@ -121,7 +117,6 @@ def _workers(found: WorkersProgress) -> str:
 
 
 def closing_table(run: Run) -> Table:
-    speed = f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–"
     scored, measured = not math.isnan(run.test_accuracy), not math.isnan(run.test_metric)
     return facts_table({
         "test accuracy": f"{100 * run.test_accuracy:.2f} %" * scored,
@@ -129,7 +124,7 @@ def closing_table(run: Run) -> Table:
         "test loss": f"{run.test_loss:.4f}",
         f"test {run.metric}": f"{run.test_metric:.4g}" * measured,
         "updates": f"{run.updates:,}",
-        "speed": speed,
+        "speed": f"{run.samples_per_s:,.0f} samples/s in training" if run.samples_per_s > 0 else "–",
         "time": f"{run.wall_s:.1f} s, of which training {run.train_s:.1f} s",
         **(distribution_facts(run.distribution) if run.distribution is not None else {}),
         **(_division(run.division) if run.division is not None else {}),
@@ -146,20 +141,15 @@ def _division(found: Division) -> dict[str, str]:
 
 def distribution_facts(found: Distribution) -> dict[str, str]:
     ledger, virtual = found.ledger, found.driver == "virtual"
-    seconds = {"virtual time": f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s"}
-    commits = {"throughput": f"{found.updates_per_s:,.0f} updates/s"}
-    commits["commits"] = f"{found.commits}; groups average by {found.collective}"
     waits, faults = math.isfinite(found.waiting_share), found.fault_count and found.faults
+    lost = {"dropped": ledger.dropped, "refused": ledger.refused, "reassigned": ledger.returned}
     return {
         "strategy": f"{found.strategy.name}, {found.workers:,} {'virtual ' * virtual}workers",
-        **(seconds if virtual else commits),
+        "virtual time": f"{found.seconds:,.6g} s, {found.updates_per_s:,.4g} updates/s" * virtual,
+        "throughput": f"{found.updates_per_s:,.0f} updates/s" * (not virtual),
+        "commits": f"{found.commits}; groups average by {found.collective}" * (not virtual),
         "waiting": f"{percent(found.waiting_share, 1)} of the workers' time" if waits else "",
         "staleness": f"mean {ledger.mean_staleness:.2f}, 99 % up to {ledger.staleness_up_to(0.99)}",
-        "batches": ledger_words(ledger),
+        "batches": ", ".join([f"{ledger.applied:,} applied", *(f"{n:,} {what}" for what, n in lost.items() if n)]),
         "faults": f"{found.fault_count}, the first: {found.faults[0].what}" if faults else "",
     }
-
-
-def ledger_words(ledger: LedgerSummary) -> str:
-    counts = {"dropped": ledger.dropped, "refused": ledger.refused, "reassigned": ledger.returned}
-    return ", ".join([f"{ledger.applied:,} applied", *(f"{many:,} {what}" for what, many in counts.items() if many)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ import typer
 
 from paceline.cli.console import JsonOption, complain, console_for, output_json
 from paceline.cli.options import option, path_option
-from paceline.reporting import report as write
 
 EXAMPLE = "Example: paceline report runs/lenet runs/strategies --out report.html --figures figures"
 
@@ -19,14 +19,14 @@ def report(
     out: Annotated[Path, path_option("File for the page, or a directory for report.html.", "FILE")] = Path(
         "report.html"
     ),
-    title: Annotated[str | None, option("Title of the page.", "TEXT")] = None,
-    figures: Annotated[
-        Path | None, path_option("Also write the figures as PNG and SVG into this directory.", "DIR")
-    ] = None,
+    title: Annotated[str | None, option("Title of the page.")] = None,
+    figures: Annotated[Path | None, path_option("Also write the figures as PNG and SVG into this directory.")] = None,
     price: Annotated[float | None, option("Price per machine and hour; adds the cost of each run.", "NUMBER")] = None,
     json: JsonOption = None,
 ) -> None:
     """Write one self-contained HTML page: a summary, interactive figures, and a table of all runs."""
+    from paceline.reporting.page import report as write
+
     written = write(places, out, title=title, figures=figures, price=price)
     for skipped in written.skipped:
         complain(f"skipped {skipped.place}: {skipped.reason}")
@@ -37,9 +37,5 @@ def report(
     console.print(f"report: {written.path} ({written.size_bytes / 1e6:.1f} MB)")
     if written.figures:
         console.print(f"figures: {figures} ({len(written.figures)} files)")
-    content = {
-        "report": str(written.path), "size_bytes": written.size_bytes, "counts": written.counts,
-        "skipped": [{"place": s.place, "reason": s.reason} for s in written.skipped],
-        "figures": [str(path) for path in written.figures],
-    }  # fmt: skip
-    output_json(content, json)
+    content = asdict(written)
+    output_json({"report": content.pop("path"), **content}, json)

@@ -9,7 +9,7 @@ import typer
 from paceline.api.listing import studies
 from paceline.api.reproduce import reproduce as make
 from paceline.cli.console import JsonOption, console_for, output_json, rows_table
-from paceline.cli.options import DataDirOption, OutOption, ResumeOption, flag, option
+from paceline.cli.options import DataDirOption, JobsOption, OutOption, ResumeOption, RetryOption, flag
 from paceline.errors import InputError
 from paceline.record import to_json
 
@@ -23,8 +23,8 @@ def reproduce(
     quick: Annotated[bool, flag("quick", "Run a small version, which takes minutes on two cores.")] = False,
     out: OutOption = None,
     resume: ResumeOption = None,
-    jobs: Annotated[int, option("Number of runs at a time; they share the cores.", "N")] = 1,
-    retry: Annotated[bool, flag("retry", "With --resume: repeat failed runs.")] = False,
+    jobs: JobsOption = 1,
+    retry: RetryOption = False,
     data_dir: DataDirOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -49,10 +49,9 @@ def reproduce(
         console.print(finding)
     console.print(f"report: {made.written.path} ({made.written.size_bytes / 1e6:.1f} MB)")
     content = {
-        "study": made.study.name, "title": made.table.title, "directory": str(made.table.home),
-        "report": str(made.written.path), "findings": made.findings,
-        "published": to_json(made.conclusions.published), "rows": to_json(made.table.rows),
-        "summary": to_json(made.table.summary),
+        "study": made.study.name, "title": made.table.title, "directory": made.table.home, "report": made.page,
+        "findings": made.findings, "published": to_json(made.conclusions.published),
+        "rows": to_json(made.table.rows), "summary": to_json(made.table.summary),
     }  # fmt: skip
     output_json(content, json)
     raise_if_failed(made.table, made.table.home, "reproduce")

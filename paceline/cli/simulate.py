@@ -29,6 +29,7 @@ EXAMPLE = "Example: paceline simulate dnn --strategy downpour --workers 1000 --s
 
 @takes_settings("simulate")
 def simulate(
+    given: dict[str, Any],
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)],
     epochs: Annotated[int | None, option("With --cluster: report the time and cost of this many epochs.", "N")] = None,
     cluster: Annotated[
@@ -40,8 +41,6 @@ def simulate(
     ] = False,
     out: OutOption = None,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Simulate a strategy on a cluster: its time, throughput, waiting and staleness."""
     from paceline.api.simulate import simulate as run
@@ -95,13 +94,10 @@ def show_scaling(made: Scaling, console: Console, steps: int | None, epochs: int
         console.print(_headline(each, made))
         if each.outcomes:
             console.print(_outcomes_table(each.outcomes, steps, epochs), soft_wrap=False)
-        for line in (*_calibrated(each.outcomes), *each.left_out):
+        if numbers := [str(outcome.workers) for outcome in each.outcomes if outcome.calibrated]:
+            console.print(f"with {listed(numbers)} workers: exchange as calibrated on this machine")
+        for line in each.left_out:
             console.print(line)
-
-
-def _calibrated(outcomes: Sequence[ClusterOutcome]) -> list[str]:
-    numbers = [str(outcome.workers) for outcome in outcomes if outcome.calibrated]
-    return [f"with {listed(numbers)} workers: exchange as calibrated on this machine"] if numbers else []
 
 
 def _headline(each: MachineScaling, made: Scaling) -> str:

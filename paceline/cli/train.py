@@ -36,6 +36,7 @@ EXAMPLE = "Example: paceline train lenet5 --data mnist --epochs 5 --set dropout=
 
 @takes_settings("train")
 def train(
+    given: dict[str, Any],
     workload: Annotated[str | None, typer.Argument(metavar="WORKLOAD", help=WORKLOAD)] = None,
     out: OutOption = None,
     resume: ResumeOption = None,
@@ -57,8 +58,6 @@ def train(
     ] = False,
     trust: TrustOption = False,
     json: JsonOption = None,
-    *,
-    given: dict[str, Any],
 ) -> None:
     """Train a network, in one process or distributed. The run is saved and can be resumed."""
     own, distribution = of_workload(given)
@@ -76,7 +75,8 @@ def train(
             raise WorkloadError("--step and --log-placement are for new runs: a resumed one continues as it was")
         if out is not None:
             raise WorkloadError("--out and --resume cannot be combined: a resumed run stays in its directory")
-        _follow(partial(continue_run, resume, workload, **own, **options), resume, measure, json, live=live)
+        run = partial(continue_run, resume, workload, **own, **options)
+        _follow(run, resume, measure, json, console_for(json), live)
         return
     options |= {"step": step, "log_placement": log_placement}
     if plan is not None:
@@ -111,32 +111,22 @@ def train_run(
         process_server()  # it imports PyTorch while this process does
 
     from paceline.api.train import train
-    from paceline.output_directory import next_directory, remove_if_empty
+    from paceline.output_directory import given_or_next
     from paceline.planning.plan import Plan
 
     workload = what.workload if isinstance(what, Plan) else what
-    directory = next_directory(f"{workload.network}-{workload.data}") if out is None else out
-    try:
-        _follow(partial(train, what, out=directory, **options), directory, measure, json, console, live=live)
-    except BaseException:
-        if out is None:
-            remove_if_empty(directory)
-        raise
+    with given_or_next(out, f"{workload.network}-{workload.data}") as directory:
+        run = partial(train, what, out=directory, **options)
+        _follow(run, directory, measure, json, console or console_for(json), live)
 
 
 def _follow(
-    train: Callable[..., Run],
-    directory: Path,
-    measure: bool,
-    json: str | None,
-    console: Console | None = None,
-    *,
-    live: bool = False,
+    train: Callable[..., Run], directory: Path, measure: bool, json: str | None, console: Console, live: bool
 ) -> None:
     from paceline.cli.progress import TerminalWatcher, closing_table
     from paceline.training.measured_training import TrainingClock
 
-    console, clock = console or console_for(json), TrainingClock(live=True) if live and measure else None
+    clock = TrainingClock(live=True) if live and measure else None
     with TerminalWatcher(console, clock, live=live) as watcher:
         run = train(watcher=watcher, downloads=watcher.downloads, measure=clock or measure)
     console.print(closing_table(run))
@@ -154,16 +144,14 @@ def _show_measured(run: Run, directory: Path, console: Console) -> None:
     from paceline.reporting.record_files import measured_folders
     from paceline.training.worker_measurements import worker_measurements
 
-    place = measured_folders(directory)[-1:]
-    if run.distribution is None:
-        console.print()
-        show(load(place[0] / "measurement.json"), console)
-        console.print(f"tables, trace and plots: {place[0]}")
-        return
-    found = worker_measurements(place[0], run.distribution.workers) if place else {}
-    if not found:
+    place = next(reversed(measured_folders(directory)), directory)
+    found = worker_measurements(place, run.distribution.workers) if run.distribution is not None else {}
+    if run.distribution is not None and not found:
         console.print("too few iterations to measure any worker's layers: train for more --epochs")
         return
     console.print()
-    show_parts([(f"worker {worker}", measurement) for worker, measurement in found.items()], console)
-    console.print(f"layers of each worker, tables, trace and plots: {place[0]}")
+    if run.distribution is None:
+        show(load(place / "measurement.json"), console)
+    else:
+        show_parts([(f"worker {worker}", measurement) for worker, measurement in found.items()], console)
+    console.print(f"{'layers of each worker, ' if found else ''}tables, trace and plots: {place}")

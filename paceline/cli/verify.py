@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.api.verify import verify as compare
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
@@ -30,7 +28,7 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run or of a measurement.")],
     device: Annotated[
         str | None,
-        option("If no prediction was saved: predict for this device, a calibration file or a catalogue name.", "TEXT"),
+        option("If no prediction was saved: predict for this device, a calibration file or a catalogue name."),
     ] = None,
     prediction: Annotated[
         Path | None, path_option("Verify this prediction or plan instead of the one saved with the run.", "FILE")
@@ -55,7 +53,15 @@ def show(made: Verification, console: Console) -> None:
         console.print("no prediction was saved: predicted now from the run's workload, device and step")
     for note in made.notes:
         console.print(f"note: {note}")
-    console.print(_table(_shown(made)), soft_wrap=False)
+    rows = [
+        {
+            "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),
+            "interval": f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else None,
+            "measured": duration(row.measured_s), "error": signed_percent(row.error), "covered": row.within,
+        }
+        for row in _shown(made)
+    ]  # fmt: skip
+    console.print(rows_table(rows, left=("", "kind", "covered")), soft_wrap=False)
     covered, total = made.coverage
     for row in made.of_kind("iteration")[:1]:
         inside = {True: "inside the interval", False: "outside the interval", None: "no interval was given"}[row.within]
@@ -73,15 +79,3 @@ def _shown(made: Verification) -> list[Comparison]:
         last = max((n for n, row in enumerate(rows) if row.kind == "layer"), default=len(rows) - 1)
         rows.insert(last + 1, compared(f"({count(len(small), 'smaller layer')})", "layer", *sums_s))
     return rows
-
-
-def _table(rows: Iterable[Comparison]) -> Table:
-    shown = [
-        {
-            "": row.name, "kind": row.kind, "predicted": duration(row.predicted_s),
-            "interval": f"{duration(row.low_s)} to {duration(row.high_s)}" if math.isfinite(row.low_s) else None,
-            "measured": duration(row.measured_s), "error": signed_percent(row.error), "covered": row.within,
-        }
-        for row in rows
-    ]  # fmt: skip
-    return rows_table(shown, left=("", "kind", "covered"))

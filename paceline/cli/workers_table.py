@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from paceline.cli.console import rows_table
 from paceline.formatting import percent
 from paceline.strategy.distribution import WorkerRecord
 from paceline.training.watcher import WorkersProgress
@@ -40,33 +40,25 @@ class WorkersTable:
 
     def _table(self) -> Table:
         (first_s, first), (last_s, last) = self._history[0], self._history[-1]
-        table = Table(box=None, pad_edge=False, caption_justify="left")
-        for name in ("worker", "batches/s", "computing", "exchanging", "waiting", "mean loss", "starts"):
-            table.add_column(name, justify="right")
         # The slowest are shown, for they are what one looks for.
         rows = sorted(zip(last, first, strict=True), key=lambda pair: pair[0].batches - pair[1].batches)[:ROWS]
-        for now, before in sorted(rows, key=lambda pair: pair[0].worker):
-            table.add_row(*_cells(now, before, last_s - first_s))
+        by_worker = sorted(rows, key=lambda pair: pair[0].worker)
+        table = rows_table((_row(now, before, last_s - first_s) for now, before in by_worker), left=())
         if len(last) > ROWS:
-            table.caption = f"the slowest {ROWS} of {len(last)} workers"
+            table.caption, table.caption_justify = f"the slowest {ROWS} of {len(last)} workers", "left"
         return table
 
-    def __rich__(self) -> Group:
-        return Group(self._view) if self._view is not None else Group(Text(""))
+    def __rich__(self) -> Table | Text:
+        return self._view or Text("")
 
 
-def _cells(now: WorkerRecord, before: WorkerRecord, seconds: float) -> list[str]:
-    spent = [
-        max(0.0, now.computing_s - before.computing_s),
-        max(0.0, now.communicating_s - before.communicating_s),
-        max(0.0, now.waiting_s - before.waiting_s),
-    ]
-    shares = [percent(part / sum(spent), 0) if sum(spent) else "–" for part in spent]
+def _row(now: WorkerRecord, before: WorkerRecord, seconds: float) -> dict[str, str]:
     rate = max(0, now.batches - before.batches) / seconds
-    return [
-        str(now.worker),
-        f"{rate:,.4g}",
-        *shares,
-        "–" if math.isnan(now.loss) else f"{now.loss:.4f}",
-        f"{now.starts}",
-    ]
+    parts = {"computing": "computing_s", "exchanging": "communicating_s", "waiting": "waiting_s"}
+    spent = {name: max(0.0, getattr(now, key) - getattr(before, key)) for name, key in parts.items()}
+    whole_s = sum(spent.values())
+    return {
+        "worker": str(now.worker), "batches/s": f"{rate:,.4g}",
+        **{name: percent(seconds / whole_s, 0) if whole_s else "–" for name, seconds in spent.items()},
+        "mean loss": "–" if math.isnan(now.loss) else f"{now.loss:.4f}", "starts": f"{now.starts}",
+    }  # fmt: skip

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from paceline.experiment.keys import is_alone
+from paceline.formatting import count
 from paceline.results.outcome import PlannedRun
-from paceline.step.placement import available_cores
 
 
 def cores_of_jobs(jobs: int) -> list[tuple[int, ...]]:
     """Every job has its own cores if there are enough; a single job has all of them."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(available_cores()))
+    cores = sorted(os.sched_getaffinity(0))
     if jobs > len(cores):
         return [(cores[job % len(cores)],) for job in range(jobs)]
     bounds = [job * len(cores) // jobs for job in range(jobs + 1)]
@@ -28,13 +28,11 @@ def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int
     all_cores = len({core for share in cores for core in share})
     if jobs > all_cores:
         notes.append(f"{jobs} runs at a time share {all_cores} cores: their times are not those of an idle machine")
-    least = min(len(share) for share in cores)
-    wanted, run = max(((_threads(run), run) for run in runs), key=lambda pair: pair[0])
-    if wanted > least:
-        each = f"{least} core{'s' * (least != 1)} {'of each' if jobs > 1 else 'there are'}"
-        notes.append(
-            f"{run.label or 'every run'} uses {wanted} threads, more than the {each}: they will wait for each other"
-        )
+    least, run = min(map(len, cores)), max(runs, key=_threads)
+    if _threads(run) > least:
+        each = f"{count(least, 'core')} {'of each' if jobs > 1 else 'there are'}"
+        uses = f"{run.label or 'every run'} uses {_threads(run)} threads"
+        notes.append(f"{uses}, more than the {each}: they will wait for each other")
     if jobs > 1 and torch.cuda.is_available():
         notes.append(f"{jobs} runs at a time share the GPU: their times are not those of an idle one")
     return notes
@@ -42,6 +40,5 @@ def crowding(runs: Iterable[PlannedRun], cores: list[tuple[int, ...]], jobs: int
 
 def _threads(run: PlannedRun) -> int:
     """Threads that it is known to use at the same time."""
-    local = run.kind == "train" and not is_alone(run.settings)
-    local = local and run.settings.get("driver", "local") == "local"
+    local = run.settings.get("driver", "local") == "local" and run.kind == "train" and not is_alone(run.settings)
     return (run.workers if local else 1) * max(1, run.workload.threads)

@@ -85,8 +85,7 @@ def saved_experiment(directory: str | Path) -> Experiment:
 def old_place(directory: Path, experiment: Experiment, text: str = "") -> Iterator[Path]:
     """`directory`, locked, which must hold `experiment`; fields that may change are updated."""
     before = saved_experiment(directory)
-    differences = changed(record.to_json(before), record.to_json(experiment))
-    if differences:
+    if differences := changed(record.to_json(before), record.to_json(experiment)):
         more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise InputError(
             f"{directory} holds another experiment: {'; '.join(differences[:3])}{more}; start it with `out`"

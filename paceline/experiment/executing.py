@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 from time import monotonic
@@ -12,8 +15,9 @@ from paceline.errors import InputError, Interrupted, PacelineError, WorkloadErro
 from paceline.experiment.core_assignment import cores_of_jobs, crowding
 from paceline.experiment.directory import DAMAGED, RUNS, WORKING, clear_working, new_place, old_place, put_aside
 from paceline.experiment.experiment import Experiment
+from paceline.experiment.one_run import RunTask
 from paceline.experiment.planning import interleaved
-from paceline.experiment.processes import Attempt, Lost, Processes, check_folders
+from paceline.experiment.processes import Attempt, Lost, Processes, check_folders, folder_of
 from paceline.experiment.watcher import Estimate, ExperimentWatcher, Standing
 from paceline.fork_server import Ended
 from paceline.output_directory import next_directory
@@ -70,27 +74,25 @@ def execute(
         return execution.write()
 
 
+@dataclass
 class Execution:
-    def __init__(
-        self,
-        directory: Path,
-        experiment: Experiment,
-        planned: list[PlannedRun],
-        jobs: int,
-        cache: Path | None,
-        watcher: ExperimentWatcher,
-        tensorboard: Path | None = None,
-    ) -> None:
-        self.directory, self.experiment, self.planned = directory, experiment, planned
-        self.jobs, self.cache, self.watcher, self.tensorboard = jobs, cache, watcher, tensorboard
+    directory: Path
+    experiment: Experiment
+    planned: list[PlannedRun]
+    jobs: int
+    cache: Path | None
+    watcher: ExperimentWatcher
+    tensorboard: Path | None = None
+
+    def __post_init__(self) -> None:
         self.rows: dict[str, Row] = {}  # by run id
         self.pending: list[PlannedRun] = []
         self.running: dict[int, Attempt] = {}
-        self.lost: dict[int, int] = {}  # how often a run was lost with the fork server
-        self.working = clear_working(directory)
-        self.cores = cores_of_jobs(jobs)
-        self.notes = crowding(planned, self.cores, jobs)
-        self.estimate = Estimate(jobs)
+        self.lost: Counter[int] = Counter()  # how often a run was lost with the fork server
+        self.working = clear_working(self.directory)
+        self.cores = cores_of_jobs(self.jobs)
+        self.notes = crowding(self.planned, self.cores, self.jobs)
+        self.estimate = Estimate(self.jobs)
         self.written_s, self.writing_s = 0.0, 0.0
 
     def _final(self, run: PlannedRun) -> Path:
@@ -159,9 +161,18 @@ class Execution:
     def _start(self, run: PlannedRun, processes: Processes) -> None:
         taken = {attempt.slot for attempt in self.running.values()}
         slot = next(slot for slot in range(self.jobs) if slot not in taken)
-        attempt = Attempt(run, self.working / run.id, slot, self.cores[slot])
-        self.running[run.number] = attempt
-        processes.start(run.number, attempt.task(self.cache, self.experiment.checkpoints, self.tensorboard))
+        board = folder_of(run, self.tensorboard) if self.tensorboard is not None else None
+        task = RunTask(
+            run=run,
+            directory=str((self.working / run.id).resolve()),
+            cache=str(self.cache.resolve()) if self.cache is not None else "",
+            cores=self.cores[slot],
+            checkpoints=self.experiment.checkpoints,
+            tensorboard=str(board.resolve()) if board is not None else "",
+            search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
+        )
+        self.running[run.number] = Attempt(task, slot)
+        processes.start(run.number, task)
 
     def _kill_overdue_runs(self, processes: Processes) -> None:
         limit_s = self.experiment.timeout_s
@@ -172,22 +183,22 @@ class Execution:
 
     def _repeat_lost_runs(self) -> None:
         for number in sorted(self.running, reverse=True):
-            self.lost[number] = self.lost.get(number, 0) + 1
+            self.lost[number] += 1
             if self.lost[number] < ATTEMPTS:
-                self.pending.insert(0, self.running.pop(number).run)
+                self.pending.insert(0, self.running.pop(number).task.run)
             else:
                 self._finish(number, Ended(-SIGKILL))
 
     def _finish(self, number: int, ended: Ended) -> None:
         attempt = self.running.pop(number)
-        run = attempt.run
-        attempt.keep(ended, self._final(run), planned=len(self.planned), checkpoints=self.experiment.checkpoints)
+        run = attempt.task.run
+        attempt.keep(ended, self._final(run), planned=len(self.planned))
         row = self._row(run)
         self._add(run, row)
         self.watcher.finished(run, row)
 
     def standing(self) -> Standing:
-        running = [(attempt.run, attempt.seconds, attempt.part()) for attempt in self.running.values()]
+        running = [(attempt.task.run, attempt.seconds, attempt.part()) for attempt in self.running.values()]
         return Standing(
             directory=self.directory,
             done=len(self.rows),

@@ -16,6 +16,7 @@ from paceline.settings import Setting, check, setting
 if TYPE_CHECKING:
     from paceline.results.outcome import PlannedRun
 
+EMPTY_GRID = "[grid] is empty: give lists of values, e.g. batch = [32, 64]"
 NOT_TO_VARY = {"seed": "repetitions = N gives every setting the seeds one after another"}
 MAY_CHANGE = ("name", "title", "notes", "published")
 """Fields that do not affect the runs and may change before an experiment is resumed."""
@@ -101,9 +102,7 @@ class Experiment:
             raise InputError(f"{self.name} has no section [quick]: add one with smaller values, e.g. epochs = 1")
         changes: dict[str, Any] = {"is_quick": True, "repetitions": self.quick.get("repetitions", self.repetitions)}
         changes["notes"] = (*self.notes, *self.quick.get("notes", ()))
-        search = self.random
-        if search is not None:
-            search = replace(search, trials=self.quick.get("trials", search.trials))
+        search = self.random and replace(self.random, trials=self.quick.get("trials", self.random.trials))
         grid = [dict(block) for block in _grid(self.quick.get("grid", ())) or self.grid]
         base: dict[str, Any] = {"workload": dict(self.workload), "strategy": dict(self.strategy), "run": dict(self.run)}
         for key, value in self._quick_settings.items():
@@ -137,7 +136,7 @@ def _grid(given: Any) -> tuple[dict[str, list[Any]], ...]:
 
 def _block(block: Any) -> dict[str, list[Any]]:
     if not isinstance(block, Mapping) or not block:
-        raise InputError("[grid] is empty: give lists of values, e.g. batch = [32, 64]")
+        raise InputError(EMPTY_GRID)
     found = {}
     for key, value in flattened(block, "[grid]").items():
         values = list(value) if isinstance(value, list | tuple) else [value]

@@ -82,22 +82,15 @@ def applicable(given: Mapping[str, Any]) -> dict[str, Any]:
         kind = "alone" if is_alone(given) else "local" if driver == "auto" else driver
     if kind == "feed" and not given.get("devices", RunSettings.devices):
         without = {"refresh", "compute"}
-    return {
-        key: value
-        for key, value in given.items()
-        if key not in without
-        and (is_option(key) or kind in (SCHEMA[key].runs or RUNS) or (kind == "alone" and key == "strategy"))
-    }
+    used = {key for key, each in SCHEMA.items() if kind in (each.runs or RUNS)} - without
+    used |= {"strategy"} if kind == "alone" else set()
+    return {key: value for key, value in given.items() if is_option(key) or key in used}
 
 
 def why_without_effect(key: str) -> str:
     if {"local", "virtual"} <= {*SCHEMA[key].runs}:
         return 'it needs workers or a strategy, e.g. strategy = "downpour"'
     return f"it is for {' or '.join(RUNS[run] for run in SCHEMA[key].runs)}"
-
-
-def run_settings(settings: Mapping[str, Any]) -> RunSettings:
-    return RunSettings(**pick(RunSettings, settings))
 
 
 def setup_of(settings: Mapping[str, Any]) -> Setup:

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from paceline import record
 from paceline.errors import Diverged, PacelineError, reason
-from paceline.experiment.keys import run_settings, setup_of
+from paceline.experiment.keys import setup_of
 from paceline.measurement.feeding import feed_stand_ins
 from paceline.measurement.feeding_images import feed_images
 from paceline.measurement.measuring import measure
 from paceline.reporting.record_files import context_of, write_measured, write_measurement
 from paceline.results.outcome import PlannedRun
+from paceline.settings import pick
 from paceline.simulation.timing import time_workload
 from paceline.step.failures import explained
 from paceline.training.distributing import build_cluster, cluster_words
@@ -109,7 +109,7 @@ def make(task: RunTask) -> int:
 
 
 def _make(task: RunTask) -> None:
-    words = run_settings(task.run.settings)
+    words = RunSettings(**pick(RunSettings, task.run.settings))
     makers = {"train": _train, "measure": _measure, "simulate": _simulate, "feed": _feed}
     makers[words.kind](task, words, _Told(task.beside(".progress")))
 
@@ -160,13 +160,8 @@ def _simulate(task: RunTask, words: RunSettings, watcher: _Told) -> None:
 
 
 def _feed(task: RunTask, words: RunSettings, watcher: _Told) -> None:
-    how: dict[str, Any] = {
-        "ahead": words.ahead,
-        "iterations": words.iterations or FED_ITERATIONS,
-        "watch": watcher.done,
-    }
+    feed = functools.partial(feed_images, task.run.workload)
     if words.devices:
-        found = feed_stand_ins(words.devices, refresh_s=words.refresh, compute_s=words.compute, **how)
-    else:
-        found = feed_images(task.run.workload, **how)
+        feed = functools.partial(feed_stand_ins, words.devices, refresh_s=words.refresh, compute_s=words.compute)
+    found = feed(ahead=words.ahead, iterations=words.iterations or FED_ITERATIONS, watch=watcher.done)
     record.save(found, Path(task.directory) / "record.json")

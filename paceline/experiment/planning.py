@@ -29,15 +29,12 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     unlike: dict[str, tuple[int | None, dict[str, Any]]] = {}
     for trial, settings in combinations:  # settings that differ only in keys that do not apply are equal
         unlike.setdefault(setting_id(settings), (trial, settings))
-    texts = {
-        setting: {key: setting_text(value) for key, value in settings.items()}
-        for setting, (_, settings) in unlike.items()
-    }
-    telling = telling_keys(list(texts.values()))
+    texts = [{key: setting_text(value) for key, value in settings.items()} for _, settings in unlike.values()]
+    telling = telling_keys(texts)
     bases: dict[str, Workload] = {}
     planned: list[PlannedRun] = []
-    for setting, (trial, settings) in unlike.items():
-        label = label_by(texts[setting], telling)
+    for (setting, (trial, settings)), text in zip(unlike.items(), texts, strict=True):
+        label = label_by(text, telling)
         try:
             workload = _workload(settings, bases)
             data.check_source(workload.data)  # errors that every run would raise

@@ -91,7 +91,7 @@ def become(text: str, _: list[int]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    if task.cores and hasattr(os, "sched_setaffinity"):
+    if task.cores:
         os.sched_setaffinity(0, task.cores)  # PyTorch and others count these cores
     code = make(task)
     sys.stdout.flush()
@@ -101,42 +101,27 @@ def become(text: str, _: list[int]) -> None:
 
 @dataclass
 class Attempt:
-    run: PlannedRun
-    working: Path
-    """The run's directory while it runs. Its log and progress files have the same name and a suffix."""
+    """A run and its process; files of an earlier attempt are removed."""
+
+    task: RunTask
     slot: int  # index of the job, which determines its cores
-    cores: tuple[int, ...]
     began_s: float = field(default_factory=monotonic)
     started: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
     ended_by_us: str = ""  # why this process ended the run; empty if it did not
+
+    def __post_init__(self) -> None:
+        shutil.rmtree(self.task.directory, ignore_errors=True)
+        for ending in (".told", ".progress", ".log"):
+            self.task.beside(ending).unlink(missing_ok=True)
 
     @property
     def seconds(self) -> float:
         return monotonic() - self.began_s
 
-    def _file(self, ending: str) -> Path:
-        return self.working.with_suffix(ending)
-
-    def task(self, cache: Path | None, checkpoints: bool = True, tensorboard: Path | None = None) -> RunTask:
-        """The input of its process; files of an earlier attempt are removed."""
-        board = folder_of(self.run, tensorboard) if tensorboard is not None else None
-        shutil.rmtree(self.working, ignore_errors=True)
-        for ending in (".told", ".progress", ".log"):
-            self._file(ending).unlink(missing_ok=True)
-        return RunTask(
-            run=self.run,
-            directory=str(self.working.resolve()),
-            cache=str(cache.resolve()) if cache is not None else "",
-            cores=self.cores,
-            checkpoints=checkpoints,
-            tensorboard=str(board.resolve()) if board is not None else "",
-            search_path=tuple(str(Path(place or ".").resolve()) for place in (*sys.path, "")),
-        )
-
     def part(self) -> float:
         """The share that is done, as last reported."""
         try:
-            return float(self._file(".progress").read_text())
+            return float(self.task.beside(".progress").read_text())
         except (OSError, ValueError):
             return 0.0
 
@@ -144,28 +129,29 @@ class Attempt:
         if self.ended_by_us:
             return "failed", self.ended_by_us
         try:
-            told = json.loads(self._file(".told").read_text(encoding="utf-8"))
+            told = json.loads(self.task.beside(".told").read_text(encoding="utf-8"))
             return str(told["status"]), str(told["error"])
         except (OSError, ValueError, KeyError):
             return "failed", f"its process {ended.how}"
 
-    def keep(self, ended: Ended, final: Path, *, planned: int, checkpoints: bool) -> None:
+    def keep(self, ended: Ended, final: Path, *, planned: int) -> None:
         """Writes the outcome into the run's directory, as the last file, and moves the directory into place."""
         status, error = self._told(ended)
-        self.working.mkdir(exist_ok=True)
+        task, directory = self.task, Path(self.task.directory)
+        directory.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
-            self._file(".log").rename(self.working / LOG)
-        if not checkpoints:
-            (self.working / CHECKPOINT).unlink(missing_ok=True)
+            task.beside(".log").rename(directory / LOG)
+        if not task.checkpoints:
+            (directory / CHECKPOINT).unlink(missing_ok=True)
         made = RunOutcome(
-            self.run, planned, status, error.replace(str(self.working.resolve()), str(final)), self.started,
+            task.run, planned, status, error.replace(task.directory, str(final)), self.started,
             process_s=self.seconds, cpu_s=ended.cpu_s, peak_memory_bytes=ended.peak_memory_bytes,
-            cores=len(self.cores),
+            cores=len(task.cores),
         )  # fmt: skip
-        record.save(made, self.working / outcome.FILE)
-        move_into_place(self.working, final)
+        record.save(made, directory / outcome.FILE)
+        move_into_place(directory, final)
         for ending in (".told", ".progress"):
-            self._file(ending).unlink(missing_ok=True)
+            task.beside(ending).unlink(missing_ok=True)
 
 
 def folder_of(run: PlannedRun, directory: Path) -> Path | None:

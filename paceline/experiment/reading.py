@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import InputError, nearest
-from paceline.experiment.experiment import Experiment
+from paceline.experiment.experiment import EMPTY_GRID, Experiment
 from paceline.experiment.keys import flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
@@ -29,7 +29,7 @@ def read_experiment(path: str | Path) -> Experiment:
         raise InputError(f"{path} is a directory: name the TOML file of an experiment, or `resume={str(path)!r}`")
     if path.suffix != ".toml":
         raise InputError(f"{path} should be a TOML file, its name ending in .toml")
-    table = read_toml(str(path), InputError)  # its errors name the file
+    table = read_toml(path)  # its errors name the file
     with naming(path):
         return experiment_of(table, path.stem, path.parent)
 
@@ -54,19 +54,17 @@ def experiment_of(table: Mapping[str, Any], name: str = "experiment", folder: Pa
         if not isinstance(given.get(section, {}), dict):
             raise InputError(f"{section}={given[section]!r:.60} should be a table, [{section}]")
     if given.get("grid") == []:
-        raise InputError("[grid] is empty: give lists of values, e.g. batch = [32, 64]")
+        raise InputError(EMPTY_GRID)
     if "kind" in given:
         if "kind" in given.get("run", {}):
             raise InputError("kind is given twice, once in [run]")
         given["run"] = {"kind": given.pop("kind"), **given.get("run", {})}
-    search = given.pop("random", None)
     source = given.pop("source", "")
-    published = read_published(given.pop("published", []), folder, source)
-    timeout_s = given.pop("timeout", None)
-    made = Experiment(
-        **{"name": name, **given}, random=_search(search) if search is not None else None, timeout_s=timeout_s,
-        published=published,
-    )  # fmt: skip
+    given["published"] = read_published(given.get("published", []), folder, source)
+    given["timeout_s"] = given.pop("timeout", None)
+    if "random" in given:
+        given["random"] = _search(**given["random"])
+    made = Experiment(**{"name": name, **given})
     return replace(made, notes=(f"Source: {source}.", *made.notes)) if source else made
 
 
@@ -76,15 +74,13 @@ def _place_of(key: str) -> str:
     return f"it belongs in [{section}], or in [grid] as a list" if section else nearest(key, KEYS)
 
 
-def _search(table: Mapping[str, Any]) -> RandomSearch:
-    draws = dict(table)
-    if "trials" not in draws:
+def _search(*, trials: Any = None, seed: Any = 0, options: Any = None, **draws: Any) -> RandomSearch:
+    if trials is None:
         raise InputError("[random] needs trials = N: how many settings are drawn")
-    trials, seed = draws.pop("trials"), draws.pop("seed", 0)
-    options = draws.get("options")
     if isinstance(options, dict):  # a table of draws, not a draw
-        del draws["options"]
         draws |= {f"options.{key}": draw for key, draw in options.items()}
+    elif options is not None:
+        draws["options"] = options
     return RandomSearch(trials, seed, draws)
 
 
@@ -107,12 +103,12 @@ def read_published(given: Any, folder: Path, source: Any = "") -> tuple[Publishe
     if isinstance(given, dict):
         given = given["file"] if set(given) == {"file"} else [given]
     if isinstance(given, str):
-        found = [(row, f"published: {given} line {line}") for line, row in _rows(folder / given)]
+        found = {f"published: {given} line {line}": row for line, row in enumerate(_rows(folder / given), 2)}
     elif isinstance(given, list):
-        found = [(entry, f"[[published]] {number}") for number, entry in enumerate(given, 1)]
+        found = {f"[[published]] {number}": entry for number, entry in enumerate(given, 1)}
     else:
         raise InputError(f"published={given!r:.60} should be a list of tables, or the name of a CSV file")
-    return tuple(_published(entry, place, source) for entry, place in found)
+    return tuple(_published(entry, place, source) for place, entry in found.items())
 
 
 def _published(entry: Any, place: str, source: str) -> PublishedNumber:
@@ -128,12 +124,11 @@ def _published(entry: Any, place: str, source: str) -> PublishedNumber:
     return replace(found, where=flattened(found.where, f"{place}: where"))
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Rows by line number. Columns that are not keys are settings that the number applies to."""
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Columns that are not keys are settings that the number applies to."""
     header, rows = read_cells(path)
-    known, found = settings_of(PublishedNumber), []
-    for line, row in enumerate(rows, 2):
+    known = settings_of(PublishedNumber)
+    for row in rows:
         cells = {key: text for key, text in zip(header, row, strict=True) if text}
         where = {key: read_any(text) for key, text in cells.items() if key not in known}
-        found.append((line, {**{key: text for key, text in cells.items() if key in known}, "where": where}))
-    return found
+        yield {key: text for key, text in cells.items() if key in known} | {"where": where}

@@ -65,6 +65,17 @@ class Alternative:
     accuracy: float = math.nan
     """Accuracy on the subset; NaN if nothing was trained."""
 
+    @property
+    def computing_share(self) -> float:
+        return max(0.0, 1 - self.waiting_share - self.communication_share)
+
+    @property
+    def method(self) -> str | None:
+        """The division of the network, or the strategy; None for a single worker."""
+        if self.candidate.is_divided:
+            return self.candidate.division
+        return self.candidate.strategy.name if self.candidate.workers > 1 else None
+
     def __str__(self) -> str:
         server = " (one more for the server)" if self.machines > self.candidate.machines else ""
         return f"{self.candidate}{server}"

@@ -160,7 +160,7 @@ def _lost(one: Alternative) -> str:
     parts = {
         f"waits {whom}": one.waiting_share,
         "exchanges": one.communication_share,
-        "computes": max(0.0, 1 - one.waiting_share - one.communication_share),
+        "computes": one.computing_share,
     }
     shown = [(what, share) for what, share in sorted(parts.items(), key=lambda part: -part[1]) if share >= 0.005]
     first, *others = [f"{percent(share, 0)} {what}" for what, share in shown]

@@ -43,7 +43,8 @@ def answer_of(records: Records, runs: Sequence[RunResult]) -> Answer:
     found = [said for said in _sentences(records, runs) if said[0]] or [(NOTHING, ())]
     sentence, pictures = found[0]
     points = tuple(said for said, _ in found[1 : 1 + MOST_POINTS])
-    return Answer(sentence, pictures, _tiles(records, runs), points, busy_sentence(records, runs))
+    tiles = tuple((value, what) for what, value in _tiles(records, runs).items() if value)
+    return Answer(sentence, pictures, tiles, points, busy_sentence(records, runs))
 
 
 def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
@@ -55,28 +56,26 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
     yield from ((advice_sentence(advice), ("accuracy-time", "accuracy", "loss")) for _, advice in records.advice)
     yield from ((plan_sentence(plan), ("plan-front",)) for _, plan in records.plans)
     yield from ((cluster_sentence(scaling), ("cluster",)) for _, scaling in records.clusters)
-    predicted = records.all_predictions
-    measured = measurement_names(records)
-    if any(math.isfinite(row.error) for row in predicted):
+    predicted, measured = records.all_predictions, measurement_names(records)
+    if verified := any(math.isfinite(row.error) for row in predicted):
         yield prediction_sentence(predicted), ("predictions",)
         yield coverage_sentence(predicted), ()
     trained = [run for run in runs if run.run is not None or run.row["kind"] == "train"]
     series = series_by_workers(runs)
     if series:
-        points = [(one.name, point) for one in series for point in one.points]
         found: dict[str, Sequence[RunResult]] = {
-            f"{name} with {count(point.workers, 'worker')}": point.runs for name, point in points
+            f"{one.name} with {count(point.workers, 'worker')}": point.runs for one in series for point in one.points
         }
         inside = {run for some in found.values() for run in some}
         others = groups_of(run for run in trained if run not in inside)
         pictures = ("accuracy-time", "throughput") if others else ("time-to-accuracy", "accuracy-time", "throughput")
         yield first_to_target_sentence(found | others), pictures
         yield scaling_sentence(series), ("throughput", "accuracy-time")
-    elif len(trained) == 1 and len(runs) == 1 and trained[0].run is not None:
-        curves = ("accuracy", "metric", "loss") if len(trained[0].curve) > 1 else ()  # a single point is no curve
-        yield run_sentence(trained[0].run), (*curves, "wall-clock", "timeline")
-        yield device_sentence(trained[0]), ()
-        yield from ((f"Warning: {warning}.", ()) for warning in trained[0].run.warnings)
+    elif len(runs) == 1 and (run := runs[0].run) is not None:
+        curves = ("accuracy", "metric", "loss") if len(runs[0].curve) > 1 else ()  # a single point is no curve
+        yield run_sentence(run), (*curves, "wall-clock", "timeline")
+        yield device_sentence(run), ()
+        yield from ((f"Warning: {warning}.", ()) for warning in run.warnings)
     if trained and len(runs) > 1:
         if not series and len({(run.driver, run.settings.get("strategy")) for run in trained}) > 1:
             yield first_to_target_sentence(groups_of(trained)), ("accuracy-time",)
@@ -89,40 +88,33 @@ def _sentences(records: Records, runs: Sequence[RunResult]) -> Iterator[Said]:
         yield uneven_sentence(measured[0][1]), ()
     if any(math.isfinite(row.ratio) for row in records.published):
         yield published_sentence(records.published), ("published",)
-    if predicted and not any(math.isfinite(row.error) for row in predicted):
+    if predicted and not verified:
         yield prediction_sentence(predicted), ("predictions",)
     if records.failed:
         yield f"{count(len(records.failed), 'run')} failed; first error: {records.failed[0][1].error}.", ()
 
 
 def run_sentence(run: Run) -> str:
-    d, w = run.distribution, run.workload
+    d, network = run.distribution, shown_name(run.workload.network)
     if run.status != "finished":
         what = {"running": "was still running", "interrupted": "was interrupted"}.get(run.status, run.status)
         why = f": {run.error}" if run.status == "failed" and run.error else ""
-        so_far = f"{count(run.updates, 'update')} and {duration(run.wall_s)}"
-        return f"{shown_name(w.network)} {what} after {so_far}{why.rstrip('.')}."
-    if math.isnan(run.test_accuracy) and run.metric:
-        reached = f"a test {run.metric} of {run.test_metric:.4g}"
-    elif math.isnan(run.test_accuracy):
-        reached = f"a test loss of {run.test_loss:.4f}"
-    else:
-        reached = f"{percent(run.test_accuracy)} test accuracy"
-    workers = "" if d is None else f" with {count(d.workers, 'worker')} ({d.strategy.name})"
+        return f"{network} {what} after {count(run.updates, 'update')} and {duration(run.wall_s)}{why.rstrip('.')}."
+    score = f"{run.metric} of {run.test_metric:.4g}" if run.metric else f"loss of {run.test_loss:.4f}"
+    reached = f"a test {score}" if math.isnan(run.test_accuracy) else f"{percent(run.test_accuracy)} test accuracy"
+    seconds, workers = duration(run.wall_s), ""
+    if d is not None:
+        kind = "simulated worker" if run.is_simulated else "worker"
+        workers = f" with {count(d.workers, kind)} ({d.strategy.name})"
+        seconds = f"{duration(d.seconds)} of simulated time" if run.is_simulated else seconds
     if run.division is not None and len(run.division.processes) > 1:
         workers = f", divided among {len(run.division.processes)} processes"
-    seconds = duration(run.wall_s)
-    if d is not None and run.is_simulated:
-        workers = f" with {count(d.workers, 'simulated worker')} ({d.strategy.name})"
-        seconds = f"{duration(d.seconds)} of simulated time"
-    return f"{shown_name(w.network)} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."
+    return f"{network} reached {reached} in {count(len(run.epochs), 'epoch')} and {seconds}{workers}."
 
 
-def device_sentence(run: RunResult) -> str:
-    record = run.run
-    assert record is not None
-    where = f"{shown_name(record.workload.data)} on {record.conditions.device_name}"
-    if run.virtual:
+def device_sentence(run: Run) -> str:
+    where = f"{shown_name(run.workload.data)} on {run.conditions.device_name}"
+    if run.is_simulated:
         return f"Gradients are real, computed from {where}; time is simulated."
     return f"Training on {where} ran at {rate(run.samples_per_s)}." if math.isfinite(run.samples_per_s) else ""
 
@@ -194,26 +186,25 @@ def simulation_sentence(runs: Sequence[RunResult]) -> str:
     return said + (f", {percent(d.waiting_share, 0)} of the time waiting." if math.isfinite(d.waiting_share) else ".")
 
 
-def _tiles(records: Records, runs: Sequence[RunResult]) -> tuple[Tile, ...]:
+def _tiles(records: Records, runs: Sequence[RunResult]) -> dict[str, str]:
+    """Values by caption; those without a value are left out."""
     if len(runs) == 1:
         return _tiles_of_one(runs[0])
     if not runs:
         return _tiles_of_plan(records.plans[0][1]) if records.plans else _tiles_of_measurements(records)
     told = [run for run in runs if not run.settings["data"].startswith("synthetic")]  # made-up data
     best = largest([run.accuracy for run in told if run.ranked])
-    workers = sorted({run.workers for run in runs})
-    found = [(f"{len(runs):,}", "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations")]
-    if len(groups_of(runs)) < len(runs):
-        found.append((f"{len(groups_of(runs)):,}", "settings"))
-    if math.isfinite(best):
-        found.append((percent(best), "best test accuracy"))
-    if len(workers) > 1:
-        found.append((f"{workers[0]:,} to {workers[-1]:,}", "workers"))
-    found.append((duration(sum(run.wall_s for run in runs if math.isfinite(run.wall_s))), "total computing time"))
-    return tuple(found)
+    workers, settings = sorted({run.workers for run in runs}), len(groups_of(runs))
+    return {
+        "runs" if all(run.driver != TIMED for run in runs) else "runs and simulations": f"{len(runs):,}",
+        "settings": f"{settings:,}" if settings < len(runs) else "",
+        "best test accuracy": percent(best) if math.isfinite(best) else "",
+        "workers": f"{workers[0]:,} to {workers[-1]:,}" if len(workers) > 1 else "",
+        "total computing time": duration(sum(run.wall_s for run in runs if math.isfinite(run.wall_s))),
+    }
 
 
-def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
+def _tiles_of_one(run: RunResult) -> dict[str, str]:
     record, clock = run.run, ", simulated" if run.virtual else ""
     found = {"test accuracy": percent(run.accuracy) if run.labelled else ""}
     if run.labelled and record is not None:
@@ -227,32 +218,32 @@ def _tiles_of_one(run: RunResult) -> tuple[Tile, ...]:
     if run.driver == LOCAL or run.virtual:
         found["workers" if run.workers != 1 else "worker"] = f"{run.workers:,}"
     found["updates" + (f" of {record.parameters:,} parameters" if record is not None else "")] = f"{run.updates:,}"
-    return tuple((value, what) for what, value in found.items() if value)
+    return found
 
 
-def _tiles_of_plan(plan: Plan) -> tuple[Tile, ...]:
+def _tiles_of_plan(plan: Plan) -> dict[str, str]:
     pick = plan.pick
-    return (
-        (time_words(pick.time_s), "predicted training time"),
-        (amount_words(pick.money), plan.currency),
-        (f"{pick.machines:,}", f"{pick.candidate.machine}, {pick.candidate.device}"),
-        (f"{pick.candidate.workers:,}", "workers" if pick.candidate.workers != 1 else "worker"),
-        (f"{pick.candidate.batch:,}", f"batch size per worker, {pick.candidate.precision}"),
-    )
+    return {
+        "predicted training time": time_words(pick.time_s),
+        plan.currency: amount_words(pick.money),
+        f"{pick.candidate.machine}, {pick.candidate.device}": f"{pick.machines:,}",
+        "workers" if pick.candidate.workers != 1 else "worker": f"{pick.candidate.workers:,}",
+        f"batch size per worker, {pick.candidate.precision}": f"{pick.candidate.batch:,}",
+    }
 
 
-def _tiles_of_measurements(records: Records) -> tuple[Tile, ...]:
+def _tiles_of_measurements(records: Records) -> dict[str, str]:
     if len(records.measurements) != 1:
-        return ()
+        return {}
     m = records.measurements[0][1]
     speed = m.batch / m.iteration_s.median_s if m.iteration_s.median_s > 0 else math.nan
-    return (
-        (duration(m.iteration_s.median_s), "per iteration (median)"),
-        (rate(speed) if math.isfinite(speed) else "–", "throughput"),
-        (percent(m.accounted), "of the iteration attributed"),
-        (signed_percent(max(0.0, m.overhead_hour)), "overhead of measuring, in a run of an hour"),
-        (f"{m.peak_memory_bytes / 1e9:.3g} GB", "peak memory"),
-    )
+    return {
+        "per iteration (median)": duration(m.iteration_s.median_s),
+        "throughput": rate(speed) if math.isfinite(speed) else "–",
+        "of the iteration attributed": percent(m.accounted),
+        "overhead of measuring, in a run of an hour": signed_percent(max(0.0, m.overhead_hour)),
+        "peak memory": f"{m.peak_memory_bytes / 1e9:.3g} GB",
+    }
 
 
 def title_of(records: Records, runs: Sequence[RunResult]) -> str:
@@ -261,7 +252,7 @@ def title_of(records: Records, runs: Sequence[RunResult]) -> str:
     planned = [plan.workload for _, plan in records.plans] + [scaling.workload for _, scaling in records.clusters]
     planned += [advice.workload for _, advice in records.advice]
     networks = [run.settings["network"] for run in runs] + [m.name for _, m in records.measurements]
-    networks = list(dict.fromkeys([*networks, *(workload.network for workload in planned)]))
-    data = list(dict.fromkeys([*(run.settings["data"] for run in runs), *(workload.data for workload in planned)]))
-    networks, data = [shown_name(name) for name in networks], [shown_name(name) for name in data]
-    return f"{listed(networks, 3)}{' on ' + listed(data, 3) if data else ''}" if networks else "Report"
+    networks += [workload.network for workload in planned]
+    data = [run.settings["data"] for run in runs] + [workload.data for workload in planned]
+    trained, on = (listed(map(shown_name, dict.fromkeys(names)), 3) for names in (networks, data))
+    return f"{trained}{' on ' + on if on else ''}" if trained else "Report"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.reporting.sections.timeline import drawn_spans, row_order
-from paceline.trace import Trace
+from paceline.results.labels import grouped
+from paceline.trace import Span, Trace
 
 TRACE = "trace.json"
 
@@ -26,16 +26,12 @@ def chrome_traces(traces: Mapping[str, Trace]) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, allow_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
+class _Bar(NamedTuple):
     """A span in whole nanoseconds, the resolution of Perfetto, so that rounding cannot make two spans overlap."""
 
-    who: str
-    part: str
-    layer: str
-    note: str
     start_ns: int
     end_ns: int
+    span: Span
 
 
 def _events(process: int, name: str, trace: Trace) -> Iterable[dict[str, Any]]:
@@ -44,11 +40,11 @@ def _events(process: int, name: str, trace: Trace) -> Iterable[dict[str, Any]]:
     for row, (who, bars) in enumerate(_rows(trace), start=1):
         yield _named("thread_name", process, row, name=who)
         yield _named("thread_sort_index", process, row, sort_index=row)
-        for bar in bars:
-            name = f"{bar.part} {bar.layer}".strip()
-            event = {"name": name, "cat": bar.part, "ph": "X", "pid": process, "tid": row}
-            event |= {"ts": bar.start_ns / 1e3, "dur": (bar.end_ns - bar.start_ns) / 1e3}
-            yield event | ({"args": {"note": bar.note}} if bar.note else {})
+        for start_ns, end_ns, span in bars:
+            name = f"{span.part} {span.layer}".strip()
+            event = {"name": name, "cat": span.part, "ph": "X", "pid": process, "tid": row}
+            event |= {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3}
+            yield event | ({"args": {"note": span.note}} if span.note else {})
 
 
 def _named(what: str, process: int, row: int, **words: Any) -> dict[str, Any]:
@@ -57,37 +53,25 @@ def _named(what: str, process: int, row: int, **words: Any) -> dict[str, Any]:
 
 def _rows(trace: Trace) -> Iterable[tuple[str, list[_Bar]]]:
     """The name of each row and its bars in order of time."""
-    bars: dict[str, list[_Bar]] = {}
-    for bar in sorted(_bars(trace), key=lambda bar: (bar.start_ns, -bar.end_ns)):
-        bars.setdefault(bar.who, []).append(bar)
-    for who in sorted(bars, key=row_order):
-        for number, row in enumerate(_without_overlap(bars[who]), start=1):
-            yield (who if number == 1 else f"{who} ({number})"), row
-
-
-def _bars(trace: Trace) -> list[_Bar]:
     spans = drawn_spans(trace)
     begin_s = min((0.0, *(span.start_s for span in spans)))
-    return [
-        _Bar(s.who, s.part, s.layer, s.note, round(1e9 * (s.start_s - begin_s)), round(1e9 * (s.end_s - begin_s)))
-        for s in spans
-    ]
+    bars = [_Bar(round(1e9 * (s.start_s - begin_s)), round(1e9 * (s.end_s - begin_s)), s) for s in spans]
+    by_row = grouped(sorted(bars, key=lambda bar: (bar.start_ns, -bar.end_ns)), lambda bar: bar.span.who)
+    for who in sorted(by_row, key=row_order):
+        for number, row in enumerate(_without_overlap(by_row[who]), start=1):
+            yield (who if number == 1 else f"{who} ({number})"), row
 
 
 def _without_overlap(bars: list[_Bar]) -> list[list[_Bar]]:
     """The fewest rows in which bars follow each other or are nested."""
-    rows: list[list[_Bar]] = []
-    under_way: list[list[int]] = []
-    """For each row, when its open bars end, innermost last."""
+    rows: list[tuple[list[_Bar], list[int]]] = []  # bars, and when the open ones end, innermost last
     for bar in bars:
-        for ends_ns in under_way:
+        for _, ends_ns in rows:
             while ends_ns and ends_ns[-1] <= bar.start_ns:
                 ends_ns.pop()
-        room = (row for row, ends_ns in enumerate(under_way) if not ends_ns or bar.end_ns <= ends_ns[-1])
-        row = next(room, len(rows))
-        if row == len(rows):
-            rows.append([])
-            under_way.append([])
-        rows[row].append(bar)
-        under_way[row].append(bar.end_ns)
-    return rows
+        row = next((row for row in rows if not row[1] or bar.end_ns <= row[1][-1]), ([], []))
+        if not row[0]:
+            rows.append(row)
+        row[0].append(bar)
+        row[1].append(bar.end_ns)
+    return [row for row, _ in rows]

@@ -35,11 +35,7 @@ PARTS = {
 
 def style_of_colours() -> str:
     """CSS variables: for the system's preference, the page's button, and print."""
-
-    def variables(colours: dict[str, str]) -> str:
-        return "".join(f"--{name}:{colour};" for name, colour in colours.items())
-
-    light, dark = variables(LIGHT), variables(DARK)
+    light, dark = ("".join(f"--{name}:{colour};" for name, colour in each.items()) for each in (LIGHT, DARK))
     return (
         f":root{{color-scheme:light;{light}}}\n"
         f"@media screen and (prefers-color-scheme:dark)"

@@ -10,10 +10,10 @@ import base64
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any
 
-from paceline.formatting import listed, number
+from paceline.formatting import as_number, listed, number
 
 Cell = str | int | float | None
 
@@ -41,8 +41,11 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
     def values(self, name: str) -> list[Any]:
-        place = [column.name for column in self.columns].index(name)
+        place = self.columns.index(self.column(name))
         return [row[place] for row in self.rows]
 
     @property
@@ -92,13 +95,8 @@ def filled(given: Table) -> Table:
 
 def value_of(cell: Cell) -> float | None:
     """The number in a cell, or None."""
-    if not isinstance(cell, str):
-        return cell
-    try:
-        value = float(cell.replace(",", ""))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    value = as_number(cell.replace(",", "")) if isinstance(cell, str) else cell
+    return None if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,20 +135,17 @@ class Figure:
 
 def _read_out(view: View) -> str:
     """The last value of each line, or the values of the first bar."""
-    names = [column.name for column in view.table.columns]
-    if "line" in view.options:
-        y = view.options["y"]
-        lines = zip(view.table.values(view.options["line"]), view.table.values(y), strict=True)
+    data, options = view.table, view.options
+    if "line" in options:
+        lines = zip(data.values(options["line"]), data.values(options["y"]), strict=True)
         ends = {line: value for line, value in lines if value is not None}
         said = [f"{line} {number(value)}" for line, value in ends.items()]
-        return f"{view.table.columns[names.index(y)].title} at the last {view.options['x']}: {listed(said)}."
-    parts = view.options.get("parts") or view.options["values"]
-    first, *_ = view.table.rows
-    values = {part: first[names.index(part)] for part in parts}
-    unit = view.table.columns[names.index(parts[0])].unit
-    known = {part: value for part, value in values.items() if isinstance(value, int | float)}
+        return f"{data.column(options['y']).title} at the last {options['x']}: {listed(said)}."
+    parts = options.get("parts") or options["values"]
+    known = {part: value for part in parts if (value := data.values(part)[0]) is not None}
+    unit = data.column(parts[0]).unit
     said = [f"{part} {number(value)} {unit}".rstrip() for part, value in known.items()]
-    return f"{first[names.index(view.options['category'])]}: {listed(said)}."
+    return f"{data.values(options['category'])[0]}: {listed(said)}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +195,9 @@ class Section:
     def rows(self) -> list[list[Block]]:
         """The blocks, with consecutive narrow figures in one row."""
         found: list[list[Block]] = []
-        for block in self.blocks:
-            if found and _is_narrow(block) and _is_narrow(found[-1][0]):
-                found[-1].append(block)
-            else:
-                found.append([block])
+        for narrow, some in groupby(self.blocks, lambda block: isinstance(block, Figure) and not block.wide):
+            blocks = list(some)
+            found += [blocks] if narrow else [[block] for block in blocks]
         return found
 
 
@@ -221,11 +214,15 @@ def section(
     return found if found.blocks or found.points else None
 
 
-def listing(id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]]) -> TableBlock | None:
+def figure(id: str, title: str, kind: str, views: Iterable[View], says: str = "", **how: Any) -> Figure | None:
+    """A figure; None without views."""
+    shown = tuple(views)
+    return Figure(id, title, kind, shown, says, **how) if shown else None
+
+
+def listing(
+    id: str, title: str, columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]], **how: Any
+) -> TableBlock | None:
     """A table block; None without rows."""
     data = table(columns, rows)
-    return TableBlock(id, title, data) if data.rows else None
-
-
-def _is_narrow(block: Block) -> bool:
-    return isinstance(block, Figure) and not block.wide
+    return TableBlock(id, title, data, **how) if data.rows else None

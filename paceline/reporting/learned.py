@@ -23,7 +23,7 @@ WIDEST_IN = 11.0
 CELL_IN = 0.42  # width of an image in a grid
 
 
-def draw_panels(panels: Sequence[Panel], title: str = "") -> Drawn:
+def draw_panels(panels: Sequence[Panel]) -> Drawn:
     """Side by side, in rows that fit a page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Drawn
@@ -33,9 +33,7 @@ def draw_panels(panels: Sequence[Panel], title: str = "") -> Drawn:
     heights = [max(_size_in(panel)[1] for panel in row) for row in rows]
     # Names come from users: a dollar sign does not start a formula.
     with rc_context({"font.size": 8, "axes.edgecolor": LIGHT["rule"], "text.parse_math": False}):
-        drawn = Drawn(figsize=(width, sum(heights) + 0.4 * bool(title)), layout="constrained")
-        if title:
-            drawn.suptitle(title, fontsize=10)
+        drawn = Drawn(figsize=(width, sum(heights)), layout="constrained")
         for line, row in zip(drawn.subfigures(len(rows), 1, height_ratios=heights, squeeze=False), rows, strict=True):
             widths = [_size_in(panel)[0] for panel in row]
             rest = width - sum(widths)

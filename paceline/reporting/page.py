@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -14,7 +15,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from paceline.errors import InputError
+from paceline.errors import InputError, OutputError
 from paceline.formatting import UNKNOWN, count, glued, number
 from paceline.record import write_atomically
 from paceline.reporting.answer import Answer, answer_of, title_of
@@ -57,6 +58,29 @@ class Written:
     figures: tuple[Path, ...] = ()
 
 
+def report(
+    paths: Iterable[str | Path],
+    out: str | Path = "report.html",
+    *,
+    title: str | None = None,
+    figures: str | Path | None = None,
+    price: float | None = None,
+) -> Written:
+    """Writes one self-contained page about everything that is saved under `paths`, directories or files.
+
+    `figures` is a directory for the figures as PNG and SVG. `price` is that of a machine per hour.
+    """
+    if price is not None and not price >= 0:
+        raise InputError(f"price={price} should be a number of at least 0: the price of a machine per hour")
+    path = Path(out) / "report.html" if Path(out).is_dir() else Path(out)
+    if path.is_dir():
+        raise OutputError(f"`out={str(path)!r}` is a directory: name a file")
+    records = find_records(paths)
+    records.title = title or records.title
+    records.price = price
+    return write_records(records, path, figures=None if figures is None else Path(figures))
+
+
 def write_records(records: Records, path: Path, *, figures: Path | None = None) -> Written:
     """Writes the page of loaded records, and its figures as files if `figures` is given."""
     page = page_of(records)
@@ -80,8 +104,7 @@ def page_of(records: Records) -> Page:
     runs = run_results(records)
     answer, sections = answer_of(records, runs), sections_of(records, runs)
     figures = {b.id: b for section in sections for b in section.blocks if isinstance(b, Figure)}
-    hero = next((figures[name] for name in answer.pictures if name in figures), None)
-    hero = hero or next(iter(figures.values()), None)
+    hero = next((figures[name] for name in (*answer.pictures, *figures) if name in figures), None)
     below = _without(hero, {answer.sentence, *answer.summary}, sections)
     return Page(title_of(records, runs), answer, hero, tuple(below), tuple(records.skipped))
 
@@ -141,19 +164,16 @@ def _data(page: Page) -> dict[str, Any]:
     def place(given: Table) -> int:
         return tables.setdefault(id(given), (len(tables), given))[0]
 
-    figures = {
-        figure.id: {
-            "kind": figure.kind,
-            "title": figure.title,
-            "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
-        }
-        for figure in page.figures
-    }
-    listings = [b for section in page.sections for b in section.blocks if isinstance(b, TableBlock)]
-    listed = {b.id: place(b.table) for b in listings}
     return {
-        "figures": figures,
-        "listings": listed,
+        "figures": {
+            figure.id: {
+                "kind": figure.kind,
+                "title": figure.title,
+                "views": [{"name": v.name, "table": place(v.table), "options": v.options} for v in figure.views],
+            }
+            for figure in page.figures
+        },
+        "listings": {b.id: place(b.table) for s in page.sections for b in s.blocks if isinstance(b, TableBlock)},
         "tables": [_columns(given) for _, given in tables.values()],
         "colours": {"light": LIGHT, "dark": DARK},
         "parts": PARTS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.output_directory import writable
 from paceline.reporting.colours import LIGHT, colour_of
-from paceline.reporting.figure import Column, Figure, Table, View
+from paceline.reporting.figure import Figure, View
 
 WIDTH_IN = 6.4
 MOST_NAMES = 12  # a longer legend would be larger than the figure
@@ -71,13 +71,14 @@ def _draw(figure: Figure, view: View, place: Path) -> list[Path]:
     return paths
 
 
-def _column(table: Table, name: str) -> Column:
-    return next(column for column in table.columns if column.name == name)
-
-
-def _legend(axes: Any, many: int) -> None:
-    if 1 < many <= MOST_NAMES:
-        axes.figure.legend(loc="outside lower center", ncols=min(many, 3), fontsize=8, frameon=False)
+def _legend(axes: Any) -> None:
+    """Each name once."""
+    known: dict[str, Any] = {}
+    for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+        known.setdefault(name, handle)
+    if 1 < len(known) <= MOST_NAMES:
+        look = {"loc": "outside lower center", "fontsize": 8, "frameon": False}
+        axes.figure.legend(known.values(), known.keys(), ncols=min(len(known), 3), **look)
 
 
 def _draw_lines(view: View, axes: Any) -> None:
@@ -86,7 +87,6 @@ def _draw_lines(view: View, axes: Any) -> None:
     xs, ys = table.values(o["x"]), table.values(o["y"])
     styles: dict[str, list[int]] = o.get("styles", {})
     places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    labelled = set()
     for name in dict.fromkeys(names):
         rows = [i for i, other in enumerate(names) if other == name and xs[i] is not None and ys[i] is not None]
         if not rows:
@@ -94,27 +94,23 @@ def _draw_lines(view: View, axes: Any) -> None:
         group = groups[rows[0]]
         hue, dash = styles.get(group, [places[group], 1 if group == "training" else places[group] // 8])
         colour = colour_of(group, hue)
-        label = None if group in labelled else group
-        labelled.add(group)
         line = [xs[i] for i in rows], [ys[i] for i in rows]
         marker = "." if len(places) <= MOST_NAMES else ""
-        axes.plot(*line, DASHES[dash % 3], marker=marker, color=colour, linewidth=1.2, label=label)
+        axes.plot(*line, DASHES[dash % 3], marker=marker, color=colour, linewidth=1.2, label=group)
         if "low" in o:
             low, high = table.values(o["low"]), table.values(o["high"])
             axes.vlines(line[0], [low[i] for i in rows], [high[i] for i in rows], color=colour, linewidth=1)
         if "ideal" in o:
             ideal = table.values(o["ideal"])
-            first = None if "ideal" in labelled else "ideal"
-            labelled.add("ideal")
-            axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label=first)
-    axes.set(xlabel=_column(table, o["x"]).title, ylabel=_column(table, o["y"]).title)
+            axes.plot(line[0], [ideal[i] for i in rows], ":", color=LIGHT["soft"], linewidth=1, label="ideal")
+    axes.set(xlabel=table.column(o["x"]).title, ylabel=table.column(o["y"]).title)
     if o.get("zero"):
         axes.set_ylim(bottom=0)
     for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)) if o.get("points") else ():
         known = [value for value in values if value is not None]
         if known and 0 < FAR * min(known) < max(known):
             scale("log")
-    _legend(axes, len(labelled))
+    _legend(axes)
 
 
 def _draw_bars(view: View, axes: Any) -> None:
@@ -125,11 +121,10 @@ def _draw_bars(view: View, axes: Any) -> None:
     values = [[float(value or 0.0) for value in view.table.values(part)] for part in parts]
     sizes = [sum(column) for column in zip(*values, strict=True)]
     kept = sorted(sorted(range(len(names)), key=lambda i: -sizes[i])[: o.get("most", len(names))])
-    names, left, labelled = [names[i] for i in kept], [0.0] * len(kept), 0
+    names, left = [names[i] for i in kept], [0.0] * len(kept)
     width = 0.7 if stacked else 0.8 / len(parts)
     for place, (part, column) in enumerate(zip(parts, values, strict=True)):
         shown = [column[i] for i in kept]
-        labelled += not stacked or any(shown)
         look = {"color": colour_of(part, place), "label": part if not stacked or any(shown) else None}
         where = [i if stacked else i - 0.4 + width * (place + 0.5) for i in range(len(names))]
         if o.get("upright"):
@@ -140,11 +135,11 @@ def _draw_bars(view: View, axes: Any) -> None:
     if o.get("upright"):
         every = max(1, len(names) // 16)
         axes.set_xticks(range(0, len(names), every), names[::every])
-        axes.set(xlabel=o["category"], ylabel=_column(view.table, parts[0]).title)
+        axes.set(xlabel=o["category"], ylabel=view.table.column(parts[0]).title)
     else:
         _name_rows(axes, names)
-        axes.set_xlabel(_column(view.table, parts[0]).unit)
-    _legend(axes, labelled)
+        axes.set_xlabel(view.table.column(parts[0]).unit)
+    _legend(axes)
 
 
 def _name_rows(axes: Any, names: list[str]) -> None:
@@ -165,8 +160,8 @@ def _draw_intervals(view: View, axes: Any) -> None:
     if rows:
         axes.plot([other[i] for i in rows], rows, "D", color=colour_of("measured", 1), markersize=5, label=o["other"])
     _name_rows(axes, names)
-    axes.set_xlabel(_column(table, o["value"]).unit)
-    _legend(axes, 1 + bool(rows))
+    axes.set_xlabel(table.column(o["value"]).unit)
+    _legend(axes)
 
 
 def _draw_timeline(view: View, axes: Any) -> None:
@@ -184,7 +179,7 @@ def _draw_timeline(view: View, axes: Any) -> None:
         axes.plot([], [], "s", color=colour_of(kind, kind_place), label=kind)
     _name_rows(axes, names)
     axes.set_xlabel("s")
-    _legend(axes, len(set(what)))
+    _legend(axes)
 
 
 DRAWINGS: dict[str, Drawing] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ EXPERIMENT = "experiment.csv"
 MEASURED = "measure"
 UNKNOWN = ValidationTime(math.nan, "not measured")
 TIMES = {share: f"at_{round(100 * share)}_percent_s" for share in SHARES}
+LAYERS = ["iteration", "device", "layer", "forward_s", "backward_s", "update_s"]
+ITERATIONS = ["iteration", "device", "seconds", "sampled", "loss", "top-1", "top-n"]
 OUTPUTS = {"checkpoint": "checkpoint.pt", "record": "record.json", "summary": "summary.html"}
 
 
@@ -45,9 +47,11 @@ def write_tables(
     The experiment.csv of a measurement that is already `saved` is kept.
     """
     kept = saved / EXPERIMENT if saved is not None and (saved / EXPERIMENT).is_file() else None
+    layers = ([s.number, m.device, s.layer, s.forward_s, s.backward_s, s.update_s] for s in m.samples)
+    iterations = ([k.number, m.device, k.seconds, int(k.sampled), k.loss, k.top_1, k.top_n] for k in m.kept)
     texts = {
-        "layers.csv": layers_csv(m),
-        "iterations.csv": iterations_csv(m),
+        "layers.csv": csv_text(LAYERS, layers),
+        "iterations.csv": csv_text(ITERATIONS, iterations),
         EXPERIMENT: kept.read_text() if kept else experiment_csv(m, experiment or context_of(m), directory),
         TRACE: chrome_trace(m.trace),
     }
@@ -55,17 +59,6 @@ def write_tables(
         record.write_atomically(directory / name, text)
     drawn = write_figures(measurement_figures([(m.name, m)]), directory, "out")
     return [*(directory / name for name in texts), *drawn]
-
-
-def layers_csv(m: Measurement) -> str:
-    header = ["iteration", "device", "layer", "forward_s", "backward_s", "update_s"]
-    return csv_text(header, ([s.number, m.device, s.layer, s.forward_s, s.backward_s, s.update_s] for s in m.samples))
-
-
-def iterations_csv(m: Measurement) -> str:
-    header = ["iteration", "device", "seconds", "sampled", "loss", "top-1", "top-n"]
-    rows = ([k.number, m.device, k.seconds, int(k.sampled), k.loss, k.top_1, k.top_n] for k in m.kept)
-    return csv_text(header, rows)
 
 
 def write_run_files(run: Run, directory: Path, cache: Path | None = None) -> Path:
@@ -90,13 +83,12 @@ def write_measured(run: Run, directory: Path, clock: TrainingClock | None) -> No
 
 def measured_folders(directory: Path, *, new: bool = False) -> list[Path]:
     """`measure`, and `measure-2`, ... for resumed runs; `new` appends the next one."""
-    found: list[Path] = []
-    for number in count(1):
-        place = directory / (MEASURED if number == 1 else f"{MEASURED}-{number}")
-        if not place.exists():
-            return [*found, place] if new else found
-        found.append(place)
-    raise AssertionError("not reached")
+
+    def folder(number: int) -> Path:
+        return directory / (MEASURED if number == 1 else f"{MEASURED}-{number}")
+
+    found = list(takewhile(Path.exists, map(folder, count(1))))
+    return [*found, folder(len(found) + 1)] if new else found
 
 
 @dataclass(frozen=True)

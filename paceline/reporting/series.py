@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.formatting import as_number, median_of
@@ -49,6 +49,11 @@ class Series:
     name: str
     points: tuple[SeriesPoint, ...]
 
+    @classmethod
+    def of(cls, runs: Iterable[RunResult], at: Callable[[RunResult], float]) -> Series:
+        points = grouped(runs, at)
+        return cls("", tuple(SeriesPoint(place, tuple(points[place])) for place in sorted(points)))
+
     @property
     def first(self) -> RunResult:
         return self.points[0].runs[0]
@@ -76,10 +81,8 @@ def epoch_s(run: RunResult) -> float:
     """Training time per epoch on the driver's clock; the median if epochs were timed separately."""
     if run.run is None or not run.curve:
         return math.nan
-    timed: list[float] = []
-    if run.driver == ONE_PROCESS:
-        timed = [span.duration_s for span in run.trace.spans if span.part == "train"]
-    elif run.driver == LOCAL:
+    timed = [span.duration_s for span in run.trace.spans if span.part == "train" and run.driver == ONE_PROCESS]
+    if run.driver == LOCAL:
         timed = [epoch.wall_s for epoch in run.run.epochs]
     return median_of(timed) if timed else run.seconds / len(run.curve)
 
@@ -100,19 +103,12 @@ def series_by(runs: Sequence[RunResult], key: str) -> list[Series]:
     usable = [run for run in runs if run.settings.get(key) not in (None, "default") and run.status == "finished"]
     others = [k for k in differing([run.settings for run in usable]) if k not in (key, *CHOSEN)]
     members = grouped(usable, lambda run: values(run.settings, others)).values()
-    all_points = [grouped(some, lambda run: float(run.settings[key])) for some in members]
-    found = [points for points in all_points if len(points) >= FEWEST_VALUES]
-    firsts = [next(iter(points.values()))[0] for points in found]
+    found = [Series.of(some, lambda run: float(run.settings[key])) for some in members]
+    found = [series for series in found if len(series.points) >= FEWEST_VALUES]
     # A single series is named if there are other runs.
-    named = firsts if len(firsts) > 1 else usable
+    named = [series.first for series in found] if len(found) > 1 else usable
     telling = telling_keys([run.settings for run in named], (key, *CHOSEN))
-    return [
-        Series(
-            group_name(first, telling) if telling else "",
-            tuple(SeriesPoint(at, tuple(points[at])) for at in sorted(points)),
-        )
-        for first, points in zip(firsts, found, strict=True)
-    ]
+    return [replace(series, name=group_name(series.first, telling) if telling else "") for series in found]
 
 
 def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
@@ -125,9 +121,8 @@ def series_by_workers(runs: Sequence[RunResult]) -> list[Series]:
     for found in members.values():
         if found[0].driver == LOCAL and not any(run.workers == 1 for run in found):
             found = [*(run for run in alone if _same_work(run, found[0])), *found]
-        by_workers = grouped(found, lambda run: run.workers)
-        if len(by_workers) > 1:
-            made.append(Series("", tuple(SeriesPoint(n, tuple(by_workers[n])) for n in sorted(by_workers))))
+        made.append(Series.of(found, lambda run: run.workers))
+    made = [series for series in made if len(series.points) > 1]
     ends = [series.points[-1].runs[-1] for series in made]
     telling = telling_keys([run.settings for run in ends], OF_WORKERS)
     names = [group_name(end, telling) if telling else end.settings.get("strategy", end.driver) for end in ends]
@@ -151,6 +146,12 @@ def _telling(runs: Sequence[RunResult]) -> list[str]:
 def _same_work(alone: RunResult, other: RunResult) -> bool:
     keys = [key for key in alone.settings if key not in (*OF_WORKERS, "driver")]
     return all(alone.settings[key] == other.settings.get(key) for key in keys)
+
+
+def median_and_ends(values: Iterable[float]) -> tuple[float, float, float]:
+    """Median, minimum and maximum of the finite values."""
+    known = [value for value in values if math.isfinite(value)] or [math.nan]
+    return median_of(known), min(known), max(known)
 
 
 def target_accuracy(runs: Sequence[RunResult]) -> float:

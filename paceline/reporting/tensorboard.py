@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -19,7 +18,6 @@ from paceline.step.optimizers import Rule
 from paceline.step.schedule import learning_rate
 from paceline.strategy.layout import PhaseLayout
 from paceline.strategy.server_optimizer import server_optimizer
-from paceline.strategy.strategy import Strategy
 from paceline.training.run import Epoch, Run
 from paceline.training.watcher import Progress
 
@@ -120,26 +118,18 @@ def last_rate(epoch: Epoch, run: Run) -> float:
         return math.nan
     rule, found = Rule.of(run.workload), run.distribution
     if found is not None and not found.strategy.make_exchange.local_optimizer:
-        server = _server_rule(found.strategy, rule)
-        if server is None:
+        try:
+            rule = server_optimizer(found.strategy, PhaseLayout(rule, ()), torch.float32).rule
+        except StrategyError:  # a custom one with its own schedule: it cannot be made without parameters
             return math.nan
-        rule = server
     steps = run.updates if found is None else sum(found.ledger.applied_by_epoch[: epoch.epoch])
     an_epoch = max(1, steps // epoch.epoch)
     last, schedule = epoch.epoch * an_epoch - 1, parse_schedule(rule.schedule)
     return learning_rate(rule.lr, schedule, last, an_epoch, run.workload.epochs)
 
 
-def _server_rule(strategy: Strategy, rule: Rule) -> Rule | None:
-    """None for a custom server optimizer with its own schedule."""
-    try:
-        return server_optimizer(strategy, PhaseLayout(rule, ()), torch.float32).rule
-    except StrategyError:  # it cannot be made without parameters
-        return None
-
-
 def hyperparameters_of(run: Run) -> dict[str, Any]:
-    found = {f.name: getattr(run.workload, f.name) for f in fields(run.workload)}
+    found = dict(vars(run.workload))
     if run.distribution is not None:
         strategy = run.distribution.strategy.name
         found |= {"strategy": strategy, "workers": run.distribution.workers, "driver": run.distribution.driver}

@@ -51,34 +51,23 @@ def verify(
     device: str | None = None,
 ) -> Verification:
     """`place` is a run or a measurement, or its directory, where a saved prediction.json is preferred to a new one."""
-    found = _measured(place)
-    if prediction is not None:
-        found = replace(found, prediction=prediction)
-    prediction = found.prediction
-    if prediction is None:
-        if found.run is not None and isinstance(place, str | Path):
-            check_code(vars(found.run.workload), place, found.run.conditions.made_in)
-        prediction = predict_now(*_asked(found, device))
-    elif device is not None:
-        raise InputError(f"`device` does not apply: {place} has a saved prediction, {PREDICTION}")
-    rows = tuple(_rows(found, prediction))
-    if not any(math.isfinite(row.error) for row in rows):
-        raise InputError(f"{_named(place)} was too short: it has no measured time to compare")
-    p, notes = prediction, tuple(_notes(found, prediction))
-    return Verification(p.name, p.batch, p.device, p.step, found.prediction is not None, rows, p, notes)
-
-
-def _measured(given: str | Path | Run | Measurement) -> Measured:
-    if isinstance(given, Measurement):
-        return Measured(measurement=given)
-    found = Measured(given) if isinstance(given, Run) else read_measured(Path(given))
+    name = str(place) if isinstance(place, str | Path) else "this"
+    if isinstance(place, Measurement):
+        found = Measured(measurement=place)
+    else:
+        found = Measured(place) if isinstance(place, Run) else read_measured(Path(place))
     if found.run is not None and found.run.is_simulated:
-        raise InputError(f"{_named(given)} is a simulated run: there are no measured times to compare")
-    return found
-
-
-def _named(given: str | Path | Run | Measurement) -> str:
-    return str(given) if isinstance(given, str | Path) else "this"
+        raise InputError(f"{name} is a simulated run: there are no measured times to compare")
+    saved = prediction or found.prediction
+    if saved is not None and device is not None:
+        raise InputError(f"`device` does not apply: {place} has a saved prediction, {PREDICTION}")
+    if saved is None and found.run is not None and isinstance(place, str | Path):
+        check_code(vars(found.run.workload), place, found.run.conditions.made_in)
+    p = saved or predict_now(*_asked(found, device))
+    rows = tuple(_rows(found, p))
+    if not any(math.isfinite(row.error) for row in rows):
+        raise InputError(f"{name} was too short: it has no measured time to compare")
+    return Verification(p.name, p.batch, p.device, p.step, saved is not None, rows, p, tuple(_notes(found, p)))
 
 
 def read_measured(place: Path) -> Measured:
@@ -96,9 +85,9 @@ def read_measured(place: Path) -> Measured:
     elif home.name.startswith("measure"):  # the run is one directory up
         run = _load(home.parent / RUN, Run)
         folders.append(home.parent)
-    workers = [_load(path, Measurement) for path in sorted(home.glob("measure/worker-*.json"))]
+    workers = (record.load_as(path, Measurement) for path in sorted(home.glob("measure/worker-*.json")))
     prediction = next((p for folder in folders if (p := _load(folder / PREDICTION, Prediction))), None)
-    return Measured(run, measurement, tuple(w for w in workers if w is not None), prediction)
+    return Measured(run, measurement, tuple(workers), prediction)
 
 
 def _load(path: Path, kind: type[Kind]) -> Kind | None:
@@ -156,32 +145,30 @@ def _rows(found: Measured, prediction: Prediction) -> Iterator[Comparison]:
 def _notes(found: Measured, prediction: Prediction) -> Iterator[str]:
     """Differences that make the comparison unreliable."""
     yield from found.notes
-    shards = found.run.distribution.server_shards if found.run is not None and found.run.distribution is not None else 1
+    run, p, measured = found.run, prediction, found.measurement or next(iter(found.workers), None)
+    shards = run.distribution.server_shards if run is not None and run.distribution is not None else 1
     if shards > 1:
         yield f"the run had {shards} shards of the server: the prediction assumes one"
-    run, p = found.run, prediction
-    measured = found.measurement or next(iter(found.workers), None)
-    busy = run.conditions.busy if run is not None else ""
-    if busy := busy or (measured.conditions.get("busy", "") if measured is not None else ""):
-        yield f"noticed during the measurement: {busy}"
-    pairs = {}
+    busy, device, used = "", p.device, {}
+    if measured is not None:
+        busy, device = measured.conditions.get("busy", ""), measured.device_name
+        used = {"batch": measured.batch, "step": measured.step}
     if run is not None:
-        pairs = {"batch ": (p.batch, run.workload.batch), "the step ": (p.step, run.step.kind)}
-        pairs[""] = (p.precision, run.workload.precision)
-    elif measured is not None:
-        pairs = {"batch ": (p.batch, measured.batch), "the step ": (p.step, measured.step)}
-    used_device = run.conditions.device_name if run is not None else measured.device_name if measured else p.device
-    if not _same_device(p.device, used_device):
-        yield f"predicted for {p.device}, but measured on {used_device}"
-    for what, (predicted, used) in pairs.items():
-        if predicted != used:
-            yield f"predicted for {what}{predicted}, but the run used {used}"
+        busy, device = run.conditions.busy or busy, run.conditions.device_name
+        used = {"batch": run.workload.batch, "step": run.step.kind, "precision": run.workload.precision}
+    if busy:
+        yield f"noticed during the measurement: {busy}"
+    if not _same_device(p.device, device):
+        yield f"predicted for {p.device}, but measured on {device}"
+    for what, value in used.items():
+        if getattr(p, what) != value:
+            words = {"batch": "batch ", "step": "the step "}.get(what, "")
+            yield f"predicted for {words}{getattr(p, what)}, but the run used {value}"
     if found.measurement is not None:
-        only_predicted, only_measured = without_counterpart(p, found.measurement)
-        if only_predicted:
-            yield f"predicted but not measured: {listed(only_predicted)}"
-        if only_measured:
-            yield f"measured but not predicted: {listed(only_measured)}"
+        kinds = ("predicted but not measured", "measured but not predicted")
+        for kind, names in zip(kinds, without_counterpart(p, found.measurement), strict=True):
+            if names:
+                yield f"{kind}: {listed(names)}"
 
 
 def _same_device(one: str, other: str) -> bool:
@@ -217,10 +204,9 @@ def _measured_parts(run: Run, workers: Sequence[Measurement]) -> dict[str, float
         waiting_s = mean(w.parts_s.get("idle", 0.0) for w in workers)
         computing_s = mean(sum(w.parts_s.values()) for w in workers) - communicating_s - waiting_s
         return {"computing": computing_s, "communicating": communicating_s, "waiting": waiting_s}
-    accounts = run.distribution.by_worker if run.distribution is not None else ()
-    batches = sum(worker.batches for worker in accounts)
-    names = ("computing", "communicating", "waiting") if batches else ()
-    return {name: sum(getattr(worker, f"{name}_s") for worker in accounts) / batches for name in names}
+    assert run.distribution is not None
+    batches = sum(worker.batches for worker in run.distribution.by_worker)
+    return {name: seconds / batches for name, seconds in run.distribution.spent_s.items()} if batches else {}
 
 
 def expected_outcome(run: Run, prediction: Prediction) -> ClusterOutcome:

@@ -7,6 +7,7 @@ result: only its growth from few nodes to many is compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
 
 def _relative(found: ResultsTable, strategy: str) -> list[PublishedRow]:
     """Epoch times relative to those on the fewest nodes: what the simulation does not take from the publication."""
-    theirs, ours = EPOCH_S[strategy], [_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in NODES]
+    theirs, ours = EPOCH_S[strategy], _epochs_s(found, strategy)
     return [
         PublishedRow(
             f"{NAMES[strategy]}, {nodes} nodes", 100 * theirs[at] / theirs[0], 100 * ours[at] / ours[0],
@@ -63,7 +64,7 @@ def _relative(found: ResultsTable, strategy: str) -> list[PublishedRow]:
 def _growth_sentence(found: ResultsTable) -> str:
     said, theirs = [], []
     for strategy, published in GROWTH.items():
-        few, most = (_epoch_s(found, strategy, "virtual", nodes - 1) for nodes in (NODES[0], NODES[-1]))
+        few, *_, most = _epochs_s(found, strategy)
         if not math.isfinite(most / few):
             return ""
         said.append(f"{signed_percent(most / few - 1)} ({NAMES[strategy]})")
@@ -72,24 +73,23 @@ def _growth_sentence(found: ResultsTable) -> str:
     return f"From {NODES[0]} to {NODES[-1]} nodes, simulated epoch times change by {both}."
 
 
-def _rows(found: ResultsTable, **where: Any) -> list[dict[str, Any]]:
-    return [row for row in found.summary if all(row.get(key) == value for key, value in where.items())]
+def _epochs_s(found: ResultsTable, strategy: str) -> list[float]:
+    """Simulated time of a full epoch on each number of nodes; with constant compensation, which is cheaper."""
+    way = "constant compensation" if strategy == "delay-compensated" else "Downpour"
+    by_workers = {row["workers"]: _epoch_s(row) for row in _of_way(found, way, "virtual")}
+    return [by_workers.get(nodes - 1, math.nan) for nodes in NODES]
 
 
-def _epoch_s(found: ResultsTable, strategy: str, driver: str, workers: int) -> float:
-    """Time of a full epoch, from a worker's steps/s; with constant compensation, which is cheaper."""
-    where = {"strategy": strategy, "driver": driver, "workers": workers}
-    if strategy == "delay-compensated":
-        where["correction"] = "constant:0.04"
-    for row in _rows(found, **where):
-        return STEPS * workers / float(row.get("steps_per_s_mean", math.nan))
-    return math.nan
+def _epoch_s(row: Mapping[str, Any]) -> float:
+    """From a worker's steps/s."""
+    return STEPS * int(row["workers"]) / float(row.get("steps_per_s_mean") or math.nan)
 
 
 def _of_way(found: ResultsTable, way: str, driver: str) -> list[dict[str, Any]]:
     """Settings whose runs finished or diverged, from few workers to many."""
-    rows = [row for row in _rows(found, driver=driver, **WAYS[way]) if row["n"] or row["diverged"]]
-    return sorted(rows, key=lambda row: int(row["workers"]))
+    where = {"driver": driver, **WAYS[way]}
+    rows = [row for row in found.summary if all(row.get(key) == value for key, value in where.items())]
+    return sorted((row for row in rows if row["n"] or row["diverged"]), key=lambda row: int(row["workers"]))
 
 
 def _accuracy(found: ResultsTable) -> str:
@@ -126,7 +126,7 @@ def _by_workers(found: ResultsTable) -> ExtraTable:
             way, clock, f"{row['workers']}", f"{row['n'] + row['diverged']}", f"{_diverged(found, row['setting'])}",
             _figure(row, "test_accuracy_mean", 100), _figure(row, "test_accuracy_min", 100),
             _figure(row, "test_loss_mean"), _figure(row, "mean_staleness_mean"),
-            _figure({"s": STEPS * row["workers"] / float(row.get("steps_per_s_mean") or math.nan)}, "s"),
+            _figure({"s": _epoch_s(row)}, "s"),
         )
         for way in WAYS
         for driver, clock in CLOCKS.items()
@@ -144,11 +144,11 @@ def _figure(row: dict[str, Any], column: str, factor: float = 1.0) -> str:
 def _costs() -> list[CostRow]:
     """Prices per year, with the cost of one training at the published speed."""
     training_s = EPOCHS * EPOCH_S["downpour"][0]
-    rows = []
-    for row in price_table():
-        cents = 100 * row.per_year / (365 * 24 * 3600) * training_s
-        rows.append(CostRow(
+    trained = f"{EPOCHS} epochs of {EPOCH_S['downpour'][0]} s"
+    return [
+        CostRow(
             f"{row.instances} × {row.machine.name}", row.per_year, "US$ per year",
-            f"prices of August 2017; {EPOCHS} epochs of {EPOCH_S['downpour'][0]} s cost {cents:.2g} cents",
-        ))  # fmt: skip
-    return rows
+            f"prices of August 2017; {trained} cost {100 * row.per_year / (365 * 24 * 3600) * training_s:.2g} cents",
+        )
+        for row in price_table()
+    ]  # fmt: skip

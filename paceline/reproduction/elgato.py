@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,6 +14,7 @@ from paceline.formatting import listed, median_of, percent
 from paceline.reporting.sections.batch_model import FittedSeries, fit_batch_models
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import ExtraTable, Finding, PublishedRow
+from paceline.results.labels import grouped
 from paceline.results.noise import unrepeated
 from paceline.results.records import find_records
 from paceline.results.run_result import run_results
@@ -52,19 +52,14 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for one in fit_batch_models(run_results(find_records([directory])))
         if one.series.first.workers == TOWERS
     }
-    models = {
-        name: TwoParameters(one.model.batch_s, one.model.sample_s, WHOLE)
-        for name, one in fitted.items()
-        if one.is_fitted
-    }
-    said = [one for name in models for one in _overhead(name, fitted[name])]
+    models = {name: replace(one.model, samples=WHOLE) for name, one in fitted.items() if one.is_fitted}
+    findings = [one for name in models for one in _overhead(name, fitted[name])]
     if unknown := [name for name in fitted if name not in models]:
         times = f"The epoch times of {listed(unknown)} with two processes"
         sentence = f"{times} do not fit the time model: there is no estimate of the overhead per batch."
-        said.append((sentence, "batch-model-times"))
-    said += [(sentence, "learned-by-batch") for sentence in _accuracies(found)]
+        findings.append(Finding(sentence, "batch-model-times"))
     return Conclusions(
-        findings=[Finding(sentence, figure) for sentence, figure in said],
+        findings=[*findings, *(Finding(sentence, "learned-by-batch") for sentence in _accuracies(found))],
         published=[row for name in PUBLISHED for row in _published(name, models.get(name))],
         tables=[_operations()],
     )
@@ -75,7 +70,8 @@ def _published(network: str, model: TwoParameters | None) -> list[PublishedRow]:
     rows = []
     for what, batch, theirs, how in [*_printed(network), *(_solved() if network == "mlp" else [])]:
         ours = math.nan if model is None else _value(model, what, batch)
-        name, unit = WHAT[what][0] + (f" at batch size {batch}" if batch else ""), WHAT[what][1]
+        name, unit = WHAT[what]
+        name += f" at batch size {batch}" if batch else ""
         row = PublishedRow(f"{network}, {name}, {how}", theirs, ours, unit)
         if what == "time":
             line, our_line = f"{network}, two GPUs, {how}", f"{network}, two towers here"
@@ -102,45 +98,36 @@ def _printed(network: str) -> list[Quantity]:
 
 def _solved() -> list[Quantity]:
     """From the two times that the study observed."""
-    printed = PUBLISHED["mlp"]
-    first, second = printed.observed_s.items()
+    first, second = PUBLISHED["mlp"].observed_s.items()
     exact = solve(first, second, WHOLE)
-    asked = [*(("time", batch) for batch in printed.predicted_s), ("t_g", 0), ("t_s", 0)]
-    asked += [(what, batch) for what in ("communication_s", "communication") for batch in printed.communication_share]
+    asked = ((what, batch) for what, batch, _, how in _printed("mlp") if how != "observed")
     return [(what, batch, _value(exact, what, batch), "solved exactly") for what, batch in asked]
 
 
 def _value(model: TwoParameters, what: str, batch: int) -> float:
-    if what == "time":
-        return model.time_s(batch)
-    if what == "communication_s":
-        return model.communication_s(batch)
-    if what == "communication":
-        return 100 * model.communication_share(batch)
-    return 1e3 * model.batch_s if what == "t_g" else 1e6 * model.sample_s
+    if not batch:
+        return 1e3 * model.batch_s if what == "t_g" else 1e6 * model.sample_s
+    share = 100 * model.communication_share(batch)
+    return {"time": model.time_s(batch), "communication_s": model.communication_s(batch), "communication": share}[what]
 
 
-def _overhead(network: str, found: FittedSeries) -> list[tuple[str, str]]:
-    """The share of communication, and the figure that shows it; as published, too."""
+def _overhead(network: str, found: FittedSeries) -> list[Finding]:
+    """The share of communication, here and as published."""
     printed = PUBLISHED[network].communication_share
     theirs = listed(f"{percent(share)} at {batch}" for batch, share in printed.items())
-    return [
-        (
-            f"With two processes, overhead per batch is {percent(found.share(0))} of the epoch time of {network} at "
-            f"batch size {found.observed[0][0]:g}, {percent(found.share(-1))} at {found.observed[-1][0]:g}.",
-            "batch-model-shares",
-        ),
-        (f"On two GPUs, Liang reports {theirs} for {network}.", "batch-model-shares"),
-    ]
+    ours = (
+        f"With two processes, overhead per batch is {percent(found.share(0))} of the epoch time of {network} at "
+        f"batch size {found.observed[0][0]:g}, {percent(found.share(-1))} at {found.observed[-1][0]:g}."
+    )
+    sentences = (ours, f"On two GPUs, Liang reports {theirs} for {network}.")
+    return [Finding(sentence, "batch-model-shares") for sentence in sentences]
 
 
 def _accuracies(found: ResultsTable) -> list[str]:
     """Whether larger batches reach less accuracy, and whether one tower equals one process."""
-    values: dict[tuple[Any, ...], list[float]] = {}
-    for row in found.rows:
-        if row["status"] == "finished" and row.get("test_accuracy") is not None:
-            key = (row["network"], row.get("strategy"), row["workers"], row["batch"])
-            values.setdefault(key, []).append(row["test_accuracy"])
+    known = [row for row in found.rows if row["status"] == "finished" and row.get("test_accuracy") is not None]
+    rows = grouped(known, lambda row: (row["network"], row.get("strategy"), row["workers"], row["batch"]))
+    values = {key: [row["test_accuracy"] for row in some] for key, some in rows.items()}
     said = []
     small, large = (values.get(("mlp", "towers", TOWERS, batch), []) for batch in (100, 2000))
     if small and large:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from paceline.experiment.experiment import Experiment
 from paceline.formatting import listed, median_of
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.sections.overhead import measured_pairs, overhead_sentence, unattributed_sentence
+from paceline.reporting.series import median_and_ends
 from paceline.reproduction.study import Conclusions
 from paceline.results.comparison_rows import Finding, PublishedRow
 from paceline.results.records import find_records
@@ -44,7 +44,7 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         ),
         *(Finding(sentence, "layers") for sentence in _dominating(measured)),
     ]
-    made.published = [*_longer(measured), *_missed(measured)]
+    made.published = _published(measured)
     return made
 
 
@@ -58,23 +58,16 @@ def _of(measured: list[tuple[str, Measurement]], name: str) -> list[Measurement]
     return mine
 
 
-def _longer(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
-    unit = "% more training time with measuring"
-    return [
-        PublishedRow(
-            f"{name}: overhead of measuring", theirs, 100 * median_of(m.overhead for m in _of(measured, name)), unit
-        )
-        for name, theirs in LONGER.items()
-    ]
-
-
-def _missed(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
+def _published(measured: list[tuple[str, Measurement]]) -> list[PublishedRow]:
     rows = []
+    for name, theirs in LONGER.items():
+        more, unit = 100 * median_of(m.overhead for m in _of(measured, name)), "% more training time with measuring"
+        rows.append(PublishedRow(f"{name}: overhead of measuring", theirs, more, unit))
     for name, ends in MISSED.items():
         missed = [100 * abs(1 - m.accounted) for m in _of(measured, name)]
-        for which, theirs, ours in zip(("minimum", "maximum"), ends, (min, max), strict=True):
-            value = ours(missed) if missed else math.nan
-            rows.append(PublishedRow(f"{name}: {which} unattributed", theirs, value, "% of an iteration, unattributed"))
+        _, *ours = median_and_ends(missed)
+        for which, end, value in zip(("minimum", "maximum"), ends, ours, strict=True):
+            rows.append(PublishedRow(f"{name}: {which} unattributed", end, value, "% of an iteration, unattributed"))
     return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, fields, replace
@@ -18,8 +17,7 @@ from paceline.experiment.directory import saved_experiment
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import experiment_of
 from paceline.record import write_atomically
-from paceline.reporting import report
-from paceline.reporting.page import Written
+from paceline.reporting.page import Written, report
 from paceline.results.comparison_rows import FILES, TABLE, CostRow, ExtraTable, Finding, PublishedRow
 from paceline.results.csv_text import csv_text
 from paceline.results.table import ResultsTable
@@ -97,18 +95,17 @@ def find_study(name: str) -> Study:
 def _with_data_at_hand(experiment: Experiment, cache: Path | None) -> Experiment:
     """A quick run downloads nothing: without MNIST in the cache, synthetic images of the same shape are used."""
     asked = str(experiment.workload.get("data", ""))
-    mnist = re.fullmatch(r"mnist:(\d+)", asked)
-    if mnist is None:
+    source, _, many = asked.partition(":")
+    if source != "mnist" or not many.isdecimal():
         return experiment
-    if data.path("mnist", cache=cache) is not None:
-        note = f"Data: the first {int(mnist.group(1)):,} training images of MNIST and all test images."
-        return replace(experiment, notes=(*experiment.notes, note))
-    made = f"synthetic:1x28x28/10:{mnist.group(1)}"
-    note = (
-        f"Data: {int(mnist.group(1)):,} synthetic images of the shape of MNIST, which is not in the cache. Times are "
-        "comparable, accuracies are not. Download it with paceline data fetch mnist."
-    )
-    return replace(experiment, workload={**experiment.workload, "data": made}, notes=(*experiment.notes, note))
+    note = f"Data: the first {int(many):,} training images of MNIST and all test images."
+    if data.path("mnist", cache=cache) is None:
+        asked = f"synthetic:1x28x28/10:{many}"
+        note = (
+            f"Data: {int(many):,} synthetic images of the shape of MNIST, which is not in the cache. Times are "
+            "comparable, accuracies are not. Download it with paceline data fetch mnist."
+        )
+    return replace(experiment, workload={**experiment.workload, "data": asked}, notes=(*experiment.notes, note))
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,13 @@ def conclude(found: ResultsTable, directory: Path) -> Conclusions:
         for row in rows
     )  # fmt: skip
     made.tables = [ExtraTable("Perplexity", header, told)]
-    written = [(str(row["options.hidden"]), written_by(found.directories[row["directory"]])) for row in rows]
-    written = [(hidden, text) for hidden, text in written if text]
-    if written:
-        made.tables.append(ExtraTable("Generated text", ("hidden units", f"after {PROMPT!r}"), tuple(written)))
+    texts = {str(row["options.hidden"]): written_by(found.directories[row["directory"]]) for row in rows}
+    if written := tuple((hidden, text) for hidden, text in texts.items() if text):
+        made.tables.append(ExtraTable("Generated text", ("hidden units", f"after {PROMPT!r}"), written))
     return made
 
 
-def written_by(directory: Path, count: int = CHARACTERS) -> str:
+def written_by(directory: Path) -> str:
     """Text generated character by character; empty if the parameters were not kept."""
     try:
         checkpoint = load_checkpoint(directory)
@@ -63,7 +62,7 @@ def written_by(directory: Path, count: int = CHARACTERS) -> str:
     text = PROMPT
     (window,) = dataset.shape
     with torch.no_grad():
-        for _ in range(count):
+        for _ in range(CHARACTERS):
             shown = torch.tensor([[codes[character] for character in text[-window:]]])
             likely = torch.softmax(network(shown)[0, -1] / 0.7, 0)
             text += dataset.classes[int(torch.multinomial(likely, 1, generator=generator))]

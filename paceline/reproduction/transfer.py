@@ -40,9 +40,7 @@ def _links(directory: Path) -> LinkMeasurement:
     """The links of this machine, measured once."""
     path = directory / FOLDER / LINKS
     if path.exists():
-        before = record.load(path)
-        assert isinstance(before, LinkMeasurement)
-        return before
+        return record.load_as(path, LinkMeasurement)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     measured = measure_links(device, directory)
     record.save(measured, path)
@@ -95,9 +93,7 @@ def _images(fed: list[Feeding]) -> str:
 
 def _refreshing(links: LinkMeasurement) -> ExtraTable:
     """The time to transfer 8 GB over each link, published and here."""
-    rows = [("PCIe 4.0 x16, published", "31.5", f"{BUS.refresh_s:.3f}")]
-    rows += [("one SSD, published", "3.5", f"{8 / 3.5:.3f}"), ("five SSDs in RAID 0, published", "17", f"{8 / 17:.3f}")]
-    rows += [
-        (f"{speed.link}, here", f"{speed.bandwidth / 1e9:.3g}", f"{8e9 / speed.bandwidth:.3f}") for speed in links.links
-    ]
+    speeds = {"PCIe 4.0 x16, published": 31.5, "one SSD, published": 3.5, "five SSDs in RAID 0, published": 17.0}
+    speeds |= {f"{speed.link}, here": speed.bandwidth / 1e9 for speed in links.links}
+    rows = ((link, f"{speed:.3g}", f"{8 / speed:.3f}") for link, speed in speeds.items())
     return ExtraTable("Transfer of 8 GB", ("link", "GB/s", "seconds"), tuple(rows))

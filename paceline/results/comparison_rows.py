@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from paceline.errors import InputError, RecordError
 from paceline.results.csv_text import read_cells
 from paceline.settings import check, setting
@@ -111,21 +113,16 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
     if missing := [name for name in needed if name not in header]:
         raise RecordError(f"{path} has no column {missing[0]!r}")
-    return [_row(kind, dict(zip(header, row, strict=True)), f"{path}, line {line}") for line, row in enumerate(rows, 2)]
-
-
-def _row(kind: type[Row], given: dict[str, str], where: str) -> Row:
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        text = given.get(field.name, "").strip()
+    found = []
+    for line, row in enumerate(rows, 2):
+        given = {key: text.strip() for key, text in zip(header, row, strict=True) if text.strip()}
         try:
-            values |= {field.name: float(text) if field.type == "float" else text} if text else {}
-        except ValueError:
-            raise RecordError(f"{where}: {field.name} should be a number, not {text!r:.60}") from None
-    try:
-        return kind(**values)
-    except TypeError:
-        raise RecordError(f"{where} is incomplete") from None
+            found.append(msgspec.convert(given, kind, strict=False))
+        except msgspec.ValidationError as error:
+            name = str(error).partition("$.")[2].rstrip("`")  # if a value is invalid
+            said = f": {name} should be a number, not {given[name]!r:.60}" if name else " is incomplete"
+            raise RecordError(f"{path}, line {line}{said}") from None
+    return found
 
 
 def read_table(path: Path) -> ExtraTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from paceline.formatting import natural
@@ -43,18 +43,17 @@ def differing(given: Sequence[Settings]) -> list[str]:
     return [key for key in keys if len({settings.get(key) for settings in given}) > 1]
 
 
-def telling_keys(given: Sequence[Settings], beside: Iterable[str] = (REPETITION,)) -> list[str]:
+def telling_keys(given: Sequence[Settings], beside: Collection[str] = (REPETITION,)) -> list[str]:
     """As few settings as distinguish all runs; each separates runs that the previous ones do not."""
-    keys = [key for key in differing(given) if key not in set(beside)]
-    whole = len({values(settings, keys) for settings in given})
     telling: list[str] = []
-    for key in keys:
-        before = len({values(settings, telling) for settings in given})
-        if before == whole:
-            break
-        if len({values(settings, [*telling, key]) for settings in given}) > before:
+    for key in differing(given):
+        if key not in beside and _distinct(given, [*telling, key]) > _distinct(given, telling):
             telling.append(key)
     return telling
+
+
+def _distinct(given: Sequence[Settings], keys: Sequence[str]) -> int:
+    return len({values(settings, keys) for settings in given})
 
 
 def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -67,7 +66,7 @@ def varied_keys(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     varied = [key for key, texts_of in found.items() if len(texts_of) > 1]
     for key in [key for key in varied if len(found[key] - {None, "null"}) == 1]:
         without = [other for other in varied if other != key]
-        if len({values(each, without) for each in texts}) == len({values(each, varied) for each in texts}):
+        if _distinct(texts, without) == _distinct(texts, varied):
             varied = without
     return tuple(varied)
 

@@ -66,15 +66,13 @@ class ExperimentRecord(Protocol):
     def published(self) -> tuple[PublishedNumber, ...]: ...
 
 
-WITH_PLACE: dict[type, str] = {
+LISTS: dict[type, str] = {
     Run: "runs", TimeRecord: "simulations", Measurement: "measurements", LinkMeasurement: "links",
     Evaluation: "evaluations", Feeding: "feedings", Advice: "advice", Plan: "plans", Scaling: "clusters",
-    RunOutcome: "outcomes",
+    RunOutcome: "outcomes", PredictionRow: "predictions", PublishedRow: "published", CostRow: "costs",
+    Finding: "findings", ExtraTable: "tables", Prediction: "expected",
 }  # fmt: skip
-WITHOUT_PLACE: dict[type, str] = {
-    PredictionRow: "predictions", PublishedRow: "published", CostRow: "costs", Finding: "findings",
-    ExtraTable: "tables", Prediction: "expected",
-}  # fmt: skip
+WITHOUT_PLACE = (PredictionRow, PublishedRow, CostRow, Finding, ExtraTable, Prediction)
 
 
 @dataclass
@@ -108,15 +106,14 @@ class Records:
     @property
     def counts(self) -> dict[str, int]:
         """The number of records and rows of each kind that there is."""
-        lists: dict[str, tuple[Sequence[Any], ...]] = {
-            "runs": (self.runs, self.rows), "failed runs": (self.failed,), "advice": (self.advice,),
-            "plans": (self.plans,),
-            "simulations": (self.simulations, self.clusters), "measurements": (self.measurements,),
-            "link measurements": (self.links,), "feedings": (self.feedings,), "evaluations": (self.evaluations,),
-            "predictions": (self.all_predictions,), "published figures": (self.published,), "costs": (self.costs,),
-            "tables": (self.tables,),
+        lists: dict[str, Sequence[Any]] = {
+            "runs": [*self.runs, *self.rows], "failed runs": self.failed, "advice": self.advice, "plans": self.plans,
+            "simulations": [*self.simulations, *self.clusters], "measurements": self.measurements,
+            "link measurements": self.links, "feedings": self.feedings, "evaluations": self.evaluations,
+            "predictions": self.all_predictions, "published figures": self.published, "costs": self.costs,
+            "tables": self.tables,
         }  # fmt: skip
-        return {what: many for what, some in lists.items() if (many := sum(map(len, some)))}
+        return {what: len(some) for what, some in lists.items() if some}
 
     @property
     def failed(self) -> list[tuple[str, RunOutcome]]:
@@ -147,10 +144,8 @@ class Records:
 
     def add(self, place: str, found: Any) -> bool:
         """Adds a record or row; returns False if reports do not show its kind."""
-        if type(found) in WITH_PLACE:
-            getattr(self, WITH_PLACE[type(found)]).append((place, found))
-        elif type(found) in WITHOUT_PLACE:
-            getattr(self, WITHOUT_PLACE[type(found)]).append(found)
+        if type(found) in LISTS:
+            getattr(self, LISTS[type(found)]).append(found if isinstance(found, WITHOUT_PLACE) else (place, found))
         elif isinstance(found, Verification):
             self.predictions += [PredictionRow(*row) for row in found.prediction_rows()]
         elif isinstance(found, ExperimentRecord):
@@ -175,45 +170,35 @@ def find_records(paths: Iterable[str | Path]) -> Records:
             if file.resolve() not in seen:
                 seen.add(file.resolve())
                 _read_file(file, path, records)
-    if not records.counts:
-        _refuse(given, records)
-    return records
-
-
-def _refuse(given: list[Path], records: Records) -> None:
+    if records.counts:
+        return records
     where = " or ".join(str(path) for path in given[:3]) + (" and others" if given[3:] else "")
     if records.skipped:
-        first = records.skipped[0]
-        many = len(records.skipped)
+        first, many = records.skipped[0], len(records.skipped)
         said = f"{many} records, none of which can be read" if many > 1 else "one record, which cannot be read"
         raise RecordError(f"{where} has {said}; {first.place}: {first.reason}")
-    come = "train, measure, compare, simulate and plan save records, with `out`"
-    raise RecordError(f"no records in {where}: {come}")
+    raise RecordError(f"no records in {where}: train, measure, compare, simulate and plan save records, with `out`")
 
 
 def files_under(directory: Path) -> Iterator[Path]:
     """Files that may be records, in an order that does not depend on the file system."""
     for place, folders, names in os.walk(directory):
-        left_out = NOT_COUNTED if EXPERIMENT in names else ()
+        # The runs of an experiment are read instead of its results.csv.
+        left_out = (*NOT_SHOWN, *((*NOT_COUNTED, RESULTS) if EXPERIMENT in names else ()))
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder not in left_out)
         copied = {f"{folder}.json" for folder in folders}  # a worker's clock wrote it; its folder has the same record
         names = [name for name in sorted(names) if not (name.startswith("worker-") and name in copied)]
-        yield from (Path(place, name) for name in names if _is_of_interest(name, EXPERIMENT in names))
+        yield from (Path(place, name) for name in names if name not in left_out and _may_be_a_record(name))
 
 
-def _is_of_interest(name: str, in_experiment: bool) -> bool:
-    if name == RESULTS:  # the runs of an experiment are read instead
-        return not in_experiment
-    return name in FILES or (name.endswith((".json", TABLE)) and name[0] != "." and name not in NOT_SHOWN)
-
-
-def path_label(file: Path, given: Path) -> str:
-    """Its path relative to the given directory: pages do not reveal absolute paths."""
-    return file.name if file == given else str(Path(given.resolve().name) / file.relative_to(given))
+def _may_be_a_record(name: str) -> bool:
+    return name == RESULTS or name in FILES or (name.endswith((".json", TABLE)) and name[0] != ".")
 
 
 def _read_file(file: Path, given: Path, records: Records) -> None:
-    place, named = path_label(file, given), file == given
+    named = file == given
+    # Pages do not reveal absolute paths.
+    place = file.name if named else str(Path(given.resolve().name) / file.relative_to(given))
     try:
         if file.name in FILES:
             for row in read_rows(file, FILES[file.name]):

@@ -170,10 +170,8 @@ def all_results(records: Records) -> list[RunResult]:
     found += [entry for entry in records.evaluations if entry[0] not in runs]
     made = []
     for place, record in found:
-        row = row_of(
-            record, records.directory(place), outcomes.get(place), within.get(str(Path(place) / MEASURED))
-        )  # fmt: skip
-        made.append(RunResult(row, place, record))
+        measured = within.get(str(Path(place) / MEASURED))
+        made.append(RunResult(row_of(record, records.directory(place), outcomes.get(place), measured), place, record))
     known = {result.place for result in made}
     for place, outcome in outcomes.items():
         if place in known:
@@ -193,10 +191,9 @@ def run_results(records: Records) -> tuple[RunResult, ...]:
     runs = sorted(runs, key=lambda run: place_in_order(run.settings, (*telling, REPETITION)))
     named = [replace(run, group=group_name(run, telling), telling=values(run.settings, telling)) for run in runs]
     groups = groups_of(named)
-    best: dict[str, float] = {}
-    for run in named:
-        if run.status == "finished" and run.labelled:
-            best[run.settings["data"]] = max(run.accuracy, best.get(run.settings["data"], 0.0))
+    scored = [run for run in named if run.status == "finished" and run.labelled]
+    on_data = grouped(scored, lambda run: run.settings["data"])
+    best = {data: max(run.accuracy for run in some) for data, some in on_data.items()}
     return tuple(replace(run, label=_label(run, groups[run.group]), ranked=_may_rank(run, best)) for run in named)
 
 
@@ -232,13 +229,7 @@ def values_of(runs: Iterable[RunResult], key: str) -> list[str]:
 def _curve(run: Run) -> tuple[CurvePoint, ...]:
     accuracy = {float(e.epoch): e.train_accuracy for e in run.epochs}
     if run.points:
-        return tuple(
-            CurvePoint(
-                p.epoch, p.seconds, p.updates, p.train_loss, p.test_loss, accuracy.get(p.epoch, math.nan),
-                p.test_accuracy, p.test_metric,
-            )
-            for p in run.points
-        )  # fmt: skip
+        return tuple(CurvePoint(**vars(p), train_accuracy=accuracy.get(p.epoch, math.nan)) for p in run.points)
     # The record of one process has no updates per epoch; a finished run made the same number in each.
     each = run.updates / len(run.epochs) if run.status == "finished" and run.epochs else math.nan
     ends = accumulate(e.wall_s for e in run.epochs)

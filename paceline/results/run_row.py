@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from paceline.formatting import as_number
@@ -58,12 +58,8 @@ def row_of(
 ) -> Row:
     """`measured` was made during the run. Without a record, the row has only the planned settings."""
     settings, conditions = (row_settings(found), conditions_of(found)) if found is not None else ({}, {})
-    metrics = {
-        name: value
-        for one in (measured, found)
-        if one is not None
-        for name, value in METRICS_OF[type(one)](one).items()
-    }
+    made = (METRICS_OF[type(one)](one) for one in (measured, found) if one is not None)
+    metrics = {name: value for each in made for name, value in each.items()}
     if isinstance(found, Run):
         settings["measure"] = measured is not None or bool(outcome and outcome.run.settings.get("measure"))
     if outcome is None:
@@ -80,7 +76,7 @@ def row_of(
         "status": outcome.status, "error": outcome.error, "started": outcome.started,
         "number": run.number, "planned": outcome.planned, "given": run.settings,
     }  # fmt: skip
-    used = {"process_s": outcome.process_s, "cpu_s": outcome.cpu_s, "peak_memory_bytes": outcome.peak_memory_bytes}
+    used = _attributes(outcome, ("process_s", "cpu_s", "peak_memory_bytes"))
     return {**row, **conditions, "cores": outcome.cores, **metrics, **used, "directory": directory}
 
 
@@ -126,9 +122,8 @@ def _division(found: Division | None) -> Row:
     if found is None:
         return {}
     return {
-        "workers": found.replicas, "pipeline": found.pipeline, "microbatches": found.microbatches,
-        "pipeline_schedule": found.schedule, "cut": ",".join(found.cut[1:]),
-        "tensor": found.tensor, "shard": found.shard,
+        "workers": found.replicas, "pipeline_schedule": found.schedule, "cut": ",".join(found.cut[1:]),
+        **_attributes(found, ("pipeline", "microbatches", "tensor", "shard")),
     }  # fmt: skip
 
 
@@ -152,52 +147,40 @@ def columns_of(rows: list[Row]) -> tuple[str, ...]:
     return tuple(key for key in ordered if key in filled or key in always)
 
 
+def _attributes(record: object, names: Iterable[str]) -> Row:
+    return {name: getattr(record, name) for name in names}
+
+
 def _run(run: Run) -> Row:
     last = run.epochs[-1] if run.epochs else None
-    found: Row = {
-        **{name: getattr(run, name) for name in OF_A_RUN},
+    return {
+        **_attributes(run, OF_A_RUN),
         "train_accuracy": last.train_accuracy if last else math.nan,
         "train_loss": last.loss if last else math.nan,
         "epochs_done": len(run.epochs),
         "epoch_s": sum(e.wall_s for e in run.epochs) / len(run.epochs) if run.epochs else math.nan,
         "updates_per_s": run.updates / run.train_s if run.train_s else math.nan,
+        **(_distribution_metrics(run.distribution) if run.distribution is not None else {}),
+        **(_attributes(run.division, ("idle_share",)) if run.division is not None else {}),
     }
-    if run.distribution is not None:
-        found |= _distribution_metrics(run.distribution)
-    if run.division is not None:
-        found["idle_share"] = run.division.idle_share
-    return found
 
 
 def _distribution_metrics(found: Distribution) -> Row:
     ledger = found.ledger
-    metrics: Row = {
-        "updates_per_s": found.updates_per_s,
-        "steps_per_s": found.steps_per_s,
-        "mean_staleness": ledger.mean_staleness,
+    return {
+        **_attributes(found, ("updates_per_s", "steps_per_s", "waiting_share")),
+        **_attributes(ledger, ("mean_staleness", "applied", "dropped", "refused")),
         "staleness_p99": ledger.staleness_up_to(0.99),
-        "waiting_share": found.waiting_share,
-        "applied": ledger.applied,
-        "dropped": ledger.dropped,
-        "refused": ledger.refused,
         "given_out_again": ledger.returned,
         "faults": found.fault_count,
         "server_share": found.server_s / found.seconds if found.seconds else math.nan,
+        **({"virtual_s": found.seconds} if found.driver == "virtual" else {}),
     }
-    if found.driver == "virtual":
-        metrics["virtual_s"] = found.seconds
-    return metrics
 
 
 def _simulation(record: TimeRecord) -> Row:
-    return {
-        **_distribution_metrics(record.distribution),
-        "communicating_share": record.communicating_share,
-        "server_share": record.server_share,
-        "updates": record.distribution.updates,
-        "wall_s": record.wall_s,
-        "message_bytes": record.message_bytes,
-    }
+    own = _attributes(record, ("communicating_share", "server_share", "wall_s", "message_bytes"))
+    return {**_distribution_metrics(record.distribution), **own, "updates": record.distribution.updates}
 
 
 def _evaluation(found: Evaluation) -> Row:

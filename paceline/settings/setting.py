@@ -97,10 +97,8 @@ class Setting:
 
     @functools.cached_property
     def expected(self) -> str:
-        limits = [f"of at least {self.least:,}"] if self.least is not None else []
-        limits += [f"above {self.above:,}"] if self.above is not None else []
-        limits += [f"below {self.below:,}"] if self.below is not None else []
-        limits += [f"at most {self.most:,}"] if self.most is not None else []
+        words = {"of at least": self.least, "above": self.above, "below": self.below, "at most": self.most}
+        limits = [f"{word} {limit:,}" for word, limit in words.items() if limit is not None]
         if self.least is not None and self.most is not None:
             limits = [f"from {self.least:,} to {self.most:,}"]
         pair = any(typing.get_origin(kind) is tuple for kind in self.kinds)

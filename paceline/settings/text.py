@@ -55,6 +55,5 @@ def shown(value: Any) -> str:
     try:
         return f"{value!r:.60}"
     except ValueError:  # a whole number of thousands of digits
-        return (
-            f"a number of {value.bit_length() * 3 // 10:,} digits" if isinstance(value, int) else type(value).__name__
-        )
+        digits = value.bit_length() * 3 // 10 if isinstance(value, int) else 0
+        return f"a number of {digits:,} digits" if digits else type(value).__name__

@@ -60,8 +60,7 @@ class TimeRecord(NotebookRecord):
         workload: Workload, cluster: dict[str, str], messages: MessageSizes, made: Simulation, wall_s: float
     ) -> TimeRecord:
         found, ledger = made.distribution, made.distribution.ledger
-        communicating_s = sum(w.communicating_s for w in found.by_worker)
-        all_s = communicating_s + sum(w.computing_s + w.waiting_s for w in found.by_worker)
+        communicating_s, all_s = found.spent_s["communicating"], sum(found.spent_s.values())
         return TimeRecord(
             workload=workload,
             cluster=cluster,

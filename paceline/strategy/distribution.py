@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from paceline.strategy.ledger import LedgerSummary
 from paceline.strategy.strategy import Strategy
 
+ACTIVITIES = ("computing", "communicating", "waiting")
+"""What a worker does."""
+
 
 @dataclass(frozen=True)
 class WorkerRecord:
@@ -81,6 +84,10 @@ class Distribution:
     @property
     def waiting_share(self) -> float:
         """The share of all workers' time that was spent waiting."""
-        waiting = sum(w.waiting_s for w in self.by_worker)
-        all_s = waiting + sum(w.computing_s + w.communicating_s for w in self.by_worker)
-        return waiting / all_s if all_s > 0 else math.nan
+        all_s = sum(self.spent_s.values())
+        return self.spent_s["waiting"] / all_s if all_s > 0 else math.nan
+
+    @property
+    def spent_s(self) -> dict[str, float]:
+        """Seconds of all workers together, by activity."""
+        return {what: sum(getattr(worker, f"{what}_s") for worker in self.by_worker) for what in ACTIVITIES}

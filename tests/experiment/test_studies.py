@@ -17,8 +17,7 @@ from paceline.experiment.executing import execute
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.reading import read_experiment
 from paceline.measurement.links import LinkMeasurement, LinkSpeed
-from paceline.reporting import report
-from paceline.reporting.page import page_of
+from paceline.reporting.page import page_of, report
 from paceline.reproduction import dropout, study, threads
 from paceline.reproduction.study import FOLDER, NAMES, Conclusions, find_study, known_studies
 from paceline.results.comparison_rows import CostRow, ExtraTable, Finding, PublishedRow

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from paceline import record
-from paceline.reporting import report
-from paceline.reporting.page import page_of, render
+from paceline.reporting.page import page_of, render, report
 from paceline.results.comparison_rows import PublishedRow
 from paceline.results.records import Records
 from paceline.trace import Span, Trace

@@ -16,8 +16,7 @@ import pytest
 from paceline import record
 from paceline.errors import InputError
 from paceline.measurement.measurement import Measurement, Spread
-from paceline.reporting import report
-from paceline.reporting.page import page_of, render, write_summary
+from paceline.reporting.page import page_of, render, report, write_summary
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 from paceline.results.records import Records, Skipped
 from paceline.strategy.distribution import FaultRecord

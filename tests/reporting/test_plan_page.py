@@ -12,10 +12,9 @@ from paceline.planning.machine_options import options_of
 from paceline.planning.objective import Objective
 from paceline.planning.plan import Plan
 from paceline.planning.planning import make_plan
-from paceline.reporting import report
 from paceline.reporting.answer import answer_of, title_of
 from paceline.reporting.figure import Figure, TableBlock
-from paceline.reporting.page import page_of, render
+from paceline.reporting.page import page_of, render, report
 from paceline.reporting.paper_figures import write_figures
 from paceline.reporting.sections.plans import PICK, plan_section, plan_sentence
 from paceline.results.records import Records, find_records

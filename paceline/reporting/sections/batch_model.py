@@ -90,6 +90,7 @@ def overhead_sentence(found: FittedSeries) -> str:
 
 
 def _times(models: Sequence[FittedSeries]) -> Figure:
+    fitted = [found for found in models if found.is_fitted]
     rows: list[tuple[Cell, ...]] = []
     for found in models:
         rows += [(f"{found.name}, measured", batch, seconds) for batch, seconds in found.observed]
@@ -98,11 +99,10 @@ def _times(models: Sequence[FittedSeries]) -> Figure:
     data = table(("line", Column("batch size"), Column("epoch time", "s")), rows)
     options = {
         "line": "line", "x": "batch size", "y": "epoch time", "whole": True, "both": True, "zero": True,
-        "styles": line_styles((str(row[0]) for row in rows), "model"),
+        "styles": line_styles(data.values("line"), "model"),
     }  # fmt: skip
-    errors = [found.error for found in models if found.is_fitted]
-    worst = f"The time model is off by {percent(max(errors), 0)} at most." if errors else ""
-    says = worst or "These times do not fit the time model."
+    off = percent(max((found.error for found in fitted), default=math.nan), 0)
+    says = f"The time model is off by {off} at most." if fitted else "These times do not fit the time model."
     return Figure("batch-model-times", "Epoch time by batch size", "lines", (View("", data, options),), says, says)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paceline.formatting import count, duration, median_of, percent, times
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Column, Figure, Section, View, section, table
-from paceline.reporting.series import Series, epoch_s, numeric_settings, series_by
+from paceline.reporting.figure import Column, Figure, Section, View, figure, section, table
+from paceline.reporting.series import Series, epoch_s, median_and_ends, numeric_settings, series_by
 from paceline.results.labels import grouped
 from paceline.results.noise import LEAST_GAIN, differs, unrepeated
 from paceline.results.run_result import RunResult, threads_of
@@ -31,47 +31,36 @@ TIME: tuple[Metric, ...] = (
 
 
 def by_setting(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measurement]]) -> Section | None:
-    figures: list[Figure] = []
-    sentences: list[str] = []
-    for key in numeric_settings(runs)[:MOST_KEYS]:
-        if found := series_by(runs, key):
-            figures += _figures(found, key)
-            sentences.append(setting_sentence(found, key))
-    if threads := _by_threads(measured):
-        figures.append(threads)
-        sentences.append(threads.says)
-    return section("by-setting", "Effect of settings", (*sentences, NOTE), blocks=figures)
+    series = {key: found for key in numeric_settings(runs)[:MOST_KEYS] if (found := series_by(runs, key))}
+    threads = _by_threads(measured)
+    sentences = [setting_sentence(found, key) for key, found in series.items()] + ([threads.says] if threads else [])
+    figures = [drawn for key, found in series.items() for drawn in _figures(found, key)]
+    return section("by-setting", "Effect of settings", (*sentences, NOTE), blocks=(*figures, threads))
 
 
 def _word(key: str) -> str:
     return {"batch": "batch size", "lr": "learning rate", "hidden": "hidden units"}.get(key, key.replace("_", " "))
 
 
-def _figures(found: Sequence[Series], key: str) -> list[Figure]:
-    word, clock = _word(key), {series.virtual for series in found}
-    time = "Simulated time" if clock == {True} else "Time"
-    made = []
+def _figures(found: Sequence[Series], key: str) -> Iterator[Figure | None]:
+    word, said = _word(key), setting_sentence(found, key)
+    time = "Simulated time" if all(series.virtual for series in found) else "Time"
     for name, title, metrics in (("learned", "", LEARNED), ("time", time, TIME)):
-        views = [view for metric in metrics if (view := _view(found, word, *metric)) is not None]
-        if views:
-            title = f"{title or views[0].name.capitalize()} by {word}"
-            made.append(Figure(f"{name}-by-{key}", title, "lines", tuple(views), setting_sentence(found, key) or title))
-    return made
+        views = [view for metric in metrics for view in _views(found, word, *metric)]
+        title = f"{title or ''.join(view.name for view in views[:1]).capitalize()} by {word}"
+        yield figure(f"{name}-by-{key}", title, "lines", views, said or title)
 
 
-def _view(
+def _views(
     found: Sequence[Series], word: str, name: str, unit: str, of: Callable[[RunResult], float]
-) -> View | None:  # fmt: skip
+) -> list[View]:  # fmt: skip
+    """One view; none without values."""
     columns = ("runs", Column(word), Column(name, unit), Column("min", unit), Column("max", unit), "repetitions")
-    rows = []
-    for series in found:
-        for point in series.points:
-            values = [value for run in point.runs if math.isfinite(value := of(run))] or [math.nan]
-            rows.append((series.name, point.at, median_of(values), min(values), max(values), len(point.runs)))
+    points = [(series.name, point) for series in found for point in series.points]
+    rows = [(who, point.at, *median_and_ends(map(of, point.runs)), len(point.runs)) for who, point in points]
     data = table(columns, rows)
-    if all(value is None for value in data.values(name)):
-        return None
-    return View(name, data, _options(word, name, zero=unit == "s"))
+    known = any(value is not None for value in data.values(name))
+    return [View(name, data, _options(word, name, zero=unit == "s"))] if known else []
 
 
 def _options(x: str, y: str, *, zero: bool) -> dict[str, Any]:
@@ -119,28 +108,24 @@ def _by_threads(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     for (name, batch), by in several.items():
         label = name if len({key[0] for key in several}) == len(several) else f"{name}, batch {batch}"
         by_threads = {threads: [seconds for *_, seconds in some] for threads, some in by.items()}
-        few = min(by_threads)
-        alone_s = median_of(by_threads[few])
+        medians_s, few = {threads: median_of(some) for threads, some in by_threads.items()}, min(by_threads)
+        speeds = {threads: medians_s[few] / s if s > 0 else math.nan for threads, s in medians_s.items()}
         for threads, seconds in by_threads.items():
-            speed = alone_s / median_of(seconds) if median_of(seconds) > 0 else math.nan
-            rows.append((label, threads, median_of(seconds), min(seconds), max(seconds), speed, len(seconds)))
-        fastest = min(by_threads, key=lambda t: median_of(by_threads[t]))
-        gain, pair = alone_s / median_of(by_threads[fastest]), (by_threads[few], by_threads[fastest])
-        if gain < 1 + LEAST_GAIN or differs(*pair) is False:
+            rows.append((label, threads, *median_and_ends(seconds), speeds[threads], len(seconds)))
+        best = min(medians_s, key=lambda threads: medians_s[threads])
+        pair = by_threads[few], by_threads[best]
+        if speeds[best] < 1 + LEAST_GAIN or differs(*pair) is False:
             said.append(f"More threads do not make an iteration of {label} faster than {count(few, 'thread')} does")
         else:
-            said.append(
-                f"An iteration of {label} is fastest with {count(fastest, 'thread')}: "
-                f"{duration(median_of(by_threads[fastest]))}, {times(gain)} as fast as with {few}{unrepeated(*pair)}"
-            )
+            faster = f"{times(speeds[best])} as fast as with {few}{unrepeated(*pair)}"
+            takes = f"{count(best, 'thread')}: {duration(medians_s[best])}, {faster}"
+            said.append(f"An iteration of {label} is fastest with {takes}")
     columns = (
         "runs", Column("threads"), Column("iteration", "s"), Column("min", "s"), Column("max", "s"),
         Column("speedup"), "repetitions",
     )  # fmt: skip
     data = table(columns, rows)
-    faster = {"line": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
-    views = (
-        View("iteration time", data, _options("threads", "iteration", zero=True)),
-        View("speedup", data, faster),
-    )
+    speedup = {"line": "runs", "x": "threads", "y": "speedup", "whole": True, "zero": True}
+    iteration = _options("threads", "iteration", zero=True)
+    views = (View("iteration time", data, iteration), View("speedup", data, speedup))
     return Figure("by-threads", "Iteration time by threads", "lines", views, "; ".join(said) + ".")

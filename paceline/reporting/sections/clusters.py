@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from paceline.formatting import count, duration, listed, percent, rate
 from paceline.held_objects import shown_name
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
+from paceline.reporting.figure import Block, Cell, Column, Figure, Section, Table, TableBlock, View, table
 from paceline.simulation.on_cluster import ClusterOutcome
 from paceline.simulation.scaling import MachineScaling, Scaling
 
@@ -67,9 +67,9 @@ def _table(scaling: Scaling) -> Table:
 def cluster_section(scaling: Scaling, suffix: str) -> Section:
     alone = [f"{duration(m.prediction.iteration_s)} on {m.machine} ({m.prediction.basis})" for m in scaling.machines]
     left_out = tuple(reason for machine in scaling.machines for reason in machine.left_out)
-    blocks: list[Figure | TableBlock] = []
-    if list(_rows(scaling)):
-        figure = cluster_figure(scaling, f"cluster{suffix}")
-        blocks = [figure, TableBlock(f"cluster{suffix}-rows", "All numbers of workers", figure.views[0].table)]
+    blocks: tuple[Block, ...] = ()
+    if any(machine.outcomes for machine in scaling.machines):
+        drawn = cluster_figure(scaling, f"cluster{suffix}")
+        blocks = (drawn, TableBlock(f"cluster{suffix}-rows", "All numbers of workers", drawn.views[0].table))
     sentences = (cluster_sentence(scaling), f"Predicted step time of a single worker: {listed(alone)}.")
-    return Section(f"cluster{suffix}", "Simulated cluster", sentences, left_out, tuple(blocks))
+    return Section(f"cluster{suffix}", "Simulated cluster", sentences, left_out, blocks)

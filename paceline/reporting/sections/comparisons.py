@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from paceline.formatting import count, duration, median_of, number, percent
 from paceline.reporting.colours import line_styles
-from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, filled, section, table
+from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, figure, filled, section, table
 from paceline.results.comparison_rows import CostRow, PredictionRow, PublishedRow
 from paceline.results.labels import grouped
 from paceline.results.run_result import RunResult
@@ -21,7 +21,6 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
     if not rows:
         return None
     known = [row for row in rows if math.isfinite(row.error)]
-    title = "Predictions and measurements" if known else "Predictions"
     whose = {row.name.partition(" of ")[2] for row in rows}
     same = whose.pop() if len(rows) > 1 and len(whose) == 1 else ""  # of the same iteration: named in the title
     views = []
@@ -37,12 +36,13 @@ def predictions(rows: Sequence[PredictionRow]) -> Section | None:
         views.append(View(unit or "numbers", table(columns, cells), options))
     says = prediction_sentence(rows)
     shown = ("Predicted and measured" if known else "Predicted") + (f": {same}" if same else "")
-    figure = Figure("predictions", shown, "intervals", tuple(views), says, wide=True)
+    drawn = Figure("predictions", shown, "intervals", tuple(views), says, wide=True)
     listings = (
         TableBlock("prediction-rows" + "-2" * place, "All predictions", filled(view.table), INTERVAL if known else "")
         for place, view in enumerate(views)
     )
-    return section("predictions", title, (says, coverage_sentence(rows)), blocks=(figure, *listings))
+    title = "Predictions and measurements" if known else "Predictions"
+    return section("predictions", title, (says, coverage_sentence(rows)), blocks=(drawn, *listings))
 
 
 def prediction_sentence(rows: Sequence[PredictionRow]) -> str:
@@ -100,7 +100,7 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
         options = {"category": "what", "values": ["published", ours]}
         views.append(View(unit or "figures", table(columns, cells), options))
     says = published_sentence(rows)
-    bars = Figure("published", "Published and ours", "bars", tuple(views), says, choice="unit", wide=True)
+    bars = figure("published", "Published and ours", "bars", views, says, choice="unit", wide=True)
     same = rows[0].unit if len({row.unit for row in rows}) == 1 else ""  # a common unit is part of the heading
     columns_of = ("what", "unit", Column("published", same), Column(ours, same), "ours / published")
     cells_of = [(r.name, "" if same else r.unit, r.published, r.ours, r.ratio) for r in rows]
@@ -108,7 +108,7 @@ def published(rows: Sequence[PublishedRow]) -> Section | None:
     sources = "; ".join(dict.fromkeys(row.source for row in rows if row.source))
     note = f"Published: {sources}." if sources else ""
     block = TableBlock("published-rows", "All published numbers", listing, note)
-    blocks = (published_lines(rows), bars if views else None, block)
+    blocks = (published_lines(rows), bars, block)
     return section("published", "Comparison with published numbers", (says,), blocks=blocks)
 
 
@@ -128,10 +128,8 @@ def published_lines(rows: Sequence[PublishedRow]) -> Figure | None:
         }  # fmt: skip
         data = table(("line", Column(along), Column("value", unit)), cells)
         views.append(View(f"{unit} by {along}", data, options))
-    if not views:
-        return None
-    title = "Published and ours" if len(views) > 1 else f"Published and ours by {drawn[0].along}"
-    return Figure("published-lines", title, "lines", tuple(views), published_sentence(rows), wide=True)
+    title = f"Published and ours by {drawn[0].along}" if len(views) == 1 else "Published and ours"
+    return figure("published-lines", title, "lines", views, published_sentence(rows), wide=True)
 
 
 def published_sentence(rows: Sequence[PublishedRow]) -> str:
@@ -140,8 +138,8 @@ def published_sentence(rows: Sequence[PublishedRow]) -> str:
     if not known:
         return f"{count(len(rows), 'published number')}; there is no value of ours to compare."
     if len(known) == 1:
-        ours, theirs = (value_text(value, known[0].unit) for value in (known[0].ours, known[0].published))
-        return f"{known[0].name}: {ours} here, {theirs} published."
+        (row,) = known
+        return f"{row.name}: {value_text(row.ours, row.unit)} here, {value_text(row.published, row.unit)} published."
     if len({row.unit for row in known}) == 1:
         ratios = sorted(row.ratio for row in known)
         ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (ratios[0], ratios[-1])))
@@ -161,18 +159,17 @@ def costs(rows: Sequence[CostRow], runs: Sequence[RunResult], price: float | Non
         cells = [(row.name, row.amount, row.what) for row in some]
         data = table(("what", Column("cost", currency), "for"), cells)
         views.append(View(currency, data, {"category": "what", "values": ["cost"], "most": 40}))
-    cheap = min(rows, key=lambda row: row.amount if math.isfinite(row.amount) else math.inf)
-    dear = max(rows, key=lambda row: row.amount if math.isfinite(row.amount) else -math.inf)
-    ends = [f"{_money(row.amount, row.currency)} for {row.name}" for row in (cheap, dear)]
+    known = sorted((row for row in rows if math.isfinite(row.amount)), key=lambda row: row.amount) or rows
+    ends = [f"{_money(row.amount, row.currency)} for {row.name}" for row in (known[0], known[-1])]
     says = f"Costs range from {ends[0]} to {ends[1]}."
     if len(rows) == 1:
-        says = f"{cheap.name} costs {_money(cheap.amount, cheap.currency)}."
+        says = f"{rows[0].name} costs {_money(rows[0].amount, rows[0].currency)}."
     note = "" if price is None else (
         f"At {number(price)} per machine and hour: a run is charged for its wall-clock time, a simulated run for its "
         "simulated time on each of its workers."
     )  # fmt: skip
-    figure = Figure("costs", "Cost", "bars", tuple(views), says, note, choice="currency", wide=True)
-    return section("costs", "Cost", (says,), blocks=(figure,))
+    drawn = Figure("costs", "Cost", "bars", tuple(views), says, note, choice="currency", wide=True)
+    return section("costs", "Cost", (says,), blocks=(drawn,))
 
 
 def _money(amount: float, currency: str) -> str:

@@ -8,7 +8,8 @@ from paceline.cost.shared_bus import SharedBus
 from paceline.formatting import count, duration, median_of, percent
 from paceline.measurement.feeding import STAND_INS, Feeding
 from paceline.reporting.colours import line_styles
-from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
+from paceline.reporting.figure import Column, Figure, Section, TableBlock, View, listing, section, table
+from paceline.results.labels import grouped
 from paceline.results.noise import LEAST_GAIN
 
 WAYS = {False: "without prefetching", True: "with prefetching"}
@@ -22,7 +23,7 @@ def expected_s(made: Feeding) -> float:
 def feeding(found: Sequence[Feeding]) -> Section | None:
     on_bus = [made for made in found if made.what == STAND_INS]
     of_images = [made for made in found if made.what != STAND_INS]
-    blocks = (_on_bus(on_bus), _of_images(of_images), _rows(found) if found else None)
+    blocks = (_on_bus(on_bus), _of_images(of_images), _rows(found))
     return section("feeding", "Data transfer", _sentences(on_bus, of_images), blocks=blocks)
 
 
@@ -46,10 +47,8 @@ def _sentences(on_bus: Sequence[Feeding], of_images: Sequence[Feeding]) -> list[
 
 def feeding_sentence(on_bus: Sequence[Feeding]) -> str:
     """Up to how many devices prefetching hides the transfers."""
-    by_devices: dict[int, dict[bool, float]] = {}
-    for made in on_bus:
-        by_devices.setdefault(made.devices, {})[made.ahead] = made.iteration_s.median_s
-    saved = {n: 1 - ways[True] / ways[False] for n, ways in sorted(by_devices.items()) if len(ways) == 2}
+    ways = {(made.devices, made.ahead): made.iteration_s.median_s for made in on_bus}
+    saved = {n: 1 - ways[n, True] / ways[n, False] for n, ahead in sorted(ways) if ahead and (n, False) in ways}
     helped = [n for n, share in saved.items() if share > LEAST_GAIN]
     if helped:
         most = max(helped, key=lambda n: saved[n])
@@ -68,19 +67,15 @@ def arithmetic_sentence(on_bus: Sequence[Feeding]) -> str:
 def _on_bus(found: Sequence[Feeding]) -> Figure | None:
     if not found:
         return None
-    rows: list[tuple[Cell, ...]] = []
-    for ahead in sorted({made.ahead for made in found}):
-        some = [made for made in found if made.ahead == ahead]
-        for devices in sorted({made.devices for made in some}):
-            same = [made for made in some if made.devices == devices]
-            expected = median_of(expected_s(made) for made in same)
-            lasted = median_of(made.iteration_s.median_s for made in same)
-            useful = 100 * median_of(made.compute_s for made in same)
-            rows.append((f"{WAYS[ahead]}, measured", devices, lasted, useful / lasted))
-            rows.append((f"{WAYS[ahead]}, model", devices, expected, useful / expected))
-    rows.sort(key=lambda row: str(row[0]))
-    data = table(("line", "devices", Column("iteration", "s"), Column("computing", "%")), rows)
-    styles = line_styles((str(row[0]) for row in rows), "model")
+    rows: list[tuple[str, int, float, float]] = []
+    for (ahead, devices), same in grouped(found, lambda made: (made.ahead, made.devices)).items():
+        useful = 100 * median_of(made.compute_s for made in same)
+        lasted = median_of(made.iteration_s.median_s for made in same)
+        expected = median_of(map(expected_s, same))
+        rows.append((f"{WAYS[ahead]}, measured", devices, lasted, useful / lasted))
+        rows.append((f"{WAYS[ahead]}, model", devices, expected, useful / expected))
+    data = table(("line", "devices", Column("iteration", "s"), Column("computing", "%")), sorted(rows))
+    styles = line_styles(data.values("line"), "model")
     options = {"line": "line", "x": "devices", "whole": True, "zero": True, "styles": styles}
     views = (
         View("iteration time", data, {**options, "y": "iteration"}),
@@ -93,12 +88,9 @@ def _on_bus(found: Sequence[Feeding]) -> Figure | None:
 def _of_images(found: Sequence[Feeding]) -> Figure | None:
     if not found:
         return None
-    rows = [
-        (_name(made), made.iteration_s.median_s, expected_s(made), made.refresh_s, made.compute_s) for made in found
-    ]
-    named = [Column(name, "s") for name in ("measured", "model", "decoding", "computing")]
-    columns = (Column("network"), *named)
-    view = View("", table(columns, rows), {"category": "network", "values": ["model", "measured"]})
+    rows = [(_name(m), m.iteration_s.median_s, expected_s(m), m.refresh_s, m.compute_s) for m in found]
+    named = (Column(name, "s") for name in ("measured", "model", "decoding", "computing"))
+    view = View("", table(("network", *named), rows), {"category": "network", "values": ["model", "measured"]})
     says = "; ".join(f"{name}: {duration(seconds)} per iteration" for name, seconds, *_ in rows) + "."
     note = "Model: decoding plus computing, each measured by itself; with prefetching, the longer of the two."
     return Figure("feeding-images", "Iteration time with image decoding", "bars", (view,), says, note, wide=True)
@@ -109,7 +101,7 @@ def _name(made: Feeding) -> str:
     return f"{network}, batch {made.conditions.get('batch', '?')}, {WAYS[made.ahead]}"
 
 
-def _rows(found: Sequence[Feeding]) -> TableBlock:
+def _rows(found: Sequence[Feeding]) -> TableBlock | None:
     columns = (
         "what", "devices", "batches", Column("transfer", "s"), Column("computing", "s"), Column("iteration", "s"),
         Column("model", "s"), Column("model error", "%"), Column("waiting for data", "s"), Column("useful", "%"),
@@ -122,4 +114,4 @@ def _rows(found: Sequence[Feeding]) -> TableBlock:
         )
         for made in found
     ]  # fmt: skip
-    return TableBlock("feeding-rows", "All measurements", table(columns, rows))
+    return listing("feeding-rows", "All measurements", columns, rows)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from paceline.formatting import duration, percent
 from paceline.measurement.advice import advice, parts_are_known
 from paceline.measurement.measurement import LayerTime, Measurement
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, section, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, figure, section, table
 from paceline.reporting.sections.setting import BUSY, overhead_words
 from paceline.results.noise import LEAST_GAIN
 from paceline.results.run_result import RunResult
@@ -78,8 +78,6 @@ def uneven_sentence(m: Measurement) -> str:
 
 
 def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
-    if not measured:
-        return None
     parts = (item for _, m in measured for item in m.parts_s.items())
     names = dict.fromkeys(part for part, s in parts if s > 0 or (part == "unattributed" and s < 0))
     if not names:
@@ -87,13 +85,9 @@ def parts_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
     rows: list[Sequence[Cell]] = [
         (name, *(m.parts_s.get(part, 0.0) for part in names), m.iteration_s.mean_s) for name, m in measured
     ]
-    columns = [
-        Column("measurement"),
-        *(Column(part, "s") for part in names),
-        Column("iteration without measuring", "s"),
-    ]
+    seconds = (Column(name, "s") for name in (*names, "iteration without measuring"))
     note = "Means of the sampled iterations. Unattributed: the mean of the other iterations minus the sum of the parts."
-    view = View("", table(columns, rows), {"category": "measurement", "parts": list(names)})
+    view = View("", table(("measurement", *seconds), rows), {"category": "measurement", "parts": list(names)})
     return Figure("parts", "Parts of an iteration", "stack", (view,), note=note, wide=True)
 
 
@@ -104,13 +98,11 @@ def layers_figure(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             views.append(View(name, _layer_table(m.layers), LAYER_BARS))
         if m.eager_layers:
             views.append(View(f"{name}, eager step", _layer_table(m.eager_layers), LAYER_BARS))
-    if not views:
-        return None
-    says = iteration_sentence(*next((name, m) for name, m in measured if m.layers or m.eager_layers))
+    says = next((iteration_sentence(name, m) for name, m in measured if m.layers or m.eager_layers), "")
     note = "In network order; means of the sampled iterations, which add up to the parts."
     if any(layer.update_apportioned and layer.parameters for _, m in measured for layer in m.layers):
         note += " The optimizer updates all layers at once; its time is divided in proportion to their bytes."
-    return Figure("layers", "Time by layer", "stack", tuple(views), says, note, choice="measurement", wide=True)
+    return figure("layers", "Time by layer", "stack", views, says, note=note, choice="measurement", wide=True)
 
 
 def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
@@ -122,11 +114,9 @@ def by_iteration(measured: Sequence[tuple[str, Measurement]]) -> Figure | None:
             some = kept[first : first + MOST_LINES]
             which = f", layers {first + 1} to {first + len(some)}" if len(kept) > MOST_LINES else ""
             views += _iteration_views(f"{name}{which}", m, some)
-    if not views:
-        return None
     note = "Sampled iterations as measured; layers with parameters, if there are any."
     title = "Layer times by iteration"
-    return Figure("layers-by-iteration", title, "lines", tuple(views), "", note, choice="measurement", wide=True)
+    return figure("layers-by-iteration", title, "lines", views, note=note, choice="measurement", wide=True)
 
 
 def _iteration_views(name: str, m: Measurement, layers: Sequence[str]) -> list[View]:
@@ -149,11 +139,9 @@ def with_and_without(measured: Sequence[tuple[str, Measurement]]) -> Figure | No
             data = table(("iterations", Column("iteration"), Column("time", "s")), sorted(rows))
             options = {"line": "iterations", "x": "iteration", "y": "time", "zero": True}
             views.append(View(name, data, options))
-    if not views:
-        return None
-    says = overhead_words(measured[0][1])
+    says = overhead_words(measured[0][1]) if measured else ""
     title = "Iteration time with and without measuring"
-    return Figure("sampled-iterations", title, "lines", tuple(views), says, says, choice="measurement", wide=True)
+    return figure("sampled-iterations", title, "lines", views, says, note=says, choice="measurement", wide=True)
 
 
 def _layer_table(layers: Sequence[LayerTime]) -> Table:
@@ -194,9 +182,8 @@ def wall_clock_figure(runs: Sequence[RunResult]) -> Figure | None:
     found = [(run, parts) for run in runs if not run.virtual and (parts := time_parts(run.trace))]
     if not found:
         return None
-    there = dict.fromkeys(name for _, parts in found for name in parts)
-    in_time = [*NAMES.values(), *there]
-    names = sorted(there, key=lambda name: (name == REST, in_time.index(name)))
+    there = dict.fromkeys(name for _, parts in found for name in parts if name != REST)
+    names = [*sorted(there, key=[*NAMES.values(), *there].index), REST]
     rows: list[Sequence[Cell]] = [
         (run.label, *(parts.get(name, 0.0) for name in names)) for run, parts in found[:MOST_RUNS]
     ]

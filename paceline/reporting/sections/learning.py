@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
-from paceline.formatting import largest, median_of, percent
+from paceline.formatting import median_of, percent
 from paceline.reporting.colours import group_styles
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, filled, section, table
+from paceline.reporting.figure import Column, Figure, Section, Table, TableBlock, View, figure, filled, section, table
 from paceline.results.labels import REPETITION, differing, grouped, telling_keys
 from paceline.results.run_result import CurvePoint, RunResult, group_name, groups_of
 from paceline.training.run import Epoch, Run
@@ -16,7 +16,7 @@ from paceline.workload import Workload
 
 SECONDS, UPDATES, EPOCH = Column("time", "s"), Column("updates"), Column("epoch")
 MANY_LINES = 12
-ACCURACY, LOSS = Column("accuracy", "%"), Column("loss")
+CLOCKS = {False: "measured time", True: "simulated time"}  # by whether it is simulated
 MOST_WORKERS = 8
 MOST_LINES = 12  # per view; runs with more workers are left out first
 OF_A_WAY = ("strategy", "workers", "groups", "driver", "device")
@@ -25,18 +25,17 @@ OF_A_WORKLOAD = tuple(f.name for f in fields(Workload) if f.name not in (REPETIT
 
 def learning(runs: Sequence[RunResult]) -> Section | None:
     curves = [run for run in runs if run.curve]
-    if len(curves) > 1 and all(len(run.curve) == 1 for run in curves):  # single points are not curves
+    if not curves or (len(curves) > 1 and all(len(run.curve) == 1 for run in curves)):  # single points are not curves
         return None
-    figures = _of_one(curves[0]) if len(curves) == 1 else _of_several(curves)
-    if not figures:
-        return None
+    figures = [*(_of_one(curves[0]) if len(curves) == 1 else _of_several(curves))]
     labelled = any(run.labelled for run in curves)
     taken = "Training accuracy and loss are averages" if labelled else "The training loss is an average"
     taken += " over the steps of an epoch, with dropout active and parameters changing; "
     taken += f"{'test accuracy and loss are' if labelled else 'the test loss is'} from the validation after it."
     alone = curves[0].run if len(curves) == 1 else None
     blocks = (*figures, worker_accuracy(curves), _epochs(alone) if alone is not None else None)
-    return section("learning", "Accuracy and loss" if labelled else "Loss", (_sentence(curves), taken), blocks=blocks)
+    title = "Accuracy and loss" if labelled else "Loss"
+    return section("learning", title, (_sentence(curves), taken), blocks=blocks) if any(figures) else None
 
 
 def _epochs(run: Run) -> TableBlock:
@@ -77,49 +76,36 @@ def _sentence(runs: Sequence[RunResult]) -> str:
     return f"Final test accuracies of {len(known)} runs range from {low} to {high}."
 
 
-def _of_one(run: RunResult) -> list[Figure]:
+def _of_one(run: RunResult) -> Iterator[Figure | None]:
     metric = run.metric_name
-    training = [(p, p.train_accuracy, math.nan, p.train_loss) for p in run.curve]
-    tested = [(p, p.test_accuracy, p.test_metric, p.test_loss) for p in run.curve]
-    data = table(
-        ("series", SECONDS, UPDATES, EPOCH, ACCURACY, Column(metric), LOSS),
-        [
-            (name, p.seconds, p.updates, p.epoch, 100 * accuracy, of_metric, loss)
-            for name, points in (("training", training), ("test", tested))
-            for p, accuracy, of_metric, loss in points
-        ],
-    )
+    whens = [(p.seconds, p.updates, p.epoch) for p in run.curve]
+    training = [(100 * p.train_accuracy, math.nan, p.train_loss) for p in run.curve]
+    tested = [(100 * p.test_accuracy, p.test_metric, p.test_loss) for p in run.curve]
+    columns = ("series", SECONDS, UPDATES, EPOCH, Column("accuracy", "%"), Column(metric), Column("loss"))
+    rows = [("training", *when, *score) for when, score in zip(whens, training, strict=True)]
+    rows += [("test", *when, *score) for when, score in zip(whens, tested, strict=True)]
+    data = table(columns, rows)
     clock = "simulated time" if run.virtual else "time"
-    figures = []
     for id, what in (("accuracy", "accuracy"), ("metric", metric), ("loss", "loss")):
-        views = [
+        views = (
             View(name, data, {"line": "series", "x": x.name, "y": what})
             for name, x in (("epochs", EPOCH), (clock, SECONDS), ("updates", UPDATES))
             if _drawable(data, x.name, what)
-        ]
-        if views:
-            figures.append(Figure(id, what[:1].upper() + what[1:], "lines", tuple(views), choice="over"))
-    return figures
+        )
+        yield figure(id, what[:1].upper() + what[1:], "lines", views, choice="over")
 
 
 def _drawable(data: Table, x: str, y: str) -> bool:
     return any(a is not None and b is not None for a, b in zip(data.values(x), data.values(y), strict=True))
 
 
-def _of_several(runs: Sequence[RunResult]) -> list[Figure]:
-    clocks = {False: "measured time", True: "simulated time"}
-    there = [virtual for virtual in clocks if any(run.virtual == virtual for run in runs)]
-    by_clock = {clocks[v]: [run for run in runs if run.virtual == v] for v in there}
-    over_time = _views(by_clock if len(there) > 1 else {"": runs}, "time")
-    over_updates = _views({"": runs}, "updates")
-    time = f"over {clocks[there[0]]}" if len(there) == 1 else "over time"
-    best = largest([run.accuracy for run in runs])
-    made = (("accuracy-time", time, over_time), ("accuracy-updates", "over updates", over_updates))
-    return [
-        Figure(name, f"{'Accuracy and loss' if math.isfinite(best) else 'Loss'} {over}", "lines", tuple(views))
-        for name, over, views in made
-        if views
-    ]
+def _of_several(runs: Sequence[RunResult]) -> Iterator[Figure | None]:
+    by_clock = grouped(sorted(runs, key=lambda run: run.virtual), lambda run: CLOCKS[run.virtual])
+    time = "time" if len(by_clock) > 1 else next(iter(by_clock))
+    what = "Accuracy and loss" if any(run.labelled for run in runs) else "Loss"
+    over_time = _views(by_clock if len(by_clock) > 1 else {"": runs}, "time")
+    yield figure("accuracy-time", f"{what} over {time}", "lines", over_time)
+    yield figure("accuracy-updates", f"{what} over updates", "lines", _views({"": runs}, "updates"))
 
 
 def _views(runs: Mapping[str, Sequence[RunResult]], x: str) -> list[View]:
@@ -172,32 +158,27 @@ def _curve_table(curves: Sequence[tuple[str, str, Sequence[CurvePoint]]]) -> Tab
 def worker_accuracy(runs: Sequence[RunResult]) -> Figure | None:
     """A view per workload, if any was trained by synchronous workers; only the first repetition."""
     told = [run for run in runs if _worker_lines(run)]
-    if not any(run.workers > 1 for run in told):
-        return None
     unequal = differing([run.settings for run in told])
     keys = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WORKLOAD))
     ways = telling_keys([run.settings for run in told], tuple(key for key in unequal if key not in OF_A_WAY))
-    members: dict[str, dict[str, RunResult]] = {}
-    for run in told:
-        members.setdefault(group_name(run, keys) if keys else "", {}).setdefault(group_name(run, ways), run)
-    rows: dict[str, list[tuple[Cell, ...]]] = {}
-    for view, by_way in members.items():
+    rows: dict[str, list[tuple[str, int, float]]] = {}
+    for view, members in grouped(told, lambda run: group_name(run, keys) if keys else "").items():
+        by_way = {way: some[0] for way, some in grouped(members, lambda run: group_name(run, ways)).items()}
         if all(run.workers == 1 for run in by_way.values()):
             continue
-        drawn = 0
+        drawn, rows[view] = 0, []
         for way, run in sorted(by_way.items(), key=lambda entry: entry[1].workers):
             if drawn and drawn + run.workers > MOST_LINES:
                 continue
             drawn += run.workers
             for worker, accuracies in _worker_lines(run):
                 name = f"{way}, {worker}" if worker else way
-                shown = [(e, 100 * a) for e, a in enumerate(accuracies, 1) if math.isfinite(a)]
-                rows.setdefault(view, []).extend((name, epoch, accuracy) for epoch, accuracy in shown)
+                rows[view] += [(name, e, 100 * a) for e, a in enumerate(accuracies, 1) if math.isfinite(a)]
     columns = ("line", Column("epoch"), Column("training accuracy", "%"))
     options = {"line": "line", "x": "epoch", "y": "training accuracy"}
-    views = tuple(View(name, table(columns, found), options) for name, found in rows.items())
+    views = (View(name, table(columns, found), options) for name, found in rows.items())
     note = "Averages over the steps of an epoch, on the batches that each worker had; the first of the repetitions."
-    return Figure("worker-accuracy", "Training accuracy by worker", "lines", views, "", note, choice="of", wide=True)
+    return figure("worker-accuracy", "Training accuracy by worker", "lines", views, note=note, choice="of", wide=True)
 
 
 def _worker_lines(run: RunResult) -> list[tuple[str, Sequence[float]]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paceline.formatting import count, median_of, percent, signed_percent
 from paceline.measurement.measurement import Measurement
 from paceline.reporting.figure import Cell, Column, Figure, Section, TableBlock, View, section, table
+from paceline.reporting.series import median_and_ends
 from paceline.results.noise import differs
 from paceline.results.run_result import MEASURED, RunResult
 
@@ -31,12 +32,11 @@ def overhead(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResu
     rows: list[tuple[Cell, ...]] = []
     for (name, batch), found in pairs.items():
         ms = [m for _, m in measured if (m.name, m.batch) == (name, batch)]
-        more = [100 * (with_s / without_s - 1) for without_s, with_s in found]
-        missed = [100 * (1 - m.accounted) for m in ms]
+        more = median_and_ends(100 * (with_s / without_s - 1) for without_s, with_s in found)
+        missed = median_and_ends(100 * (1 - m.accounted) for m in ms)
         rows.append((
             f"{name}, batch {batch}", len(ms), median_of(a for a, _ in found), median_of(b for _, b in found),
-            median_of(more), min(more), max(more), 100 * median_of(m.overhead for m in ms),
-            median_of(missed), min(missed), max(missed),
+            *more, 100 * median_of(m.overhead for m in ms), *missed,
         ))  # fmt: skip
     data = table(columns, rows)
     view = View("", data, {"category": "training", "values": ["without", "with"]})
@@ -51,27 +51,24 @@ def measured_pairs(
     measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]
 ) -> dict[Setting, list[tuple[float, float]]]:
     """Training seconds without and with measuring, for runs with otherwise equal settings."""
-    pairs = {}
-    for setting in dict.fromkeys((m.name, m.batch) for _, m in measured):
-        seconds: dict[str, dict[tuple[tuple[str, str], ...], float]] = {"False": {}, "True": {}}
-        for run in runs:
-            same = (run.settings["network"], run.settings["batch"]) == (setting[0], str(setting[1]))
-            if same and MEASURED in run.settings and run.seconds > 0:
-                others = tuple(sorted((key, value) for key, value in run.settings.items() if key != MEASURED))
-                seconds[run.settings[MEASURED]][others] = run.seconds
-        without, with_it = seconds["False"], seconds["True"]
-        if found := [(without[key], with_it[key]) for key in without if key in with_it]:
-            pairs[setting] = found
+    seconds: dict[str, dict[frozenset[tuple[str, str]], float]] = {"False": {}, "True": {}}
+    for run in runs:
+        if MEASURED in run.settings and run.seconds > 0:
+            others = frozenset((key, value) for key, value in run.settings.items() if key != MEASURED)
+            seconds[run.settings[MEASURED]][others] = run.seconds
+    without, with_it = seconds["False"], seconds["True"]
+    pairs: dict[Setting, list[tuple[float, float]]] = {}
+    for name, batch in dict.fromkeys((m.name, m.batch) for _, m in measured):
+        same = [key for key in without if key in with_it and {("network", name), ("batch", str(batch))} <= key]
+        if same:
+            pairs[name, batch] = [(without[key], with_it[key]) for key in same]
     return pairs
 
 
 def overhead_sentence(measured: Sequence[tuple[str, Measurement]], runs: Sequence[RunResult]) -> str:
     pairs = measured_pairs(measured, runs)
-    slower = {
-        setting: median_of(b / a - 1 for a, b in found)
-        for setting, found in pairs.items()
-        if differs((a for a, _ in found), (b for _, b in found))
-    }
+    changed = {setting: found for setting, found in pairs.items() if differs(*zip(*found, strict=True))}
+    slower = {setting: median_of(b / a - 1 for a, b in found) for setting, found in changed.items()}
     clock = signed_percent(median_of(m.overhead for _, m in measured))
     if all(len(found) < 2 for found in pairs.values()):
         return f"By the clock's own estimate, measuring changed iterations by {clock}; trainings were not repeated."

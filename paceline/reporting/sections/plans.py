@@ -9,7 +9,8 @@ from paceline.held_objects import shown_name
 from paceline.planning.machine_options import CATALOGUE, MACHINE_HOURS
 from paceline.planning.plan import Alternative, Plan
 from paceline.planning.reasons import money_words, time_words
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, TableBlock, View, listing, section, table
+from paceline.strategy.distribution import ACTIVITIES
 
 IN_FLIGHT = ((1.0, "one batch in flight"), (4.0, "up to 4 batches in flight"), (16.0, "up to 16 batches in flight"))
 MORE_IN_FLIGHT = "more batches in flight"
@@ -38,7 +39,7 @@ def plan_sentence(plan: Plan) -> str:
     return f"{said}, the best balance of time and cost."
 
 
-def plan_section(plan: Plan, suffix: str) -> Section:
+def plan_section(plan: Plan, suffix: str) -> Section | None:
     shown = plan.shown
     where = "machines of the catalogue" if plan.cluster == CATALOGUE else plan.cluster
     said = (
@@ -47,16 +48,14 @@ def plan_section(plan: Plan, suffix: str) -> Section:
         "flight together; "
         f"{plan.conditions.get('simulated', '')} were simulated, the others were ruled out by bounds."
     )
-    title = "Best configurations, fastest first"
-    blocks: list[Figure | TableBlock] = [
+    left, columns = "Configurations not considered", ("left out", "candidates")
+    blocks = (
         *_figures(plan, shown, suffix),
-        TableBlock(f"plan{suffix}-rows", title, _table(plan, shown), _note(plan)),
-    ]
-    left = table(("left out", Column("candidates")), list(plan.excluded.items()))
-    if plan.excluded:
-        blocks.append(TableBlock(f"plan{suffix}-left-out", "Configurations not considered", left, folded=True))
-    points = tuple(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
-    return Section(f"plan{suffix}", "Plan", (said, f"Recommended: {plan.pick}. Reasons:"), points, tuple(blocks))
+        TableBlock(f"plan{suffix}-rows", "Best configurations, fastest first", _table(plan, shown), _note(plan)),
+        listing(f"plan{suffix}-left-out", left, columns, plan.excluded.items(), folded=True),
+    )
+    points = (f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons)
+    return section(f"plan{suffix}", "Plan", (said, f"Recommended: {plan.pick}. Reasons:"), points, blocks)
 
 
 def _objective_words(plan: Plan) -> str:
@@ -93,7 +92,7 @@ def _figures(plan: Plan, shown: Sequence[Alternative], suffix: str) -> list[Figu
         "Each point is a configuration that no other beats in time, cost and batches in flight together. "
         "The more batches are in flight (computed at the same time), the less certain is convergence.",
     )  # fmt: skip
-    parts = ["computing", "communicating", "waiting"]
+    parts = list(ACTIVITIES)
     shares = Figure(
         f"plan{suffix}-shares", "Predicted time of a step", "stack",
         (View("", _table(plan, shown), {"category": "plan", "parts": parts, "most": 40, "whole": 100}),),
@@ -111,19 +110,12 @@ def _table(plan: Plan, shown: Sequence[Alternative]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             str(one), _nearness(one, plan), *(s / unit_s for s in (one.time_s, one.low_s, one.high_s)), one.money,
-            one.machines, one.candidate.workers, _strategy(one), one.candidate.batch, one.candidate.precision,
-            one.in_flight, 100 * max(0.0, 1 - one.waiting_share - one.communication_share),
-            100 * one.communication_share, 100 * one.waiting_share, one.bound,
+            one.machines, one.candidate.workers, one.method, one.candidate.batch, one.candidate.precision,
+            one.in_flight, 100 * one.computing_share, 100 * one.communication_share, 100 * one.waiting_share, one.bound,
         )
         for one in shown
     ]  # fmt: skip
     return table(columns, rows)
-
-
-def _strategy(one: Alternative) -> str | None:
-    if one.candidate.is_divided:
-        return one.candidate.division
-    return one.candidate.strategy.name if one.candidate.workers > 1 else None
 
 
 def _nearness(one: Alternative, plan: Plan) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 
 from paceline.formatting import count, listed, median_of, percent, times
 from paceline.reporting.colours import line_styles
-from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, table
+from paceline.reporting.figure import Cell, Column, Figure, Section, Table, View, figure, section, table
 from paceline.reporting.sections.by_setting import NOTE
 from paceline.reporting.series import (
     Series,
     SeriesPoint,
     all_seconds_to_accuracy,
     all_seconds_to_loss,
+    median_and_ends,
     series_by_workers,
     target_accuracy,
     target_loss,
@@ -39,41 +40,31 @@ def scaling(runs: Sequence[RunResult], published: Sequence[PublishedRow] = ()) -
     every = [run for series in found for point in series.points for run in point.runs]
     target, loss = target_accuracy(every), target_loss(every)
     data = _table(found, target, loss)
-    both = {"both": True}
+    both, to_loss = {"both": True}, {"": "time to loss"} if _comparable(found, loss) else {}
     made: list[Made] = [
+        ("time-to-accuracy", f"Time to {percent(target, 0)} test accuracy", {"": "time to accuracy"}, both),
+        ("time-to-loss", f"Time to a test loss of {loss:.2g}", to_loss, both),
         ("throughput", "Throughput", {"": "throughput"}, {"ideal": "ideal", **both}),
         ("efficiency", "Scaling efficiency", {"": "efficiency"}, {}),
         ("time-by-workers", "Time", {"training": "time", "epoch": "epoch"}, both),
+        ("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}),
     ]
-    if _several(data, "test accuracy"):
-        made.append(("accuracy-by-workers", "Test accuracy", {"": "test accuracy"}, {}))
-    if _several(data, "time to loss") and _comparable(found, loss):
-        made.insert(0, ("time-to-loss", f"Time to a test loss of {loss:.2g}", {"": "time to loss"}, both))
-    if _several(data, "time to accuracy"):
-        title = f"Time to {percent(target, 0)} test accuracy"
-        made.insert(0, ("time-to-accuracy", title, {"": "time to accuracy"}, both))
     clocks = {series.virtual for series in found}
     clock = "simulated" if clocks == {True} else "measured and simulated" if True in clocks else "measured"
     figures = []
     for name, title, columns, more in made:
-        known = {view: y for view, y in columns.items() if _several(data, y)} or columns
+        known = {view: y for view, y in columns.items() if sum(value is not None for value in data.values(y)) > 1}
         options = {"line": "runs", "x": "workers", "whole": True, "zero": True, **more}
-        views = tuple(
+        views = (
             View(view, data, {**options, "y": y, "low": f"{y}, min", "high": f"{y}, max"}) for view, y in known.items()
         )
         missing = name.startswith("time-to-") and any(None in data.values(y) for y in known.values())
         note = "Points are missing where fewer than half of the repetitions reach it." if missing else ""
-        figures.append(Figure(name, f"{title}, {clock}", "lines", views, note=note))
-    if saved := doubling_figure(found, loss, published):
-        figures.append(saved)
+        figures.append(figure(name, f"{title}, {clock}", "lines", views, note=note))
+    figures.append(doubling_figure(found, loss, published))
     least = listed(sorted({series.points[0].workers for series in found}))
     note = f"Efficiency is the speedup over {least} worker{'s' * (least != '1')} divided by the increase in workers. "
-    return Section("scaling", "Scaling", (scaling_sentence(found), note + NOTE), blocks=tuple(figures))
-
-
-def _several(data: Table, column: str) -> bool:
-    """Whether there is more than one value to draw."""
-    return sum(value is not None for value in data.values(column)) > 1
+    return section("scaling", "Scaling", (scaling_sentence(found), note + NOTE), blocks=figures)
 
 
 def _comparable(found: Sequence[Series], loss: float) -> bool:
@@ -119,7 +110,7 @@ def _table(found: Sequence[Series], target: float, loss: float) -> Table:
     for series in found:
         base = series.points[0]
         for point in series.points:
-            speeds = [run.samples_per_s for run in point.runs]
+            speeds = median_and_ends([run.samples_per_s for run in point.runs])
             ideal = base.samples_per_s * point.workers / base.workers
             values = (
                 [run.seconds for run in point.runs],
@@ -129,22 +120,16 @@ def _table(found: Sequence[Series], target: float, loss: float) -> Table:
                 all_seconds_to_loss(point.runs, loss),
             )
             rows.append((
-                series.name, point.workers, len(point.runs), *_ends(speeds), ideal,
-                *(100 * speed / ideal for speed in _ends(speeds)), *(end for some in values for end in _ends(some)),
+                series.name, point.workers, len(point.runs), *speeds, ideal,
+                *(100 * speed / ideal for speed in speeds), *(end for some in values for end in median_and_ends(some)),
             ))  # fmt: skip
     return table(columns, rows)
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, minimum and maximum."""
-    return (median_of(values), min(values), max(values)) if values else (math.nan,) * 3
-
-
 def savings(series: Series, seconds: Seconds) -> list[tuple[int, float]]:
     """(workers, share of the time saved over half as many) for ranked points."""
-    known = {point.workers: seconds(point) for point in series.points if point.ranked}
-    pairs = [(n, known[n // 2], known[n]) for n in known if n % 2 == 0 and n // 2 in known]
-    return [(n, 1.0 - after / before) for n, before, after in pairs if before > 0 and math.isfinite(after)]
+    known = {point.workers: s for point in series.points if point.ranked and math.isfinite(s := seconds(point))}
+    return [(n, 1.0 - known[n] / known[n // 2]) for n in known if n % 2 == 0 and known.get(n // 2, 0.0) > 0]
 
 
 def per_sample(point: SeriesPoint) -> float:
@@ -156,22 +141,21 @@ def to_loss(loss: float) -> Seconds:
 
 
 def doubling_figure(found: Sequence[Series], loss: float, published: Iterable[PublishedRow]) -> Figure | None:
-    views = []
+    views, said = [], [row for row in published if row.unit == UNIT]
     for name, seconds in (("epoch time", per_sample), (f"time to a test loss of {loss:.2g}", to_loss(loss))):
         ours = [(series.name, n, 100 * share) for series in found for n, share in savings(series, seconds)]
         if len({n for _, n, _ in ours}) < 2:
             continue
-        rows: list[tuple[Cell, ...]] = [*ours]
-        ends = sorted({n for _, n, _ in ours})
-        said = [row for row in published if row.unit == UNIT]
-        rows += [(f"{row.line or row.name}, published", n, row.published) for row in said for n in (ends[0], ends[-1])]
-        styles = line_styles((str(row[0]) for row in rows), ", published")
-        data = table(("runs", Column("workers"), Column("saved", "%")), rows)
+        ends = min(n for _, n, _ in ours), max(n for _, n, _ in ours)
+        theirs = [(f"{row.line or row.name}, published", n, row.published) for row in said for n in ends]
+        data = table(("runs", Column("workers"), Column("saved", "%")), [*ours, *theirs])
+        styles = line_styles(data.values("runs"), ", published")
         options = {"line": "runs", "x": "workers", "y": "saved", "whole": True, "styles": styles}
         views.append(View(name, data, options))
-    if not views:
-        return None
-    best = max(((share, n, one) for one in found for n, share in savings(one, per_sample)), key=lambda e: e[0])
-    says = f"At best, doubling to {best[1]} workers saves {percent(best[0], 0)} of the epoch time ({best[2].name})."
+    shares = sorted((share, n, one.name) for one in found for n, share in savings(one, per_sample))
+    says = "".join(
+        f"At best, doubling to {n} workers saves {percent(share, 0)} of the epoch time ({name})."
+        for share, n, name in shares[-1:]
+    )
     note = "Time saved over half as many workers. 50 % is ideal; below 0, doubling makes training slower."
-    return Figure("doubling", "Time saved by doubling the workers", "lines", tuple(views), says, note, choice="of")
+    return figure("doubling", "Time saved by doubling the workers", "lines", views, says, note=note, choice="of")

@@ -29,13 +29,10 @@ YES_NO = {"True": "yes", "False": "no"}
 
 def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
     sentences = [*_of_runs(runs), *_of_measurements(records.measurements)]
-    if records.failed:
-        sentences.append(f"{count(len(records.failed), 'run')} failed.")
-    if not sentences:
-        return None
+    sentences += [f"{count(len(records.failed), 'run')} failed."] if records.failed else []
     unequal = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_SETTING]
     shared = {k: v for run in runs[:1] for k, v in run.settings.items() if k not in (*unequal, *NOT_A_SETTING)}
-    same = table(("setting", "value"), [(_word(key), _said(key, value)) for key, value in shared.items()])
+    same = [(_word(key), _said(key, value)) for key, value in shared.items()]
     title = "Settings that all runs share" if len(runs) > 1 else "All settings"
     differ = [(_word(key), _values(runs, key)) for key in unequal]
     scores = [
@@ -45,12 +42,12 @@ def what_was_run(records: Records, runs: Sequence[RunResult]) -> Section | None:
     scored = ("record", "network", "data", "test samples", Column("accuracy", "%"), Column("loss"))
     blocks = (
         listing("unequal", "Settings that differ", ("setting", "values"), differ),
-        TableBlock("settings", title, same, folded=True) if runs else None,
+        listing("settings", title, ("setting", "value"), same, folded=True),
         listing("evaluations", "Evaluations", scored, scores),
         listing("failed", "Failed runs", ("run", "error", "place"), failed),
     )
     shown = tuple(block for block in blocks if block is not None)
-    return Section("what", "Runs and settings", tuple(sentences), blocks=shown)
+    return Section("what", "Runs and settings", tuple(sentences), blocks=shown) if sentences else None
 
 
 def _values(runs: Sequence[RunResult], key: str) -> str:
@@ -86,42 +83,36 @@ def _of_runs(runs: Sequence[RunResult]) -> Iterable[str]:
         some = [run for run in runs if run.driver == driver]
         if not some:
             continue
-        what = "simulation" if driver == TIMED else "run"
-        said = (
-            f"{count(len(some), what)} of {listed(values_of(some, 'network'))} on {listed(values_of(some, 'data'))}, "
-        )
-        said += words
+        what = count(len(some), "simulation" if driver == TIMED else "run")
+        said = f"{what} of {_listed(some, 'network')} on {_listed(some, 'data')}, {words}"
         if driver != ONE_PROCESS:
-            workers = values_of(some, "workers")
-            plural = "s" * (workers != ["1"])
-            said += f" with {listed(values_of(some, 'strategy'))} and {listed(workers)} worker{plural}"
+            workers = _listed(some, "workers")
+            said += f" with {_listed(some, 'strategy')} and {workers} worker{'s' * (workers != '1')}"
         if driver != TIMED:
-            epochs, batches = values_of(some, "epochs"), listed(values_of(some, "batch"))
-            said += f"; {listed(epochs)} epoch{'s' * (epochs != ['1'])} at batch size {batches}"
-            said += f" with {listed(values_of(some, 'optimizer'))}"
-        seeds = values_of(some, "seed")
-        if len(seeds) > 1:
-            said += f"; {len(seeds)} seeds"
-        yield f"{said}."
+            epochs = _listed(some, "epochs")
+            said += f"; {epochs} epoch{'s' * (epochs != '1')} at batch size {_listed(some, 'batch')}"
+            said += f" with {_listed(some, 'optimizer')}"
+        seeds = len(values_of(some, "seed"))
+        yield f"{said}; {seeds} seeds." if seeds > 1 else f"{said}."
     if said := unranked_sentence(runs):
         yield said
     warned = groups_of(run for run in runs if run.run and run.run.warnings)
     for group, some in list(warned.items())[:MOST_WARNINGS]:
         whose = f"{group}: " if len(runs) > 1 else ""
-        for warning in some[0].run.warnings if some[0].run else ():
-            yield f"Warning: {whose}{warning}{f' (the first of {len(some)} runs)' if len(some) > 1 else ''}."
+        which = f" (the first of {len(some)} runs)" if len(some) > 1 else ""
+        yield from (f"Warning: {whose}{warning}{which}." for run in some[:1] if run.run for warning in run.run.warnings)
     if len(warned) > MOST_WARNINGS:
         yield f"Warnings of {len(warned) - MOST_WARNINGS} more settings are in the records."
 
 
+def _listed(runs: Sequence[RunResult], key: str) -> str:
+    return listed(values_of(runs, key))
+
+
 def unranked_sentence(runs: Sequence[RunResult]) -> str:
     """Which runs are left out of rankings, and why; empty if there are none."""
-    kinds = {status: sum(run.status == status for run in runs) for status in sorted({run.status for run in runs})}
-    said = [
-        f"{many} {'diverged' if s == 'diverged' else f'did not finish ({s})'}"
-        for s, many in kinds.items()
-        if s != "finished"
-    ]
+    kinds = sorted(Counter(run.status for run in runs if run.status != "finished").items())
+    said = [f"{many} {'diverged' if s == 'diverged' else f'did not finish ({s})'}" for s, many in kinds]
     left_out = sum(not run.ranked for run in runs)
     if low := sum(run.status == "finished" and not run.ranked for run in runs):
         said.append(f"{low} ended below half of the best test accuracy")
@@ -195,21 +186,17 @@ def _steps(records: Records, runs: Sequence[RunResult]) -> list[tuple[str, str, 
     return [(*key, many) for key, many in list(found.items())[:MOST_STEPS]]
 
 
-def _metric_heading(runs: Sequence[RunResult]) -> str:
-    names = {run.metric_name for run in runs if math.isfinite(run.metric_value)}
-    return f"test {names.pop()}" if len(names) == 1 else "test metric"
-
-
 def run_table(runs: Sequence[RunResult]) -> Section | None:
     if len(runs) < 2:  # a single run is described above
         return None
     keys = [key for key in differing([run.settings for run in runs]) if key not in NOT_A_COLUMN][:MOST_SETTINGS]
-    target = target_accuracy(runs)
+    target, metrics = target_accuracy(runs), {run.metric_name for run in runs if math.isfinite(run.metric_value)}
+    metric = f"test {metrics.pop() if len(metrics) == 1 else 'metric'}"
     columns: tuple[str | Column, ...] = (
-        "run", "status", "workers", Column("test accuracy", "%"), _metric_heading(runs), "test loss",
+        "run", "status", "workers", Column("test accuracy", "%"), metric, "test loss",
         Column(f"time to {100 * target:.0f} %", "s"), Column("time", "s"), Column("throughput", "samples/s"), "updates",
         "mean staleness", Column("waiting", "%"), Column("wall-clock time", "s"),
-        *(key.replace("_", " ") for key in keys), "place",
+        *map(_word, keys), "place",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (
@@ -222,8 +209,7 @@ def run_table(runs: Sequence[RunResult]) -> Section | None:
         )
         for run in runs
     ]  # fmt: skip
-    data = filled(table(columns, rows))
     simulated = "For simulated runs, time and throughput are simulated; wall-clock time is what the simulation took."
     note = simulated if any(run.virtual for run in runs) else ""
-    listing = TableBlock("runs-table", count(len(runs), "run"), data, note, of_runs=True)
-    return Section("runs", "All runs", blocks=(listing,))
+    block = TableBlock("runs-table", count(len(runs), "run"), filled(table(columns, rows)), note, of_runs=True)
+    return Section("runs", "All runs", blocks=(block,))

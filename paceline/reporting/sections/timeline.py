@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from paceline.formatting import count, duration
 from paceline.measurement.measurement import Measurement
-from paceline.reporting.figure import Column, Figure, Section, Table, View, table
+from paceline.reporting.figure import Column, Section, Table, View, figure, section, table
 from paceline.results.run_result import RunResult, groups_of
 from paceline.trace import Span, Trace
 
@@ -23,27 +23,23 @@ def timeline(runs: Sequence[RunResult], measured: Sequence[tuple[str, Measuremen
     of_workers.sort(key=lambda run: -run.workers)
     traced = [(run.label, run.trace) for run in of_workers]
     traced += [(f"an iteration of {name}", m.trace) for name, m in measured if m.trace.spans]
-    shown = traced[:MOST_VIEWS]
-    if not shown:
-        return None
-    views = []
+    views, says = [], ""
     notes = ["Drag to move; zoom with Ctrl and the mouse wheel, the buttons, or the slider."]
-    for name, trace in shown:
+    for name, trace in traced[:MOST_VIEWS]:
         spans = drawn_spans(trace, MOST_SPANS)
         views.append(View(name, _table(spans), {"row": "who", "what": "what", "start": "start", "end": "end"}))
         if len(spans) < len(trace.spans):
             notes.append(f"{name}: the first {len(spans):,} of {len(trace.spans):,} spans.")
+        rows = count(len({span.who for span in trace.spans}), "process", "processes")
+        end = duration(max(span.end_s for span in trace.spans))
+        says = says or f"{name}: {count(len(trace.spans), 'span')} of {rows}, {end}."
     if len(traced) > MOST_VIEWS:
         notes.append(f"{MOST_VIEWS} of {len(traced)} traces are shown.")
     if of_workers:
         notes.append("Only the first spans of a long run are recorded.")
-    name, trace = shown[0]
-    end_s = max(span.end_s for span in trace.spans)
-    rows = len({span.who for span in trace.spans})
-    says = f"{name}: {count(len(trace.spans), 'span')} of {count(rows, 'process', 'processes')}, {duration(end_s)}."
     title, note = "Activity of each process", " ".join(notes)
-    figure = Figure("timeline", title, "timeline", tuple(views), says, note, choice="trace", wide=True)
-    return Section("timeline", "Timeline", blocks=(figure,))
+    drawn = figure("timeline", title, "timeline", views, says, note=note, choice="trace", wide=True)
+    return section("timeline", "Timeline", blocks=(drawn,))
 
 
 def drawn_spans(trace: Trace, most: float = math.inf) -> list[Span]:
@@ -57,9 +53,7 @@ def _table(spans: list[Span]) -> Table:
     place = {who: number for number, who in enumerate(rows)}
     ordered = sorted(spans, key=lambda s: (place[s.who], s.start_s, -s.end_s))
     columns = ("who", "what", Column("start", "s"), Column("end", "s"), "note")
-    return table(
-        columns, [(s.who, s.part, s.start_s, s.end_s, " ".join(filter(None, (s.layer, s.note)))) for s in ordered]
-    )
+    return table(columns, [(s.who, s.part, s.start_s, s.end_s, f"{s.layer} {s.note}".strip()) for s in ordered])
 
 
 def row_order(who: str) -> tuple[int, int, str]:
