@@ -12,7 +12,6 @@ from rich.console import Console
 from paceline.api.verify import verify as compare
 from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
 from paceline.cli.options import option, path_option
-from paceline.cost.verification import compared
 from paceline.formatting import count, duration, signed_percent
 from paceline.record import dump
 
@@ -72,6 +71,8 @@ def show(made: Verification, console: Console) -> None:
 
 def _shown(made: Verification) -> list[Comparison]:
     """The rows of the table: the sum of the smaller layers comes after the others."""
+    from paceline.cost.verification import compared
+
     rows = list(made.notable(LEAST_SHARE))
     small = [row for row in made.of_kind("layer") if row not in rows]
     if small:
