@@ -18,8 +18,9 @@ from paceline.workload import Workload
 
 PROBES = 30
 """Of each kind, before and after a network."""
-MORE_ITERATIONS, MORE_ITERATIONS_S = 120, 0.8
-"""A network that needs no longer than this for so many iterations is measured in as many."""
+MORE_ITERATIONS, MORE_ITERATIONS_S = 176, 1.2
+"""A network that needs no longer than this for so many iterations is measured in as many: then sampled and untouched
+iterations alternate."""
 
 
 def usual_probes_s(sets: Sequence[TrialSet]) -> dict[int, dict[str, float]]:

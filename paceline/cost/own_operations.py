@@ -19,6 +19,7 @@ from paceline.cost.op_replay import TracedCall, TracedCalls
 from paceline.cost.operation import Operation, OperationKey
 from paceline.cost.reference_fit import with_references
 from paceline.cost.timing import Stopwatch, probe_of
+from paceline.cost.update_tracing import update_calls
 from paceline.cost.workload_tracing import data_shape_of, trace_workload
 from paceline.measurement.network_times import NetworkTimes
 from paceline.step.placement import cpu_settings_restored
@@ -52,6 +53,9 @@ def own_operations(
     for each in (workload, *references):
         traced: TracedCalls = {}
         shape = trace_workload(each, data_shape_of(each), calls=traced)
+        for phase in shape.phases:
+            if ":" not in phase.rule.optimizer:
+                traced |= update_calls(phase.parameter_shapes, phase.rule, "flat")
         calls.setdefault(run_threads(calibration, each, shape), {}).update(traced)
     count, trials = sum(map(len, calls.values())), []
     for threads, traced in calls.items():

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.cost.allocations import AllocationLog, Event
 from paceline.cost.op_classification import classify_op
+from paceline.cost.op_replay import TracedCall, TracedCalls
 from paceline.cost.operation import Operation, tensors_in, traffic_of
 from paceline.step.optimizers import Rule, has_fused_kernel, initial_state, torch_optimizer, update
 from paceline.step.own_optimizer import make_optimizer
@@ -38,9 +39,9 @@ class UpdateTrace:
 
 
 class _UpdateRecorder(TorchDispatchMode):
-    def __init__(self) -> None:
+    def __init__(self, calls: TracedCalls) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.log = AllocationLog()
+        self.log, self.calls = AllocationLog(), calls
         self.operations: list[Operation] = []
 
     def __torch_dispatch__(
@@ -56,18 +57,31 @@ class _UpdateRecorder(TorchDispatchMode):
         if found is not None:
             family, sizes, known = found
             traffic = traffic_of(function, arguments, keywords or {}, output)
-            self.operations.append(Operation(family, tuple(map(int, sizes)), UPDATE, "update", name, known, *traffic))
+            made = Operation(family, tuple(map(int, sizes)), UPDATE, "update", name, known, *traffic)
+            self.operations.append(made)
+            self.calls.setdefault(made.key, TracedCall.of(function, arguments, keywords or {}))
         return output
 
 
 @functools.lru_cache(maxsize=64)
 def trace_update(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> UpdateTrace:
     """The update of parameters of these shapes in float32; `plain` is that of `torch.optim`, others are flat."""
+    return _traced(shapes, rule, step, on_gpu, {})
+
+
+def update_calls(shapes: Shapes, rule: Rule, step: str) -> TracedCalls:
+    """How to run each operation of an update on a CPU alone."""
+    calls: TracedCalls = {}
+    _traced(shapes, rule, step, False, calls)
+    return calls
+
+
+def _traced(shapes: Shapes, rule: Rule, step: str, on_gpu: bool, calls: TracedCalls) -> UpdateTrace:
     if not shapes:
         return UpdateTrace((), (), (), ())
     if step == "plain" or ":" in rule.optimizer:
-        return _plain(shapes, rule, on_gpu)
-    return _flat(shapes, rule, on_gpu)
+        return _plain(shapes, rule, on_gpu, calls)
+    return _flat(shapes, rule, on_gpu, calls)
 
 
 def update_operations(shapes: Shapes, rule: Rule, step: str, on_gpu: bool) -> tuple[Operation, ...]:
@@ -92,7 +106,7 @@ def _traffic_bytes(operations: Sequence[Operation]) -> int:
     return sum(operation.read_bytes + operation.written_bytes for operation in operations)
 
 
-def _plain(shapes: Shapes, rule: Rule, on_gpu: bool) -> UpdateTrace:
+def _plain(shapes: Shapes, rule: Rule, on_gpu: bool, calls: TracedCalls) -> UpdateTrace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         parameters = [nn.Parameter(torch.empty(shape)) for shape in shapes]
@@ -103,7 +117,7 @@ def _plain(shapes: Shapes, rule: Rule, on_gpu: bool) -> UpdateTrace:
         for group in optimizer.param_groups if on_gpu else ():
             if group.get("foreach", False) is None and not group.get("fused"):
                 group["foreach"] = True  # the default for parameters on a GPU
-        first, later = (_recorded(optimizer.step, parameters) for _ in range(2))
+        first, later = (_recorded(optimizer.step, parameters, calls) for _ in range(2))
         return UpdateTrace(tuple(later.operations), tuple(later.log.events), tuple(first.log.events), ())
 
 
@@ -114,7 +128,7 @@ def _optimizer(rule: Rule, parameters: list[nn.Parameter]) -> torch.optim.Optimi
     return make_optimizer(rule.optimizer, named, rule.lr, "optimizer")[0]
 
 
-def _flat(shapes: Shapes, rule: Rule, on_gpu: bool) -> UpdateTrace:
+def _flat(shapes: Shapes, rule: Rule, on_gpu: bool, calls: TracedCalls) -> UpdateTrace:
     elements = sum(map(prod, shapes))
     with FakeTensorMode(allow_non_fake_inputs=True):
         buffer, gradient, lr = torch.empty(elements), torch.empty(elements), torch.empty(())
@@ -128,7 +142,7 @@ def _flat(shapes: Shapes, rule: Rule, on_gpu: bool) -> UpdateTrace:
             update(rule, buffer, gradient, state, lr)
 
         with torch.no_grad():
-            found = _recorded(run, [buffer, gradient, *pieces, *state.values()])
+            found = _recorded(run, [buffer, gradient, *pieces, *state.values()], calls)
     return UpdateTrace(
         tuple(found.operations), tuple(found.log.events), tuple(found.log.events), _sizes(state.values())
     )
@@ -138,8 +152,8 @@ def _sizes(tensors: Any) -> tuple[int, ...]:
     return tuple(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _recorded(run: Callable[[], Any], known: Sequence[Tensor]) -> _UpdateRecorder:
-    recorder = _UpdateRecorder()
+def _recorded(run: Callable[[], Any], known: Sequence[Tensor], calls: TracedCalls) -> _UpdateRecorder:
+    recorder = _UpdateRecorder(calls)
     recorder.log.see(known, is_new=False)
     with recorder:
         run()

@@ -85,6 +85,14 @@ def test_predictions_of_the_workload_use_its_own_times(timed):
     assert layers_s == pytest.approx(SECONDS * len(operations))
 
 
+def test_its_update_is_timed_too(timed):
+    workload = resolve("lenet5", LENET)
+    base = replace(calibration(), step_overheads={"flat": StepOverheads()})
+    own = replace(own_operations(workload, [], base), step_overheads={"flat": StepOverheads()})
+    update_s = paceline.predict("lenet5", replace(base, own=own), **SETTINGS).parts_s["update"]
+    assert update_s == pytest.approx(SECONDS * round(update_s / SECONDS)) and update_s > 0
+
+
 def test_other_sizes_are_predicted_as_without_them(timed):
     base = replace(calibration(), step_overheads={"flat": StepOverheads()})
     own = own_operations(resolve("lenet5", LENET), [], base)
