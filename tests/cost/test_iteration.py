@@ -53,6 +53,17 @@ def test_parts_add_up_and_so_do_layers(shape, on_gpu):
     assert sum(layer.flops for layer in made.layers) == pytest.approx(shape.flops)
 
 
+def test_calls_that_differ_between_layers_widen_the_intervals_of_layers(shape):
+    alike, different = (
+        {layer.name: layer for layer in put(shape, StepOverheads(forward_s=1e-3, call_spread=spread)).layers}
+        for spread in (0.0, 0.4)
+    )
+    for name, layer in different.items():
+        if shape.rows[name].calls if name in shape.rows else 0:
+            assert layer.forward_s == alike[name].forward_s
+            assert layer.low_s < alike[name].low_s / 1.5 and layer.high_s > alike[name].high_s * 1.5
+
+
 def test_the_step_adds_overhead_to_each_call_of_a_layer(shape):
     plain, dearer = put(shape), put(shape, StepOverheads(forward_s=1e-3))
     alone = sum(LAW.seconds(o.family, o.sizes) for o in shape.operations if o.direction == "forward")

@@ -14,7 +14,7 @@ from paceline.cost.model import DEFAULT_HOST_S, CostModel
 from paceline.cost.op_tracing import NetworkShape
 from paceline.cost.operation import Operation
 from paceline.cost.reference_run import ReferenceRun
-from paceline.cost.step_overheads import MIN_NETWORKS, RARE_SPREAD, fit_overheads
+from paceline.cost.step_overheads import LEAST_CALL_SPREAD, MIN_NETWORKS, RARE_SPREAD, fit_overheads
 from paceline.cost.workload_tracing import DataShape
 from paceline.measurement.mark_log import SCORE
 from paceline.measurement.network_times import NetworkTimes, times_of
@@ -71,6 +71,18 @@ def test_the_drift_of_the_machine_is_divided_out():
         drifted.append(replace(made, times=replace(made.times, layers=slower, drift={"product": 2.0})))
     first, then = (fit_overheads(runs, on_gpu=False).factors for runs in (usual, drifted))
     assert then["matmul"] == pytest.approx(first["matmul"], rel=0.02) and then["convolution"] == first["convolution"]
+
+
+def test_how_much_calls_differ_between_layers_is_found():
+    alike = [network(number) for number in range(1, 10)]
+    scattered = []
+    for number, made in enumerate(alike):
+        times = 1.0 + 0.6 * (number - 4) / 4  # evenly between 0.4 and 1.6: half are within 0.3 of 1
+        layers = {**made.times.layers, "small": (times * FORWARD_S, times * BACKWARD_S)}
+        scattered.append(replace(made, times=replace(made.times, layers=layers)))
+    assert fit_overheads(alike, on_gpu=False).call_spread == LEAST_CALL_SPREAD
+    assert fit_overheads(scattered, on_gpu=False).call_spread == pytest.approx(0.3 * 1.4826, rel=0.1)
+    assert fit_overheads(scattered, on_gpu=True).call_spread == 0.0
 
 
 def test_few_networks_are_shrunk_and_have_a_wider_spread():
