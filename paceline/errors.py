@@ -17,9 +17,10 @@ An error is one line: which argument, which value, and what to do.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class PacelineError(Exception):
@@ -68,6 +69,15 @@ class CheckpointError(InputError):
 
 class OutputError(InputError):
     pass
+
+
+@contextlib.contextmanager
+def located(place: str) -> Iterator[None]:
+    """Errors in what users gave begin with its `place`, such as a file or a section."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}{error}") from error
 
 
 ELSEWHERE = {

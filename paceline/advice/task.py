@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from paceline.errors import InputError, nearest
+from paceline.errors import InputError, located, nearest
 from paceline.settings import check, read, read_time, read_toml, setting, settings_of
 
 CLASSIFY, GENERATE, SPECIFIED, COMPRESS, SEQUENCE = TASKS = (
@@ -129,13 +129,11 @@ def describe_task(place: str | Path, given: Mapping[str, Any]) -> TaskDescriptio
     if name.endswith(".toml"):
         found = read_toml(name)
         name = found.pop("task", "")
-        try:
+        with located(f"{place}: "):
             if not isinstance(name, str) or not name:
                 raise InputError(f'it has no task: write task = "classify", or {", ".join(TASKS[1:])}')
             for key, value in _read_settings(found).items():
                 settings_of(TaskDescription)[key].read(value)
-        except InputError as error:
-            raise InputError(f"{place}: {error}") from None
     if "data" in given:  # what the file says is about other data
         found = {key: value for key, value in found.items() if key not in DESCRIBED}
     return TaskDescription(name, **_read_settings({**found, **given}))

@@ -70,9 +70,6 @@ JsonOption = Annotated[
         rich_help_panel="Output",
     ),
 ]  # fmt: skip
-TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Run the user code that a saved run or plan refers to, wherever it is.")
-]
 
 
 def output_json(value: Any, json_file: str | None) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from paceline.api.evaluate import evaluate as score
-from paceline.cli.console import JsonOption, TrustOption, console_for, output_json
-from paceline.cli.options import DataDirOption, option
+from paceline.cli.console import JsonOption, console_for, output_json
+from paceline.cli.options import DataDirOption, TrustOption, option
 from paceline.record import dump
 
 EXAMPLE = "Example: paceline evaluate runs/lenet --data fashion-mnist"

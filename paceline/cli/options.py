@@ -45,6 +45,7 @@ OutOption = Annotated[Path | None, path_option("Directory for the results.", "DI
 ResumeOption = Annotated[Path | None, path_option("Resume the run or experiment in this directory.", "DIR", OUTPUT)]
 DataDirOption = Annotated[Path | None, path_option("Directory where data sets are stored.", "DIR", OUTPUT)]
 JobsOption = Annotated[int, option("Number of runs at a time; they share the cores.", "N")]
+TrustOption = Annotated[bool, flag("trust", "Run the user code that a saved run or plan refers to, wherever it is.")]
 RetryOption = Annotated[bool, flag("retry", "With --resume: repeat failed runs.")]
 WORKLOAD = "A built-in name (see paceline models), a TOML file, or module:function."
 NAMED = ("network", "kind")  # given by an argument and by the verb itself

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, warn_if_busy
+from paceline.cli.console import JsonOption, console_for, output_json, warn_if_busy
 from paceline.cli.measure import show, show_parts
 from paceline.cli.options import (
     OUTPUT,
@@ -18,6 +18,7 @@ from paceline.cli.options import (
     DataDirOption,
     OutOption,
     ResumeOption,
+    TrustOption,
     flag,
     of_workload,
     path_option,

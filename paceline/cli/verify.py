@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from paceline.api.verify import verify as compare
-from paceline.cli.console import JsonOption, TrustOption, console_for, output_json, rows_table
-from paceline.cli.options import option, path_option
+from paceline.cli.console import JsonOption, console_for, output_json, rows_table
+from paceline.cli.options import TrustOption, option, path_option
 from paceline.formatting import count, duration, signed_percent
 from paceline.record import dump
 

@@ -12,7 +12,7 @@ from paceline.cluster.device import Device, device_from_table
 from paceline.cluster.link import Link, link_from_table
 from paceline.cluster.machine import Machine
 from paceline.cluster.machine_table import KEYS, link_given, machine_from_table
-from paceline.errors import InputError
+from paceline.errors import InputError, located
 from paceline.settings import read_toml
 
 Named = TypeVar("Named", Device, Link)
@@ -32,10 +32,8 @@ def read_cluster(path: str | Path) -> Cluster:
             f"(paceline catalogue {path} shows them)"
         )
     table = read_toml(path)
-    try:
+    with located(f"{path}: "):
         return cluster_from_table(table, path.stem)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def cluster_from_table(table: Mapping[str, Any], name: str = "cluster") -> Cluster:

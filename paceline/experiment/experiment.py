@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import InputError
+from paceline.errors import InputError, located
 from paceline.experiment.keys import check_value, flattened, section_of
 from paceline.experiment.random_search import RandomSearch
 from paceline.results.comparison_rows import PublishedNumber
@@ -155,11 +155,9 @@ def _check_varied(where: str, key: str, values: list[Any]) -> None:
 
 
 def _check_values(where: str, settings: Mapping[str, Any]) -> None:
-    for key, value in settings.items():
-        try:
+    with located(f"{where} "):
+        for key, value in settings.items():
             check_value(key, value)
-        except InputError as error:
-            raise InputError(f"{where} {error}") from error
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from paceline import data
-from paceline.errors import InputError, StrategyError
+from paceline.errors import InputError, StrategyError, located
 from paceline.experiment.experiment import Experiment
 from paceline.experiment.keys import applicable, is_alone, section_of, setup_of, why_without_effect
 from paceline.networks.building import check_options
@@ -35,14 +35,12 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     planned: list[PlannedRun] = []
     for (setting, (trial, settings)), text in zip(unlike.items(), texts, strict=True):
         label = label_by(text, telling)
-        try:
+        with located(f"{label}: " if label else ""):
             workload = _workload(settings, bases)
             data.check_source(workload.data)  # errors that every run would raise
             if workload.network in KNOWN:
                 check_options(workload.network, workload.options)
             setup = setup_of(settings)
-        except InputError as error:
-            raise InputError(f"{label}: {error}" if label else str(error)) from error
         for repetition in range(1, experiment.repetitions + 1):
             seeded = dataclasses.replace(workload, seed=workload.seed + repetition - 1)
             number = len(planned)

@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import InputError, nearest
+from paceline.errors import InputError, located, nearest
 from paceline.experiment.experiment import EMPTY_GRID, Experiment
 from paceline.experiment.keys import flattened, section_of
 from paceline.experiment.random_search import RandomSearch
@@ -114,13 +114,11 @@ def read_published(given: Any, folder: Path, source: Any = "") -> tuple[Publishe
 def _published(entry: Any, place: str, source: str) -> PublishedNumber:
     if not isinstance(entry, dict):
         raise InputError(f"{place} is {entry!r:.60}; it should be a table with label, value, unit and source")
-    try:
+    with located(f"{place}: "):
         given = read(PublishedNumber, entry, InputError, "a published number")
         if missing := [key for key in ("label", "value") if key not in given]:
             raise InputError(f"{missing[0]} is missing")
         found = PublishedNumber(**{"source": source, **given})
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
     return replace(found, where=flattened(found.where, f"{place}: where"))
 
 
