@@ -182,7 +182,7 @@ def show(made: Prediction, console: Console) -> None:
     if made.samples:
         lines.append(f"epoch of {made.samples:,} samples: {_time(made.epoch_s)}")
     there = float(made.conditions.get("device memory", "inf"))
-    too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
+    too_much = f", more than the {there / 1e9:,.2f} GB of the device" if made.memory_bytes > there else ""
     lines.append(f"memory: {made.memory_bytes / 1e9:.2f} GB{too_much}; roofline estimate: {_time(made.roofline_s)}")
     if made.unknown:
         lines.append(
