@@ -157,7 +157,7 @@ OTHERS = {"optimizer": "sgd", "lr": 0.1}
 
 
 def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
-    """The workload a built-in name, a TOML file or `module:function` stands for, with `settings` on top.
+    """Return the workload of a built-in name, a TOML file or `module:function`, changed by `settings`.
 
     Values of `settings` may be text, as they come from a command line.
 

@@ -158,6 +158,8 @@ class CompiledRatio:
 
 @dataclass(frozen=True, repr=False)
 class Calibration(NotebookRecord):
+    """What the operations and links of a device take: the result of `paceline.calibrate`."""
+
     device: str
     """`cpu` or `cuda`."""
     device_name: str

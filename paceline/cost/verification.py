@@ -41,6 +41,8 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Verification(NotebookRecord):
+    """Predicted beside measured times: the result of `paceline.verify`."""
+
     name: str
     """The network."""
     batch: int
