@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator
 
 
 class PacelineError(Exception):
+    """Every error that Paceline raises on purpose; its message is one line."""
+
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
@@ -40,6 +42,8 @@ class Interrupted(PacelineError):
 
 
 class InputError(PacelineError, ValueError):
+    """An argument, a setting or a file that cannot be used: its message says which one, and what to do."""
+
     exit_code = 2
 
 

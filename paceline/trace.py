@@ -19,6 +19,8 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Span:
+    """An interval of time that somebody (`who`) spent on one part of the work."""
+
     who: str
     part: str
     """One of `PARTS` in an iteration; a whole run also has parts like `prepare` and `checkpoint`."""
@@ -34,6 +36,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Trace:
+    """Spans of time: measured, predicted or simulated."""
+
     spans: tuple[Span, ...] = ()
 
     def total_s(self, part: str) -> float:

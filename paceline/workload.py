@@ -157,7 +157,7 @@ OTHERS = {"optimizer": "sgd", "lr": 0.1}
 
 
 def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
-    """The workload a built-in name, a TOML file or `module:function` stands for, with `settings` on top.
+    """Return the workload of a built-in name, a TOML file or `module:function`, changed by `settings`.
 
     Values of `settings` may be text, as they come from a command line.
 
@@ -181,7 +181,8 @@ def resolve(place: str, settings: Mapping[str, Any] | None = None) -> Workload:
     elif Path(place).suffix == ".py":
         raise WorkloadError(f"{place!r}: name the function too, as in {Path(place).stem}:build")
     else:
-        raise WorkloadError(f"no network {place!r}: {nearest(place, BUILT_IN)}")
+        hint = "nor is there such a directory" if "/" in place else nearest(place, BUILT_IN)
+        raise WorkloadError(f"no network {place!r}: {hint}")
     network = str(given.get("network", "mlp"))
     if network not in BUILT_IN and ":" not in network:
         raise WorkloadError(f"no network {network!r}: {nearest(network, BUILT_IN)}")

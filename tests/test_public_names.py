@@ -87,6 +87,13 @@ def test_each_public_name_is_what_it_is_called(name):
     assert getattr(paceline, name).__name__ == name
 
 
+def test_each_public_class_says_what_it_is():
+    classes = {name: found for name in paceline.__all__ if isinstance(found := getattr(paceline, name), type)}
+    generated = {name for name, found in classes.items() if (found.__doc__ or "").startswith(f"{name}(")}
+    missing = {name for name, found in classes.items() if not found.__doc__}
+    assert generated | missing == set(), "a dataclass without a docstring has its signature as one"
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'paceline' has no attribute 'trian'"):
         paceline.trian  # noqa: B018

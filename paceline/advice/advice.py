@@ -46,6 +46,8 @@ class TriedCandidate:
 
 @dataclass(frozen=True, repr=False)
 class Advice(NotebookRecord):
+    """The network and settings that `paceline.advise` recommends for a task, each with its reason."""
+
     task: TaskDescription
     family: str
     workload: Workload

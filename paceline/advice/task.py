@@ -53,6 +53,8 @@ def read_error(text: str) -> float:
 
 @dataclass(frozen=True)
 class TaskDescription:
+    """A task to ask for advice about: the data, the acceptable error, the time and the hardware."""
+
     COMMON: ClassVar[dict[str, Any]] = {"group": "Data"}
 
     task: str

@@ -24,7 +24,7 @@ def advise(
     on_trial: Callable[[TriedCandidate, str], None] | None = None,
     **settings: Any,
 ) -> Advice:
-    """Advise on a task: a network family and shape, initial weights, batch, device, parallelism and prefetching.
+    """Advise on a task: which network, of what size, trained with which settings, and why.
 
     `task` is "classify", "generate", "generate-to-spec", "compress" or "sequence", or a TOML file that has it and more.
     Settings are `data`, or instead of it `kind` ("image", "audio", "table", "text" or "trees"), `shape`, `samples`,

@@ -38,7 +38,7 @@ def calibrate(
     watch: Callable[[float], None] | None = None,
     **settings: Any,
 ) -> Calibration:
-    """Measure what operations and links of this machine take, so that `predict`, `plan` and `simulate` know it.
+    """Time the operations and links of this machine, for `predict`, `plan` and `simulate`.
 
     float32 is always calibrated, on a GPU bfloat16 too; `precision` adds "tf32", or "bfloat16" on a CPU.
     `local_workers=True` also measures what local workers cost each other. `quick` makes a seventh of the trials. `out`

@@ -29,7 +29,7 @@ def compare(
     watcher: ExperimentWatcher | None = None,
     downloads: data.Progress | None = None,
 ) -> ResultsTable:
-    """Make all runs of an experiment, settings from grids with repetitions, and return the table of results.
+    """Run an experiment, a grid of settings with repetitions, and return its table of results.
 
     `experiment` is a TOML file, the same as a dictionary, or an `Experiment`. The runs, the tables and a page are kept
     in `out`, or in runs/NAME-N. An experiment that was interrupted continues with `resume=` its directory; then

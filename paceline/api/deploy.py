@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def deploy(target: str, plan: Plan | str | Path, out: str | Path | None = None, **settings: Any) -> str:
-    """Write the file that starts the cluster which a plan recommends and trains on it, and return its text.
+    """Write the job file that starts the cluster of a plan and trains on it, and return its text.
 
     `target` is "kubernetes" (a RayJob for KubeRay), "slurm" (a batch script), "skypilot" (a task) or "compose" (a
     Docker compose file, for one machine). `plan` is a `Plan`, its file or its directory. The number and type of

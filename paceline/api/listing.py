@@ -154,7 +154,7 @@ def _in(value: float | None, unit: float) -> float | None:
 
 
 def datasets(data_dir: str | Path | None = None) -> Listing[Entry]:
-    """List the data sources, and where each is kept now.
+    """List the data sources, and where each is stored.
 
     >>> paceline.datasets()["digits"].samples
     (1437, 360)
@@ -185,7 +185,7 @@ def strategies() -> Listing[Strategy]:
 
 
 def studies() -> Listing[Study]:
-    """List the published studies that `paceline.reproduce` makes again.
+    """List the published studies that `paceline.reproduce` can repeat.
 
     >>> "elgato" in paceline.studies()
     True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def load_dataset(
     data: Any, *, data_dir: str | Path | None = None, downloads: Progress | None = None
 ) -> Dataset:  # fmt: skip
-    """Load the data set that `data` stands for, as `data=` of `paceline.train` does; it is fetched if it is missing.
+    """Load a data set from anything that `paceline.train` accepts as `data`; it is downloaded if it is missing.
 
     >>> dataset = paceline.load_dataset("digits")
     >>> len(dataset.train), len(dataset.test), dataset.shape

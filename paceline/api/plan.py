@@ -35,7 +35,7 @@ def plan(
     out: str | Path | None = None,
     **settings: Any,
 ) -> Plan:
-    """Plan a training: what time, money and accuracy could be had with which machines and strategies.
+    """Plan a training run: which machines, strategy and batch size meet a deadline, a budget or an accuracy.
 
     `cluster` is a cluster.toml, machines of the catalogue by name with commas between them, "catalogue" for all of
     them, "here" for this machine, or a `Cluster`. The workload is trained for its own number of epochs, for `epochs`,

@@ -26,7 +26,7 @@ def reproduce(
     watcher: ExperimentWatcher | None = None,
     downloads: data.Progress | None = None,
 ) -> Reproduced:
-    """Make the runs of a published study, compare them with its figures, and write a report.
+    """Repeat a published study, compare the results with its figures, and write a report.
 
     `study` is a name from `paceline.studies()`. `quick` makes a small version, in minutes on two cores. The rest is as
     for `paceline.compare`: the study is kept in `out` or runs/NAME-N, and `resume=` continues one.

@@ -52,7 +52,7 @@ def make_app() -> typer.Typer:
 
 
 def make_command() -> Any:
-    """The root command. Some versions of typer show a metavar for flags; it is removed."""
+    """The root command. Some versions of typer show a metavar for flags and types of arguments: removed."""
     program: Any = typer.main.get_command(make_app())
     commands = [program]
     for command in commands:
@@ -60,6 +60,8 @@ def make_command() -> Any:
         for option in command.get_params(command.context_class(command)):
             if getattr(option, "is_flag", False):
                 option.metavar = ""
+            elif option.param_type_name == "argument" and hasattr(option, "display_type_rich"):
+                option.display_type_rich = lambda **_: None
     return program
 
 

@@ -160,7 +160,7 @@ def show(made: Prediction, console: Console) -> None:
     parts = ", ".join(f"{name} {percent(s / made.iteration_s, 1)}" for name, s in made.parts_s.items() if s > 0)
     threads = f", {count(made.threads, 'thread')}" if made.threads else ""
     there = float(made.conditions.get("device memory", "inf"))
-    too_much = f", MORE THAN THE {there / 1e9:.2f} GB OF THE DEVICE" if made.memory_bytes > there else ""
+    too_much = f", more than the {there / 1e9:,.2f} GB of the device" if made.memory_bytes > there else ""
     lines = [
         f"{made.name} at batch {made.batch} on {made.device} ({made.basis}), "
         f"step {made.step}, {made.precision}{threads}",

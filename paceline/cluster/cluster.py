@@ -23,6 +23,8 @@ class MachineCount:
 
 @dataclass(frozen=True)
 class Cluster:
+    """Machines that can be rented or used, and the network between them."""
+
     name: str
     machines: tuple[MachineCount, ...]
     network: Link | None = None

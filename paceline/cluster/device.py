@@ -28,6 +28,8 @@ PRECISIONS = tuple(field.name for field in fields(Peak))
 
 @dataclass(frozen=True)
 class Device:
+    """A GPU or CPU: peak rates and memory as on its data sheet."""
+
     name: str
     kind: str
     """cpu or gpu."""

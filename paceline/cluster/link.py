@@ -13,6 +13,8 @@ from paceline.errors import InputError
 
 @dataclass(frozen=True)
 class Link:
+    """A link between devices or machines: latency and bandwidth."""
+
     name: str
     latency_s: float
     bandwidth: float

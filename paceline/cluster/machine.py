@@ -31,6 +31,8 @@ class DeviceCount:
 
 @dataclass(frozen=True)
 class Machine:
+    """A machine of a catalogue or a cluster: devices, memory, links and dated prices."""
+
     name: str
     devices: tuple[DeviceCount, ...]
     vcpus: int | None = None

@@ -205,6 +205,8 @@ class OwnOperations:
 
 @dataclass(frozen=True, repr=False)
 class Calibration(NotebookRecord):
+    """What the operations and links of a device take: the result of `paceline.calibrate`."""
+
     device: str
     """`cpu` or `cuda`."""
     device_name: str

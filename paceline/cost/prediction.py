@@ -31,6 +31,8 @@ class LayerPrediction:
 
 @dataclass(frozen=True, repr=False)
 class Prediction(NotebookRecord):
+    """The predicted time and memory of a training step: the result of `paceline.predict`."""
+
     name: str
     batch: int
     device: str

@@ -41,6 +41,8 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Verification(NotebookRecord):
+    """Predicted beside measured times: the result of `paceline.verify`."""
+
     name: str
     """The network."""
     batch: int
@@ -83,7 +85,8 @@ class Verification(NotebookRecord):
         time are left out."""
         for row in self.notable(NOTABLE):
             what = {"iteration": "an iteration", "epoch": "an epoch"}.get(row.name, row.name)
-            name = described(f"layer {what}" if row.kind == "layer" else what, self.name, self.batch, self.device)
+            is_layer = row.kind == "layer" and not what.startswith("(")
+            name = described(f"layer {what}" if is_layer else what, self.name, self.batch, self.device)
             yield name, row.predicted_s, row.low_s, row.high_s, row.measured_s
 
     @property

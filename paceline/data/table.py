@@ -73,12 +73,14 @@ def _same_kind(one: Column, other: Column) -> tuple[Column, Column]:
 def _target_name(source: Source, table: Table) -> str:
     target = source.options.get("target", next(reversed(table)))
     if target not in table:
-        raise DataError(f"data {source.text!r}: no column {target!r}; {nearest(target, table)}")
+        other = next((sign for sign in (";", "\t", "|") if len(table) == 1 and sign in target + next(iter(table))), "")
+        hint = f"its columns are separated by {other!r} instead of commas" if other else nearest(target, table)
+        raise DataError(f"data {source.text!r}: no column {target!r}; {hint}")
     return target
 
 
 def _target(source: Source, name: str, column: Column) -> tuple[Column, tuple[str, ...]]:
-    _check_complete(source, name, column)
+    _check_complete(source, name, column, is_target=True)
     if column.dtype.kind == "f" and not np.all(column == np.floor(column)):
         return column.astype(np.float32)[:, None], ()
     values, codes = np.unique(column, return_inverse=True)
@@ -96,6 +98,7 @@ def _shown(value: Any) -> str:
 def _features(source: Source, name: str, column: Column, training: npt.NDArray[np.bool_]) -> Column:
     _check_complete(source, name, column)
     if column.dtype.kind == "U":
+        _check_text(source, name, column)
         values, codes = np.unique(column, return_inverse=True)
         if len(values) > MOST_VALUES:
             raise DataError(
@@ -109,14 +112,34 @@ def _features(source: Source, name: str, column: Column, training: npt.NDArray[n
     return scaled.astype(np.float32)[:, None]
 
 
-def _check_complete(source: Source, name: str, column: Column) -> None:
+def _check_complete(source: Source, name: str, column: Column, *, is_target: bool = False) -> None:
     empty = column == "" if column.dtype.kind == "U" else ~np.isfinite(column)
     if empty.any():
         row = int(np.flatnonzero(empty)[0]) + 1
+        kind = "finite value" if column.dtype.kind == "f" and np.isinf(column[row - 1]) else "value"
         raise DataError(
-            f"data {source.text!r}: column {name!r} has no value in row {row} ({int(empty.sum())} in all); "
-            f"fill them in, remove the rows, or leave the column out with drop={name}"
+            f"data {source.text!r}: column {name!r} has no {kind} in row {row} ({int(empty.sum())} in all); "
+            "fill them in" + (" or remove the rows" if is_target else f", remove the rows, or use drop={name}")
         )
+
+
+def _check_text(source: Source, name: str, column: Column) -> None:
+    """A column of numbers in which a few cells are text, such as NA, is a mistake and no category."""
+    texts = [row for row, value in enumerate(column, start=1) if not _is_number(value)]
+    if len(texts) < len(column) / 2:
+        first = f"{str(column[texts[0] - 1])!r:.40} in row {texts[0]}"
+        raise DataError(
+            f"data {source.text!r}: column {name!r} has numbers, but {first} "
+            f"({len(texts)} such in all); correct them, remove the rows, or use drop={name}"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_csv(source: Source, path: Path) -> Table:

@@ -74,6 +74,8 @@ class LayerSample:
 
 @dataclass(frozen=True, repr=False)
 class Measurement(NotebookRecord):
+    """Where an iteration spends its time, part by part and layer by layer: the result of measuring."""
+
     name: str
     batch: int
     """Samples per iteration: with gradient accumulation, those of all its batches."""

@@ -83,6 +83,8 @@ class Alternative:
 
 @dataclass(frozen=True, repr=False)
 class Plan(NotebookRecord):
+    """The recommended configuration, its reasons and the alternatives: the result of `paceline.plan`."""
+
     workload: Workload
     cluster: str
     objective: Objective

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 
 from paceline.formatting import in_order
@@ -250,16 +250,19 @@ def measurement_names(records: Records) -> list[tuple[str, Measurement]]:
         for _, m in found
     ]  # fmt: skip
     names = [label_by(settings, dict.fromkeys(("network", *telling_keys(told)))) for settings in told]
+    alike = [place.split("/")[:-1] for name, (place, _) in zip(names, found, strict=True) if names.count(name) > 1]
+    levels = zip(*alike, strict=False)  # folders that all are in are left out
+    shared = sum(1 for _ in takewhile(lambda level: len({*level}) == 1, levels))
     return [
-        (f"{name} · {_short_place(place)}" if names.count(name) > 1 else name, m)
+        (f"{name} · {_short_place(place, shared)}" if names.count(name) > 1 else name, m)
         for name, (place, m) in zip(names, found, strict=True)
     ]
 
 
-def _short_place(place: str) -> str:
-    """The repetition, for a run of an experiment, whose directory name ends in a hash and that number."""
+def _short_place(place: str, shared: int) -> str:
+    """The repetition, for a run of an experiment, whose directory ends in a hash and that number; else its path."""
     run = re.search(r"(^|[-/])[0-9a-f]{10}-([0-9]+)(/measure)?$", place)
-    return f"repetition {run.group(2)}" if run else place
+    return f"repetition {run.group(2)}" if run else "/".join(place.split("/")[shared:])
 
 
 def threads_of(m: Measurement) -> int:

@@ -59,6 +59,8 @@ DIGITS = 4
 
 @dataclass(frozen=True, repr=False)
 class ResultsTable(NotebookRecord):
+    """The runs of an experiment, one row each, and a summary with one row per setting."""
+
     name: str
     title: str
     rows: tuple[Row, ...]

@@ -39,6 +39,8 @@ class MachineScaling:
 
 @dataclass(frozen=True, repr=False)
 class Scaling(NotebookRecord):
+    """A workload simulated with several numbers of workers, on each kind of machine."""
+
     workload: Workload
     cluster: str
     strategy: Strategy

@@ -47,6 +47,8 @@ class Outcome:
 
 @runtime_checkable
 class Phase(Protocol):
+    """Parameters and how one gradient of them is computed; most workloads have a single phase."""
+
     name: str
     parameters: Sequence[nn.Parameter]
     rule: Rule

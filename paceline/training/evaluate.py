@@ -136,6 +136,8 @@ def _timed(evaluator: Evaluator, everything: int, longest_s: float) -> Validatio
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(NotebookRecord):
+    """Accuracy and loss of a run's saved parameters: the result of `paceline.evaluate`."""
+
     run: str
     workload: Workload
     data: str

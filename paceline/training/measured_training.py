@@ -45,7 +45,7 @@ class Quarters:
 
 
 class TrainingClock:
-    """Given to a run as `clock`, it measures the run's layers; afterwards it has the `measurement`."""
+    """Measures the layers of a run: pass it as `paceline.train(..., measure=clock)`, then call `measurement()`."""
 
     def __init__(self, *, live: bool = False) -> None:
         self.live: LiveView | None = None

@@ -78,6 +78,8 @@ class Conditions:
 
 @dataclass(frozen=True, repr=False)
 class Run(NotebookRecord):
+    """A training run: workload, settings, machine and results; the result of `paceline.train`."""
+
     workload: Workload
     conditions: Conditions
     step: StepChoice

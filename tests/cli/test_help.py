@@ -23,6 +23,7 @@ def test_help_has_an_example(paceline, verb):
     example = next(line for line in result.out.splitlines() if "Example: " in line).partition("Example: ")[2]
     assert shlex.split(example)[: len(verb) + 1] == ["paceline", *verb]
     assert "--json" in result.out
+    assert not re.search(r"<\w", result.out), "no types of Python such as <list[Path]>"
 
 
 def test_the_list_of_verbs_is_complete(paceline):

@@ -66,6 +66,12 @@ def test_measurements_have_names_as_short_as_tells_them_apart():
     assert names() == [] and names(("a", m)) == ["alexnet"]
     assert names(("a", m), ("b", replace(m, batch=64))) == ["alexnet · batch 8", "alexnet · batch 64"]
     assert names(("a", m), ("b", m)) == ["alexnet · a", "alexnet · b"]
+    workers = ("runs/a/measure/worker-0", m), ("runs/a/measure/worker-1", m)
+    assert names(*workers) == ["alexnet · worker-0", "alexnet · worker-1"]
+    assert names(workers[0], ("runs/b/measure/worker-0", m)) == [
+        "alexnet · a/measure/worker-0",
+        "alexnet · b/measure/worker-0",
+    ]
 
 
 def test_efficiency_is_speed_up_by_workers():
