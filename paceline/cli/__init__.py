@@ -16,6 +16,7 @@ try:
     from paceline.cli.console import complain
     from paceline.cli.error_text import as_command_line
     from paceline.errors import PacelineError
+    from paceline.openmp_waiting import wait_briefly
 except KeyboardInterrupt:  # Ctrl-C while the program starts
     print("paceline: interrupted", file=sys.stderr)
     sys.exit(130)
@@ -102,6 +103,7 @@ def _usage_text(error: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; returns its exit code: 0, 1 for a failure, 2 for a usage error, 130 when interrupted."""
+    wait_briefly(os.environ)
     try:
         result = make_command()(arguments, prog_name="paceline", standalone_mode=False)
         if result == 130:  # some versions of typer turn Ctrl-C into a result
