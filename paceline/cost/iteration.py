@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, hypot, prod, sqrt
 
 from paceline.cost import host_queue
@@ -35,6 +35,16 @@ class Iteration:
     high_s: float
     parts_s: dict[str, float]
     layers: tuple[LayerPrediction, ...]
+
+    def at_most(self, limit_s: float) -> Iteration:
+        """The same in less time, if it takes longer than that."""
+        share = min(1.0, limit_s / self.seconds)
+        layers = (replace(each, **{name: share * getattr(each, name) for name in _LAYER_TIMES}) for each in self.layers)
+        parts = {name: share * took for name, took in self.parts_s.items()}
+        return Iteration(share * self.seconds, share * self.low_s, share * self.high_s, parts, tuple(layers))
+
+
+_LAYER_TIMES = ("forward_s", "backward_s", "update_s", "low_s", "high_s")
 
 
 def update_alone_s(model: CostModel, shape: NetworkShape, step: str, on_gpu: bool) -> float:

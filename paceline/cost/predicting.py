@@ -30,6 +30,8 @@ from paceline.workload import STEPS, TUNE, Workload
 
 Traces = dict[tuple[str, bool, int], NetworkShape]
 """By workload, whether it is for a GPU, and the processes that linear layers are divided among."""
+MOST_GROWN = 4096
+"""Larger batches are not compared with twice their size."""
 HERE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 """Names of devices of this machine."""
 
@@ -72,6 +74,11 @@ def predict(
         update_s=update_alone_s(model, shape, kind, on_gpu),
         sample_elements=workload.batch * prod(data.shape), on_gpu=on_gpu, drift=drift, extra_log_sd=extra_log_sd,
     )  # fmt: skip
+    if _grows(calibration, workload, model.set.threads, extra_log_sd):
+        twice = replace(workload, batch=2 * workload.batch)
+        made = made.at_most(
+            predict(twice, device, step=step, data=data, drift=drift, traces=traces, tensor=tensor).iteration_s
+        )
     return Prediction(
         workload.network, workload.batch, name, kind, workload.precision, model.set.threads,
         made.seconds, made.low_s, made.high_s, made.parts_s, made.layers,
@@ -88,6 +95,13 @@ def predict(
         },
         exchange=tuple(replace(cost, cores=cost.cores or calibration.cores) for cost in calibration.exchange),
     )  # fmt: skip
+
+
+def _grows(calibration: Calibration, workload: Workload, threads: int, extra_log_sd: float) -> bool:
+    """Whether a larger batch would have more threads, on a CPU that was not calibrated itself. Then the iteration takes
+    no longer than one of twice the batch: threads are added for more work, not to finish earlier."""
+    automatic = calibration.device == "cpu" and not workload.threads and threads < calibration.cores
+    return automatic and extra_log_sd > 0 and workload.batch < MOST_GROWN
 
 
 @functools.lru_cache(maxsize=256)

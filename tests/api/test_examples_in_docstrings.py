@@ -34,7 +34,7 @@ def test_a_long_example_runs_with_little_to_do(name, tmp_path, monkeypatch, caps
     study = tiny("scaling")
     monkeypatch.setattr(Study, "experiment", lambda self, *, quick, cache=None: study)
     monkeypatch.setattr(calibrating, "TRIALS", dict.fromkeys(calibrating.TRIALS, 6))
-    monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(4e7, 2.0**20)})
+    monkeypatch.setattr(calibrating, "LIMITS", {"cpu": Limits(4e8, 2.0**22)})
     few = {"perceptron": (ROWS, (8,)), "convolutional": (ROWS, (4,))}
     monkeypatch.setattr(reference_measuring, "REFERENCES", {"cpu": few})
     run_example(name, tmp_path, monkeypatch, capsys)
