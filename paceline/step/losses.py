@@ -17,7 +17,7 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     if target.is_floating_point() and output.shape[class_dimension(output)] == 1:
         raise NetworkError(
             f"the network has one output (shape {list(output.shape)}), and the cross entropy of one class is always 0; "
-            "for targets that are numbers use `loss='squared'`, for yes or no `loss='torch.nn:BCEWithLogitsLoss'`"
+            "for yes or no use `loss='torch.nn:BCEWithLogitsLoss'`, for targets that are numbers use `loss='squared'`"
         )
     return F.cross_entropy(*_rows(output, target))
 

@@ -102,7 +102,10 @@ def test_a_name_becomes_one_word_inside_the_parent(name, word, tmp_path):
 def test_only_a_directory_with_a_checkpoint_can_be_resumed(tmp_path):
     with pytest.raises(CheckpointError, match="none: no such directory"):
         resumable_directory(tmp_path / "none")
-    with pytest.raises(CheckpointError, match=r"has no checkpoint\.pt"):
+    with pytest.raises(CheckpointError, match=r"has neither record\.json nor checkpoint\.pt"):
+        resumable_directory(tmp_path)
+    (tmp_path / "record.json").write_text("")
+    with pytest.raises(CheckpointError, match=r"has no checkpoint\.pt: the run stopped before its first one"):
         resumable_directory(tmp_path)
     (tmp_path / "checkpoint.pt").write_text("")
     assert resumable_directory(tmp_path) == tmp_path
