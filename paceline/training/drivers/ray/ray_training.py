@@ -90,8 +90,8 @@ class RayTraining(Driver):
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=settings.on_bad_gradient, faults=options.faults, record_events=settings.record_events,
             server_threads=settings.server_threads, shards=shards, collective=collective, collective_always=always,
-            ports=(ports.start, ports.stop), stopped_timeout_s=settings.stopped_timeout,
-            answer_within_s=settings.start_timeout,
+            buckets=() if collective == "server" else self.learner.buckets, ports=(ports.start, ports.stop),
+            stopped_timeout_s=settings.stopped_timeout, answer_within_s=settings.start_timeout,
         )  # fmt: skip
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
         self.objects = send_objects(self.ray, workload)

@@ -183,7 +183,9 @@ class Worker(Actor):
             self.spans.add("fetch", start_s, computing_s)
             return version, into
 
-        result = self.learner.run(task, fetch, self.payload, self.tallies.tally(task.epoch))
+        start_bucket = self._start_bucket if members is not None and self.job.buckets else None
+        tally = self.tallies.tally(task.epoch)
+        result = self.learner.run(task, fetch, self.payload, tally, start_bucket=start_bucket)
         self.spans.add("compute", computing_s, time.monotonic())
         if self.faults is None:
             self.faults = WorkerFaults(self.job.faults, self.number, result.pulled)
@@ -232,6 +234,10 @@ class Worker(Actor):
                 return True
         self.group = None
         return False
+
+    def _start_bucket(self, samples: int, bucket: int) -> None:
+        if self.group is not None:
+            self.group.start_bucket(self.payload, bucket)
 
     def _average(self, task: Compute, result: Result, finite: bool) -> Tensor | None:
         """This member's part of the mean; None: push the whole payload instead."""
