@@ -30,7 +30,7 @@ PAUSE_S = 50e-6
 ExchangeNote = Callable[[int, str, bytes | None], tuple[bool, bytes]]
 """Leaves a note for the other members of a formation or reads one, and says whether the formation stands."""
 
-_abandoned: list[Any] = []
+_abandoned: list[tuple[MemberLink, list[Any]]] = []
 """Process groups with operations that may never end: deleting one would wait for them."""
 
 
@@ -75,6 +75,7 @@ class MemberLink:
         self, formation: Formation, job: Job, exchange_note: ExchangeNote, device: torch.device, address: str
     ) -> None:
         """Raises `Dissolved` if not all members connect. `address` is the address of this node in the cluster."""
+        _abandoned[:] = [(link, begun) for link, begun in _abandoned if not _all_ended(begun)]
         self.formation, self.exchange_note = formation, exchange_note
         self.weighted = job.strategy.make_exchange.weighted
         self.parts = VectorParts(job.layout, formation.members)
@@ -152,7 +153,7 @@ class MemberLink:
             if self._failure is not None:
                 raise self._failure
         except BaseException as error:
-            if not all(work.is_completed() for work in begun):
+            if not _all_ended(begun):
                 _abandoned.append((self, begun))
             if isinstance(error, RuntimeError):
                 raise Dissolved from error
@@ -171,6 +172,10 @@ class MemberLink:
             if work.is_completed():
                 raise
             return False
+
+
+def _all_ended(begun: list[Any]) -> bool:
+    return all(work.is_completed() for work in begun)
 
 
 def _kind(job: Job) -> Any:
