@@ -91,8 +91,8 @@ def test_mistakes_are_named_on_one_line(files):
         ("?size=3", "unknown option 'size'"),
     ]:
         with pytest.raises(DataError, match=message):
-            launcher.run(made(f"ray-data:{files}{options}"), "sync", workers=2)
+            paceline.load_dataset(f"ray-data:{files}{options}")
     with pytest.raises(DataError, match=r"cannot read .*nowhere"):
-        launcher.run(made("ray-data:nowhere?target=y"), "sync", workers=2)
+        launcher.run(made(f"ray-data:{files}-nowhere?target=y"), "sync", workers=2)
     with pytest.raises(DataError, match=r"use `driver='ray'`, or train in one process"):
         paceline.train("dnn", "sync", workers=2, data=f"ray-data:{files}?target=class&drop=name", driver="local")
