@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, distributed
 
 from paceline.errors import PacelineError
+from paceline.step.build import assemble, load_data
 from paceline.step.tally import Tally
 from paceline.strategy import gradient_buckets
 from paceline.strategy.finite import is_finite
@@ -22,6 +24,7 @@ from paceline.training import group_average
 from paceline.training.group_average import GroupAverage
 from tests.step.small_parts import parts_for, rows
 from tests.strategy.test_gradient_buckets import Noting
+from tests.training.drivers.local.small import own
 
 pytestmark = [
     pytest.mark.slow,
@@ -103,3 +106,33 @@ def test_buckets_find_the_bits_of_a_single_all_reduce_and_a_death_in_the_middle_
     assert [pushed for pushed, _ in first[True]] == [1, 1, 0, 0, 1]
     assert [pushed for pushed, _ in second[True]] == [-1, -1, 0, 0, -1], "the first member has the mean"
     assert float((tmp_path / "lasted").read_text()) < 10.0
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_buckets_start_from_the_thread_of_the_backward_pass(tmp_path, monkeypatch):
+    """One member by itself: where gradients are computed and in which order, as with several GPUs."""
+    monkeypatch.setattr(gradient_buckets, "SINGLE_BELOW_BYTES", 0)
+    monkeypatch.setattr(gradient_buckets, "FIRST_BUCKET_BYTES", 500)
+    made = own("with_batch_norm", device="cuda:0")
+    learner = Learner(assemble(made, load_data(made), torch.device("cuda:0")), find_strategy("sync"), 1)
+    start, bounds, slot = learner.initial(), learner.buckets, torch.zeros(learner.payload_size)
+    average = GroupAverage("nccl", f"file://{tmp_path}/meeting", 0, 1, learner, lambda: None)
+    started, found = [], []
+    try:
+        for buckets in (bounds, ()):
+            learner.buckets = average.buckets = buckets
+            task = Compute(0, 1, 0, (1,), (0,), 0, 1)
+            out = average.payload(slot)
+            begun = average.start_bucket(task, out)
+
+            def noting(samples: int, bucket: int, begun=begun) -> None:
+                started.append(threading.current_thread() is threading.main_thread())
+                begun(samples, bucket)
+
+            result = learner.run(task, lambda _: (1, start), out, Tally(1), None, noting if begun else None)
+            assert average.push(task, out, slot, result.samples, is_finite(out)) == 1
+            found.append(slot.clone())
+    finally:
+        distributed.destroy_process_group()
+    assert torch.equal(*found) and found[0].any()
+    assert started == [False] * len(bounds) and len(bounds) == 2
