@@ -22,6 +22,7 @@ MODULES = {
     "arrays": "paceline.data.arrays",
     "csv": "paceline.data.table",
     "parquet": "paceline.data.table",
+    "ray-data": "paceline.data.ray_data",
 }
 
 
@@ -97,6 +98,7 @@ _FORMS = (
     Entry("arrays:PATH", "your x_train.npy, y_train.npy, x_test.npy, y_test.npy"),
     Entry("csv:PATH?target=COLUMN", "your table, a row per sample; without a target the last column"),
     Entry("parquet:PATH?target=COLUMN", "the same from a parquet file"),
+    Entry("ray-data:PATH?target=COLUMN", "parquet files read by Ray Data, for data too large for a node"),
     Entry("synthetic:SHAPE/CLASSES", "noise with a faint pattern, for example synthetic:3x224x224/1000"),
     Entry("tokens:LENGTH/VOCABULARY", "sequences of tokens, next token, for example tokens:512/32000"),
     Entry("adding:LENGTH", "a sequence of digits, two of them marked; the class is their sum"),

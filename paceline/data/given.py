@@ -22,6 +22,7 @@ from torch.utils.data import Dataset as TorchDataset
 from paceline.data.arrays import as_tensor, classes_of, dataset_of, kind_of
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs, as_batch
+from paceline.data.ray_rows import as_one_batch, is_ray_data, rows_of
 from paceline.data.samples import Samples
 from paceline.errors import DataError
 
@@ -30,7 +31,7 @@ TEST_EVERY = 10
 
 ACCEPTED = (
     "a torch Dataset or DataLoader, a list of samples, arrays or tensors (x, y), a dictionary of arrays, a pair "
-    "(train, test) of any of these, (x_train, y_train, x_test, y_test), or a paceline.Dataset"
+    "(train, test) of any of these, a ray.data.Dataset, (x_train, y_train, x_test, y_test), or a paceline.Dataset"
 )
 
 Part = Arrays | Samples
@@ -44,7 +45,11 @@ def dataset_from(name: str, given: Any) -> Dataset:
     four = isinstance(given, tuple | list) and len(given) == 4 and not _is_list_of_samples(given)
     if four and not any(_is_part(each) for each in given):
         return dataset_of(name, *given)
-    train, test = _parts(name, given)
+    return dataset_of_parts(name, *_parts(name, given))
+
+
+def dataset_of_parts(name: str, train: Part, test: Part) -> Dataset:
+    """A data set whose samples are as the first one is."""
     x, y = _example(train)
     other, target = _example(test)
     if _shapes(x, y) != _shapes(other, target):
@@ -70,7 +75,23 @@ def numbers_as_trained(x: Any, y: Tensor) -> tuple[Any, Tensor]:
     return x, y if y.dtype == torch.bool else y.long()
 
 
+def ray_part(name: str, given: Any, target: str = "", *, stacked: bool = False) -> Samples:
+    """A part from a `ray.data.Dataset`, which is executed now."""
+    return _not_empty(name, Samples(name, rows_of(name, given, target, stacked=stacked), as_one_batch))
+
+
+def ray_parts(name: str, given: Any, target: str = "", *, stacked: bool = False) -> tuple[Samples, Samples]:
+    """Both parts from one: its last tenth is for testing."""
+    whole = ray_part(name, given, target, stacked=stacked)
+    train = len(whole) - max(1, len(whole) // TEST_EVERY)
+    if not train:
+        raise DataError("one sample is too few for a training and a test part; give a pair (train, test)")
+    return whole.only(range(train)), whole.only(range(train, len(whole)))
+
+
 def _parts(name: str, given: Any) -> tuple[Part, Part]:
+    if is_ray_data(given):
+        return ray_parts(name, given)
     if hasattr(given, "columns") and hasattr(given, "to_numpy"):
         raise DataError(
             f"data {name!r} is a table: give its arrays, as in "
@@ -100,7 +121,7 @@ def _is_part(value: Any) -> bool:
         return False
     if isinstance(value, tuple | list):
         return _is_pair(value) or _is_list_of_samples(value)
-    return isinstance(value, Mapping | DataLoader | TorchDataset) or _can_be_indexed(value)
+    return isinstance(value, Mapping | DataLoader | TorchDataset) or _can_be_indexed(value) or is_ray_data(value)
 
 
 def _is_list_of_samples(value: Any) -> bool:
@@ -113,6 +134,8 @@ def _can_be_indexed(value: Any) -> bool:
 
 
 def _part(name: str, given: Any) -> Part:
+    if is_ray_data(given):
+        return ray_part(name, given)
     if isinstance(given, DataLoader):
         return _of_loader(name, given)
     if isinstance(given, IterableDataset):

@@ -50,6 +50,18 @@ class Samples:
         """One batch, in this process."""
         return as_batch(self.name, _Batches(self, seed)[chosen.tolist(), epoch])
 
+    @property
+    def chunk_rows(self) -> int:
+        """How many neighbours are shuffled together, because they are read together; 0: all samples."""
+        return int(getattr(self.dataset, "chunk_rows", 0))
+
+    def expect(self, chosen: Tensor) -> None:
+        """Says what will be read later, to a data set that can read ahead."""
+        ahead = getattr(self.dataset, "expect", None)
+        if ahead is not None:
+            rows = chosen.tolist()
+            ahead(rows if self.indices is None else [self.indices[row] for row in rows])
+
     def read_all(self, chosen: Sequence[Tensor], epoch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
         """One batch after another, by the processes that read ahead if there are any."""
         if not self.readers:

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 from paceline.errors import DataError, nearest
 
-_NEED_ARGUMENT = ("images", "arrays", "synthetic", "tokens", "adding", "logic", "csv", "parquet")
-_HAVE_PATH = ("images", "arrays", "text", "csv", "parquet")
+_NEED_ARGUMENT = ("images", "arrays", "synthetic", "tokens", "adding", "logic", "csv", "parquet", "ray-data")
+_HAVE_PATH = ("images", "arrays", "text", "csv", "parquet", "ray-data")
 _COUNT = re.compile(r":(-?\d+)$")
 _OPTIONS = re.compile(r"\?(?=[a-z_]+=)")
 _HOST_AND_PORT = re.compile(r"(https?|s?ftp|ssh|smb|(web)?hdfs)://[^/?:]*:\d+", re.IGNORECASE)

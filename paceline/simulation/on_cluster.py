@@ -107,9 +107,9 @@ def step_model(
 
     `server_s` is what the server takes for a payload, if that was measured; else it is estimated, and calibrated
     workers (`prediction.exchange`) have a step of measured duration. With `overlap_backward` an all-reduce begins
-    during the backward pass, bucket by bucket, as torch's DistributedDataParallel does; Paceline's own begins when all
-    is computed. `driver="ray"` lets groups exchange with the server, as that driver does on several machines; without
-    it, a single group needs none.
+    during the backward pass, bucket by bucket, as in torch's DistributedDataParallel and in Paceline's groups that
+    average large gradients with torch.distributed; else it begins when all is computed. `driver="ray"` lets groups
+    exchange with the server, as that driver does on several machines; without it, a single group needs none.
     """
     assert workers_per_machine >= 1 and steps >= 2 and (server_s is None or server_s >= 0)
     if not (math.isfinite(prediction.iteration_s) and prediction.iteration_s > 0):

@@ -22,7 +22,7 @@ from paceline.step.feeder import floats_as, make_feeder
 from paceline.step.host_memory import keep_freed_memory
 from paceline.step.layout import memory_format_of
 from paceline.step.losses import class_dimension
-from paceline.step.order import Order
+from paceline.step.order import order_of
 from paceline.step.phase import AUTOCAST, LossPhase, phases_of
 from paceline.step.placement import available_cores, choose_threads, dtype_of, set_number_formats
 from paceline.step.precision_check import check_half_precision
@@ -88,7 +88,7 @@ def _build_network(workload: Workload, dataset: Dataset) -> nn.Module:
 def assemble(workload: Workload, dataset: Dataset, device: torch.device, *, worker: int = 0, workers: int = 1) -> Parts:
     """Everything a step needs, on `device`."""
     network = placed_network(workload, dataset, device)
-    order = Order(len(dataset.train), workload.batch, workload.seed, worker, workers)
+    order = order_of(dataset.train, workload.batch, workload.seed, worker, workers)
     feeder = make_feeder(
         dataset,
         order,

@@ -20,6 +20,7 @@ from paceline.data.fields import Fields, Inputs, as_given
 from paceline.errors import NetworkError, WorkloadError, a_type
 from paceline.networks.criterion import Criterion, HasCriteria
 from paceline.step.calling import call_network, model_loss, scores_of
+from paceline.step.gradient_hooks import OnGradient, announced
 from paceline.step.loss_scaling import LossScaler
 from paceline.step.losses import LOSSES, auxiliary_weight, class_dimension, cross_entropy, total_loss
 from paceline.step.optimizers import Rule
@@ -74,6 +75,8 @@ class LossPhase:
         device = next(network.parameters(), torch.empty(0)).device
         self.scaler = LossScaler(device) if workload.precision == "float16" else None
         self.micro_batch = -(-workload.batch // workload.accumulate) if workload.accumulate > 1 else None
+        self.on_gradient: OnGradient | None = None
+        """Called during the backward pass; of micro-batches during the last one, with the sums of their gradients."""
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The loss, and the output to compare with the target if there is one."""
@@ -118,13 +121,16 @@ class LossPhase:
         if self.micro_batch is not None and len(batch[1]) > self.micro_batch:
             return self._accumulated(batch, self.micro_batch)
         loss, output = self.forward(batch)
-        gradients = self._gradients(loss)
+        gradients = self._gradients(loss, self.on_gradient)
         return Outcome(loss.detach(), gradients, comparable(output, batch))
 
-    def _gradients(self, loss: Tensor) -> tuple[Tensor | None, ...]:
+    def _gradients(self, loss: Tensor, on_gradient: OnGradient | None = None) -> tuple[Tensor | None, ...]:
         """With loss scaling those of the scaled loss: whoever updates the parameters divides them."""
         scaled = loss if self.scaler is None else self.scaler.scaled(loss)
-        return torch.autograd.grad(scaled, self.parameters, allow_unused=True)
+        if on_gradient is None:
+            return torch.autograd.grad(scaled, self.parameters, allow_unused=True)
+        with announced(self.parameters, on_gradient):
+            return torch.autograd.grad(scaled, self.parameters, allow_unused=True)
 
     def _accumulated(self, batch: Batch, size: int) -> Outcome:
         """The gradient as a sum over micro-batches, whose losses count by their samples."""
@@ -137,8 +143,11 @@ class LossPhase:
                 loss, output = self.forward((x, y))
                 with self._autocast(batch, enabled=False):
                     loss = loss / (len(whole) / len(y))
-                    gradients = self._gradients(loss)
-                    total = [_sum(so_far, gradient) for so_far, gradient in zip(total, gradients, strict=True)]
+                    if self.on_gradient is not None and start + size >= len(whole):
+                        self._gradients(loss, _summing(total, self.on_gradient))
+                    else:
+                        gradients = self._gradients(loss)
+                        total = [_sum(so_far, gradient) for so_far, gradient in zip(total, gradients, strict=True)]
                     losses.append(loss.detach())
                     outputs.append(comparable(output, (x, y)))
         found = [output for output in outputs if output is not None]
@@ -165,6 +174,24 @@ class CriterionPhase(LossPhase):
 
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return other if one is None else one if other is None else one + other
+
+
+def _summing(total: Sequence[Tensor | None], on_gradient: OnGradient) -> OnGradient:
+    """Adds each gradient to the total before it is passed on."""
+
+    def add(number: int, gradient: Tensor) -> None:
+        so_far = total[number]
+        on_gradient(number, gradient if so_far is None else so_far + gradient)
+
+    return add
+
+
+def announces_gradients(phase: Phase) -> bool:
+    """Whether one backward pass, which calls `on_gradient`, computes what `gradient` returns."""
+    if not isinstance(phase, LossPhase) or phase.scaler is not None:
+        return False
+    kind = type(phase)
+    return all(getattr(kind, name) is getattr(LossPhase, name) for name in ("gradient", "_gradients", "_accumulated"))
 
 
 def comparable(output: Tensor | None, batch: Batch) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -60,6 +61,10 @@ class BatchSource:
         feeder, key = self.feeder, (epoch, number)
         if prepared is not None and prepared[0] == key:
             return prepared[1]
+        if isinstance(feeder, SampleFeeder) and feeder.part.chunk_rows:
+            worker, position = self.position(number)
+            later = min(position + self.order.window // self.order.batch + 1, self.order.batches - 1)
+            feeder.part.expect(self._batches(worker, epoch)[later])
         if not isinstance(feeder, FileFeeder):
             return feeder.read(self.indices(epoch, number), epoch)
         if key not in self._requested:
@@ -86,6 +91,6 @@ class BatchSource:
 def _batches(order: Order, own_pass: bool, worker: int, epoch: int) -> tuple[Tensor, ...]:
     """The samples of every batch of an epoch."""
     if own_pass:
-        order = Order(order.samples, order.batch, mix(_OWN_PASS, order.seed, worker), shuffle=order.shuffle)
+        order = replace(order, seed=mix(_OWN_PASS, order.seed, worker))
     batches: tuple[Tensor, ...] = order.permutation(epoch).split(order.batch)
     return batches

@@ -6,6 +6,7 @@ Every driver and the replay use it, so what one of them did can be repeated by a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from paceline.step.step import Parts, reported
 from paceline.step.tally import Tally
 from paceline.strategy.batch_source import BatchSource
 from paceline.strategy.exchange import Replica
+from paceline.strategy.gradient_buckets import BucketFilling, StartBucket, bounds_for
 from paceline.strategy.instructions import Compute
 from paceline.strategy.layout import Layout, check_distributable
 from paceline.strategy.learner_state import LearnerState, Result
@@ -50,6 +52,8 @@ class Learner:
         self.local = torch.zeros(self.size, dtype=dtype, device=parts.device) if local is None else local
         self.gradient = torch.zeros_like(self.local)
         self.phases = self._phases()
+        self.buckets = bounds_for(strategy, self.phases)
+        """In which a group can exchange gradients; empty: only complete payloads."""
         self._keep_buffers(floats)
         self.optimizers: list[ServerOptimizer] = []
         if exchange.local_optimizer:
@@ -93,11 +97,13 @@ class Learner:
     # A task
 
     def run(
-        self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally, after_step: Callable[[], None] | None = None
-    ) -> Result:
+        self, task: Compute, fetch: Fetch, out: Tensor, tally: Tally, after_step: Callable[[], None] | None = None,
+        start_bucket: StartBucket | None = None,
+    ) -> Result:  # fmt: skip
         """The worker loop: the task's payload goes to `out`, losses and accuracy to `tally`.
 
         `after_step` is called between two steps: to show that the worker is alive, or for faults on purpose.
+        `start_bucket`, where there are `buckets`, is called for each, if gradients are computed straight into `out`.
         """
         if self._single:
             result = self._run_single(task, fetch, out, tally)
@@ -111,7 +117,7 @@ class Learner:
         for position, number in enumerate(task.batches):
             if position in task.fetches:
                 self._take_over(*fetch(position), task)
-            samples += self._step(task, position, number, total, empty, tally)
+            samples += self._step(task, position, number, total, empty, tally, start_bucket)
             empty = False
             if after_step is not None:
                 after_step()
@@ -157,7 +163,10 @@ class Learner:
                 self.replica.fetched.copy_(self.local[: self.parameters])
         self._source, self._pulled = flat if self.fetches_stay else None, version
 
-    def _step(self, task: Compute, position: int, number: int, total: Tensor, empty: bool, tally: Tally) -> int:
+    def _step(
+        self, task: Compute, position: int, number: int, total: Tensor, empty: bool, tally: Tally,
+        start_bucket: StartBucket | None,
+    ) -> int:  # fmt: skip
         """One batch; its gradient is added to `total`, or used by the worker's own optimizer. The samples."""
         turn, number = divmod(number, self.turns.batches)
         batch = self.source.batch(task.epoch, number)
@@ -172,7 +181,10 @@ class Learner:
             (self.gradient if bound is None else total)[: self.parameters].zero_()
         for index, phase in active:
             phase.aim(phase.own if bound is None else bound[index])
-            outcomes.append(phase.compute(batch, self.parts.generator))
+            filling = None
+            if start_bucket is not None and bound is not None and self.buckets:
+                filling = BucketFilling(bound[index].parts, self.buckets, partial(start_bucket, len(batch[1])))
+            outcomes.append(phase.compute(batch, self.parts.generator, filling))
             if self.exchange.local_optimizer:
                 self._update(index, phase, task.epoch, place)
         if not self.exchange.local_optimizer:

@@ -10,7 +10,8 @@ from torch import Tensor
 from paceline.data.dataset import Dataset
 from paceline.step.chain import Chain
 from paceline.step.flat_parameters import FlatParameters
-from paceline.step.phase import Batch, Outcome, Phase
+from paceline.step.phase import Batch, LossPhase, Outcome, Phase
+from paceline.strategy.gradient_buckets import BucketFilling
 
 
 class GradientTarget(NamedTuple):
@@ -40,8 +41,8 @@ class PhaseGradient:
         if self.chain is not None:
             self.chain.aim(target.parts)
 
-    def compute(self, batch: Batch, generator: torch.Generator) -> Outcome:
-        """The last batch of an epoch may be smaller than a chain takes.
+    def compute(self, batch: Batch, generator: torch.Generator, filling: BucketFilling | None = None) -> Outcome:
+        """The last batch of an epoch may be smaller than a chain takes. `filling` puts gradients where they go itself.
 
         Only what is computed here is in inference mode: whatever an optimizer or an exchange keeps is made outside it,
         so it can be changed wherever it is used next.
@@ -50,7 +51,22 @@ class PhaseGradient:
             with self._inference:  # nothing is differentiated, so autograd's part can be left out
                 return self.chain.gradient(batch)
         with torch.enable_grad():  # whoever calls a worker's step may have left it out for everything else
-            outcome = self.phase.gradient(batch, generator)
-        with torch.no_grad():
-            self.flat.gather(outcome.gradients)
+            if filling is not None:
+                outcome = self._fill(filling, batch, generator)
+            else:
+                outcome = self.phase.gradient(batch, generator)
+        if filling is None:
+            with torch.no_grad():
+                self.flat.gather(outcome.gradients)
         return Outcome(outcome.loss, (), outcome.output)
+
+    def _fill(self, filling: BucketFilling, batch: Batch, generator: torch.Generator) -> Outcome:
+        phase = self.phase
+        assert isinstance(phase, LossPhase), "others do not announce gradients"
+        phase.on_gradient = filling.put
+        try:
+            outcome = phase.gradient(batch, generator)
+        finally:
+            phase.on_gradient = None
+        filling.finish(outcome.gradients)
+        return outcome

@@ -1,7 +1,8 @@
 """The members of a group average their payloads with torch.distributed: nccl between GPUs, or gloo.
 
 Members form one process group when they start. Every round in which each of them has a part is one all-reduce; the
-first member leaves the mean in its slot. When a member dies, the supervisor starts the whole group again.
+first member leaves the mean in its slot. Large gradients are reduced in buckets, which begin during the backward pass.
+When a member dies, the supervisor starts the whole group again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, distributed
 
 from paceline.errors import PacelineError, reason
+from paceline.strategy.gradient_buckets import StartBucket
 from paceline.strategy.instructions import Compute
 from paceline.strategy.learner import Learner
 
@@ -36,11 +38,21 @@ class GroupAverage:
         self.on_device = torch.zeros(learner.payload_size, dtype=learner.local.dtype, device=device) if on_gpu else None
         if self.on_device is not None:
             learner.bind(self.on_device)
+        self.buckets = learner.buckets
+        self._started: list[distributed.Work] = []
+        """The all-reduces of this task's buckets, or of its complete payload."""
+        self._failure: RuntimeError | None = None
         distributed.init_process_group(collective, init_method=meet, rank=rank, world_size=members, timeout=_NEVER)
 
     def payload(self, slot: Tensor) -> Tensor:
         """Where a payload is computed: on a GPU, which most of them never leave, or in its slot."""
         return slot if self.on_device is None else self.on_device
+
+    def start_bucket(self, task: Compute, payload: Tensor) -> StartBucket | None:
+        """What is to be called when a bucket of the payload is complete; None: payloads are averaged as a whole."""
+        if not self.buckets or task.parts != self.members:
+            return None
+        return lambda samples, bucket: self._reduce_bucket(payload, samples, bucket)
 
     def push(self, task: Compute, payload: Tensor, slot: Tensor, samples: int, finite: bool) -> int:
         """Averages with the others where all have a part: 1 if the mean is in `slot` now, -1 if in the first member's.
@@ -60,24 +72,53 @@ class GroupAverage:
 
     def _averaged(self, payload: Tensor, samples: float, finite: bool) -> bool:
         """Whether the sum of all payloads is finite; all members find the same."""
-        weight = samples if self.learner.exchange.weighted else 1.0
+        for bucket in range(len(self._started), len(self.buckets)):
+            self._reduce_bucket(payload, samples, bucket)
         n, vector = self.learner.encoder.size, self.vector
-        vector.zero_()
+        first = n if self.buckets else 0
+        vector[first:].zero_()
         if finite:
-            torch.mul(payload[:n], weight, out=vector[:n])
+            weight = self._weight(samples)
+            if not self.buckets:
+                torch.mul(payload[:n], weight, out=vector[:n])
             vector[n:-2].copy_(payload[n:])
             vector[-2] = weight
         else:
             vector[-1] = 1.0
+        self._reduce(vector[first:])
         try:
-            work = distributed.all_reduce(vector, async_op=True)
+            self._wait()
+        except RuntimeError as error:
+            self._wait_for_restart(error)
+        return vector[-1].item() == 0.0 and bool(torch.isfinite(vector.sum()))
+
+    def _weight(self, samples: float) -> float:
+        return samples if self.learner.exchange.weighted else 1.0
+
+    def _reduce_bucket(self, payload: Tensor, samples: float, bucket: int) -> None:
+        piece = slice(*self.buckets[bucket])
+        with torch.no_grad():
+            torch.mul(payload[piece], self._weight(samples), out=self.vector[piece])
+        self._reduce(self.vector[piece])
+
+    def _reduce(self, piece: Tensor) -> None:
+        """Begins an all-reduce. If another member is dead, that is reported when all of them are awaited."""
+        if self._failure is not None:
+            return
+        try:
+            self._started.append(distributed.all_reduce(piece, async_op=True))
+        except RuntimeError as error:
+            self._failure = error
+
+    def _wait(self) -> None:
+        for work in self._started:
             while not work.is_completed():
                 time.sleep(PAUSE_S)
                 self.beat()
             work.wait()
-        except RuntimeError as error:
-            self._wait_for_restart(error)
-        return vector[-1].item() == 0.0 and bool(torch.isfinite(vector.sum()))
+        if self._failure is not None:
+            raise self._failure
+        self._started.clear()
 
     def _wait_for_restart(self, error: Exception) -> None:
         last_s = time.monotonic() + RESTART_WITHIN_S

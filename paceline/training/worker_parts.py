@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from paceline.data.dataset import Arrays, Dataset
+from paceline.data.ray_rows import check_without_ray
 from paceline.data.samples import Samples
 from paceline.held_objects import is_held, save_held
 from paceline.step.build import assemble, build_network, example_of, load_data, placed_network
 from paceline.step.feeder import Feeder, FileFeeder, HostFeeder, SampleFeeder
-from paceline.step.order import Order
+from paceline.step.order import Order, order_of
 from paceline.step.phase import Phase, phases_of
 from paceline.step.placement import available_cores, choose_device, choose_threads
 from paceline.step.randomness import default_generator
@@ -36,6 +37,7 @@ def share_machine(workload: Workload, dataset: Dataset, workers: int, server_thr
 
     A server with a single thread works while workers wait or little at all, and gets no core of its own.
     """
+    check_without_ray(dataset)
     network = build_network(workload, dataset)
     device, note = choose_device(workload.device)
     notes = [note] if note else []
@@ -71,7 +73,7 @@ def launcher_parts(workload: Workload, dataset: Dataset, share: MachineShare) ->
     device = torch.device(share.devices[0])
     workload = with_settings(workload, {"threads": share.threads})
     network = placed_network(workload, dataset, device)
-    order = Order(len(dataset.train), workload.batch, workload.seed)
+    order = order_of(dataset.train, workload.batch, workload.seed)
     feeder = idle_feeder(dataset, order, device)
     phases = phases_of(workload, network)
     return Parts(workload, dataset, network, phases, feeder, device, default_generator(device), random=False)
@@ -86,10 +88,13 @@ def idle_feeder(dataset: Dataset, order: Order, device: torch.device) -> Feeder:
     return FileFeeder(part, order, dataset.prepare, device, training=True, readers=1)
 
 
-def worker_parts(workload: Workload, cache: Path | None, device: str, threads: int, workers: int) -> Parts:
-    """The network and the data of one of `workers` workers, on its device and with its threads."""
+def worker_parts(
+    workload: Workload, cache: Path | None, device: str, threads: int, workers: int, dataset: Dataset | None = None
+) -> Parts:
+    """The network and the data of one of `workers` workers, on its device and with its threads. `dataset`: where the
+    worker cannot load it by itself."""
     workload = with_settings(workload, {"threads": threads, "device": device})
-    parts = assemble(workload, load_data(workload, cache), torch.device(device))
+    parts = assemble(workload, dataset or load_data(workload, cache), torch.device(device))
     if isinstance(parts.feeder, FileFeeder):
         parts.feeder.readers = max(1, available_cores() // workers)
     return parts

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.errors import WorkloadError
-from paceline.step.order import Order
+from paceline.step.order import WINDOW_CHUNKS, Order
 
 
 @st.composite
@@ -83,3 +83,20 @@ def test_without_shuffling_samples_come_as_they_are():
 def test_what_cannot_be_shared_is_refused(arguments, expected):
     with pytest.raises(WorkloadError, match=expected):
         Order(*arguments)
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 5), st.integers(0, 3))
+def test_with_chunks_every_window_holds_a_few_whole_chunks(samples, chunk, seed, epoch):
+    order = Order(samples, 1, seed, chunk=chunk)
+    rows = order.permutation(epoch)
+    assert sorted(rows.tolist()) == list(range(samples))
+    assert torch.equal(rows, Order(samples, 1, seed, chunk=chunk).permutation(epoch))
+    for window in rows.split(order.window):
+        assert len(set((window // chunk).tolist())) <= WINDOW_CHUNKS + 1, "the last chunk may be short"
+
+
+def test_chunks_are_shuffled_anew_in_every_epoch():
+    order = Order(1000, 10, 0, chunk=10)
+    assert not torch.equal(order.permutation(0), order.permutation(1))
+    assert not torch.equal(order.permutation(0), Order(1000, 10, 1, chunk=10).permutation(0))
+    assert order.permutation(0)[:40].sort().values.diff().max() > 1, "chunks from anywhere"

@@ -227,7 +227,8 @@ class Worker:
             mine[place].copy_(mine[1 - place])
         slot = self.store.payload if self.commits else self.memory.payload(self.number, task.sequence)
         out = slot if self.average is None else self.average.payload(slot)
-        result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat)
+        start_bucket = None if self.average is None else self.average.start_bucket(task, out)
+        result = self.learner.run(task, self._fetch, out, self.score.tally(task.epoch), self.beat, start_bucket)
         if self.faults.slow or self.faults.corrupt:
             self.faults.meet(self.memory.version, len(task.batches), out)
         self._push(task, result, out)

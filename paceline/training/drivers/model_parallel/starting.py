@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
+from paceline.data.ray_rows import check_without_ray
 from paceline.errors import NetworkError, StrategyError
 from paceline.networks.criterion import HasCriteria
 from paceline.step.build import example_of, placed_network
@@ -81,6 +82,7 @@ def make_divided(
 
 def _parts(workload: Workload, dataset: Dataset, replicas: int) -> Parts:
     """The whole network, for validation and checkpoints, and a feeder that is only asked for its order."""
+    check_without_ray(dataset)
     device = torch.device("cpu")
     network = placed_network(workload, dataset, device)
     order = Order(len(dataset.train), workload.batch, workload.seed, 0, replicas)

@@ -20,7 +20,7 @@ from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
 from paceline.training.drivers.ray.messages import Formation, Push
 from paceline.training.drivers.ray.pieces import Array, Pieces
-from paceline.training.drivers.ray.vector_parts import VectorParts
+from paceline.training.drivers.ray.vector_parts import VectorParts, pieces_of
 
 
 class Mean(NamedTuple):
@@ -36,7 +36,9 @@ class Formations:
         self.job, self.mailboxes = job, mailboxes
         self.members = job.workers // job.groups
         self.parts = VectorParts(job.layout, self.members)
-        self.pieces = Pieces(self.parts.size, job.layout.torch_dtype)
+        """In which members fetch parameters."""
+        self.mean_parts = VectorParts(job.layout, self.members, pieces_of(job.layout, job.buckets))
+        self.pieces = Pieces(self.mean_parts.size, job.layout.torch_dtype)
         self._standing: dict[int, int] = {}
         """The formation of each group that has one; the numbers grow."""
         self.formed = 0
@@ -100,7 +102,7 @@ class Formations:
         mean = torch.empty(self.job.layout.size, dtype=self.job.layout.torch_dtype)
         for rank, member in enumerate(self._workers(group)):
             self.mailboxes[member].delivered = False
-            self.parts.put(rank, self.pieces.joined(found.parts[member][1]), mean)
+            self.mean_parts.put(rank, self.pieces.joined(found.parts[member][1]), mean)
         first = min(found.parts, key=lambda member: self._batches(member, found.parts[member][0]))
         payload = Payload(mean, push.samples, push.steps)
         return {member: (push, payload if member == first else None) for member, (push, _) in found.parts.items()}

@@ -49,6 +49,8 @@ class Job:
     """How a synchronous group averages: at the server, or among its members with gloo or nccl."""
     collective_always: bool = False
     """Also where the server would do it sooner."""
+    buckets: tuple[tuple[int, int], ...] = ()
+    """Pieces of the parameters, in the order in which members exchange them; empty: all at once."""
     ports: tuple[int, int] = (0, 0)
     """From and up to which port a member of a group listens, the last one excluded; equal: any port."""
     stopped_timeout_s: float = 25.0

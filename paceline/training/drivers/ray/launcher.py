@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+from paceline.data.entries import MODULES
+from paceline.data.source import parse
 from paceline.strategy.presets import find_strategy
 from paceline.strategy.strategy import Strategy
 from paceline.testing.faults import check_faults
 from paceline.training.driver import DistributedOptions, MakeDriver
-from paceline.training.drivers.ray.connection import import_ray
+from paceline.training.drivers.ray.connection import connected, import_ray
 from paceline.training.drivers.ray.ray_training import RayTraining
 from paceline.training.run import Run
 from paceline.training.training_run import resume_with_workers, train_new
@@ -25,17 +28,31 @@ def run(workload: Workload, strategy: Strategy | str = "sync", *, workers: int =
     """
     given = DistributedOptions.of(options, strategy=find_strategy(strategy), workers=workers)
     _check(given)
-    return train_new(workload, given, functools.partial(RayTraining, given))
+    with _connected_for(workload, given):
+        return train_new(workload, given, functools.partial(RayTraining, given))
 
 
 def resume(directory: str | Path, *, changes: dict[str, Any] | None = None, **options: Any) -> Run:
     """Resumes the distributed run in `directory` from its last checkpoint; other settings stay the same."""
 
-    def prepare(given: DistributedOptions) -> MakeDriver:
-        _check(given)
-        return functools.partial(RayTraining, given)
+    with ExitStack() as opened:
 
-    return resume_with_workers(directory, changes or {}, options, prepare)
+        def prepare(given: DistributedOptions) -> MakeDriver:
+            _check(given)
+            opened.enter_context(_connected(given))
+            return functools.partial(RayTraining, given)
+
+        return resume_with_workers(directory, changes or {}, options, prepare)
+
+
+def _connected(options: DistributedOptions) -> AbstractContextManager[Any]:
+    return connected(options.settings.address, options.workers * options.settings.worker_cpus)
+
+
+def _connected_for(workload: Workload, options: DistributedOptions) -> AbstractContextManager[Any]:
+    """The connection to the cluster, before data are loaded that Ray may read: Ray Data would start another cluster."""
+    name = parse(workload.data).name
+    return _connected(options) if name == "ray-data" or name not in MODULES else nullcontext()
 
 
 def _check(options: DistributedOptions) -> None:

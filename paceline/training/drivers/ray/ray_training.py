@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.dataset import Dataset
+from paceline.data.ray_rows import has_ray_rows
 from paceline.record import from_json, to_json
 from paceline.step.make import StepChoice
 from paceline.step.tally import Score
@@ -90,16 +91,17 @@ class RayTraining(Driver):
             search_path=tuple(str(Path(place or ".").resolve()) for place in sys.path),
             on_bad_gradient=settings.on_bad_gradient, faults=options.faults, record_events=settings.record_events,
             server_threads=settings.server_threads, shards=shards, collective=collective, collective_always=always,
-            ports=(ports.start, ports.stop), stopped_timeout_s=settings.stopped_timeout,
-            answer_within_s=settings.start_timeout,
+            buckets=() if collective == "server" else self.learner.buckets, ports=(ports.start, ports.stop),
+            stopped_timeout_s=settings.stopped_timeout, answer_within_s=settings.start_timeout,
         )  # fmt: skip
         self.start_state = ServedTraining(self.job, ServerState(self.learner.initial().cpu()), []).snapshot()
-        self.objects = send_objects(self.ray, workload)
+        self.objects = send_objects(self.ray, workload, dataset)
         self.shares = share.shares
         self.notes = [*share.notes, *phases_at_once(workload, self.learner, parts.phases)]
         self.notes += [UNTESTED] if collective == "nccl" else []
         how = f"{strategy.name}, {workers} workers with {share.shares} each on a Ray cluster, updates by the server"
-        self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples at every worker"
+        where = "in blocks of Ray Data" if has_ray_rows(dataset) else "at every worker"
+        self.step, self.data = StepChoice(KIND, how), f"all {len(dataset.train):,} samples {where}"
         self.conditions = replace(current_conditions(parts.device, workload.precision), threads=share.threads)
         described = Distribution(
             strategy, workers, "ray", server_threads=settings.server_threads, server_shards=shards,

@@ -1,4 +1,7 @@
-"""Sends objects passed from Python to the workers through Ray's object store, once per node."""
+"""Sends objects passed from Python to the workers through Ray's object store, once per node.
+
+Of a data set that Ray reads, workers receive references to its blocks.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline.data.dataset import Dataset
+from paceline.data.ray_rows import has_ray_rows
 from paceline.held_objects import dump_held, hold_dumped, is_held
 from paceline.workload import Workload
 
@@ -16,16 +21,21 @@ class SentObjects:
     saved: dict[str, bytes]
     arrays: tuple[Any, ...] = ()
     """References to large arrays in the object store."""
+    dataset: Dataset | None = None
+    """A data set that Ray reads."""
 
 
-def send_objects(ray: Any, workload: Workload) -> SentObjects | None:
+def send_objects(ray: Any, workload: Workload, dataset: Dataset) -> SentObjects | None:
     """None if the workload refers only to what every node can find itself."""
     texts = {f.name: value for f in fields(workload) if isinstance(value := getattr(workload, f.name), str)}
+    read_by_ray = has_ray_rows(dataset)
+    if read_by_ray:
+        del texts["data"]
     if not any(is_held(text) for text in texts.values()):
-        return None
+        return SentObjects({}, dataset=dataset) if read_by_ray else None
     arrays: list[Any] = []
     saved = dump_held(texts, lambda content: arrays.append(ray.put(np.frombuffer(content, np.uint8))))
-    return SentObjects(saved, tuple(arrays))
+    return SentObjects(saved, tuple(arrays), dataset if read_by_ray else None)
 
 
 def receive_objects(ray: Any, sent: SentObjects, within_s: float) -> None:

@@ -16,13 +16,21 @@ from paceline.strategy.layout import Layout
 ALIGNED = 64
 
 
+Piece = tuple[int, int]
+"""Where a piece of the vector begins and ends."""
+
+
+def pieces_of(layout: Layout, buckets: Sequence[Piece] = ()) -> list[Piece]:
+    """What is averaged at once: the parameters of each phase, or each bucket of them, and the buffers."""
+    phases = layout.phase_ends() if layout.divided else [(0, layout.parameters)]
+    return [(first, last) for first, last in (*(buckets or phases), (layout.parameters, layout.size)) if first < last]
+
+
 class VectorParts:
-    def __init__(self, layout: Layout, members: int) -> None:
+    def __init__(self, layout: Layout, members: int, pieces: Sequence[Piece] | None = None) -> None:
+        """Of these pieces of the vector; None: of all of it, with each phase as one piece."""
         self.layout, self.members = layout, members
-        phases = layout.phase_ends() if layout.divided else [(0, layout.parameters)]
-        pieces = [*phases, (layout.parameters, layout.size)]
-        self.pieces = [(first, last) for first, last in pieces if first < last]
-        """What is averaged at once: the parameters of each phase, and the buffers."""
+        self.pieces = pieces_of(layout) if pieces is None else list(pieces)
         self.lengths = [-(-(last - first) // (members * ALIGNED)) * ALIGNED for first, last in self.pieces]
         self.size = sum(self.lengths)
         """Of every part; those of the last members may have unused numbers."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from paceline.data.dataset import Dataset
 from paceline.errors import PacelineError
 from paceline.step.denormals import flush_denormals
 from paceline.strategy.finite import is_finite
@@ -46,7 +47,7 @@ class Worker(Actor):
     def work(self, servers: ServerActors, incarnation: int, objects: SentObjects | None) -> None:
         """Works until the run is over."""
         self.link = self._connect(servers, incarnation, objects)
-        self._prepare()
+        self._prepare(None if objects is None else objects.dataset)
         while True:
             try:
                 self._work()
@@ -65,12 +66,12 @@ class Worker(Actor):
             receive_objects(ray, objects, self.job.answer_within_s)
         return link_to(servers, self.job, self.number, incarnation)
 
-    def _prepare(self) -> None:
+    def _prepare(self, dataset: Dataset | None) -> None:
         job = self.job
         torch.set_num_threads(job.threads)
         flush_denormals()
         cache = Path(job.cache) if job.cache else None
-        parts = worker_parts(job.workload, cache, job.device, job.threads, job.workers)
+        parts = worker_parts(job.workload, cache, job.device, job.threads, job.workers, dataset)
         shared = self.link.offered.memory if job.in_place and self.link.offered is not None else None
         local = None if shared is None else shared.parameters[0]
         self.learner = Learner(parts, job.strategy, job.workers, local=local)
@@ -183,7 +184,9 @@ class Worker(Actor):
             self.spans.add("fetch", start_s, computing_s)
             return version, into
 
-        result = self.learner.run(task, fetch, self.payload, self.tallies.tally(task.epoch))
+        start_bucket = self._start_bucket if members is not None and self.job.buckets else None
+        tally = self.tallies.tally(task.epoch)
+        result = self.learner.run(task, fetch, self.payload, tally, start_bucket=start_bucket)
         self.spans.add("compute", computing_s, time.monotonic())
         if self.faults is None:
             self.faults = WorkerFaults(self.job.faults, self.number, result.pulled)
@@ -232,6 +235,10 @@ class Worker(Actor):
                 return True
         self.group = None
         return False
+
+    def _start_bucket(self, samples: int, bucket: int) -> None:
+        if self.group is not None:
+            self.group.start_bucket(self.payload, bucket)
 
     def _average(self, task: Compute, result: Result, finite: bool) -> Tensor | None:
         """This member's part of the mean; None: push the whole payload instead."""
