@@ -22,7 +22,7 @@ from torch.utils.data import Dataset as TorchDataset
 from paceline.data.arrays import as_tensor, classes_of, dataset_of, kind_of
 from paceline.data.dataset import Arrays, Dataset
 from paceline.data.fields import Fields, Inputs, as_batch
-from paceline.data.ray_rows import as_one_batch, is_ray_data, rows_of
+from paceline.data.ray_rows import as_one_batch, is_ray_data, ray_rows
 from paceline.data.samples import Samples
 from paceline.errors import DataError
 
@@ -77,7 +77,7 @@ def numbers_as_trained(x: Any, y: Tensor) -> tuple[Any, Tensor]:
 
 def ray_part(name: str, given: Any, target: str = "", *, stacked: bool = False) -> Samples:
     """A part from a `ray.data.Dataset`, which is executed now."""
-    return _not_empty(name, Samples(name, rows_of(name, given, target, stacked=stacked), as_one_batch))
+    return _not_empty(name, Samples(name, ray_rows(name, given, target, stacked=stacked), as_one_batch))
 
 
 def ray_parts(name: str, given: Any, target: str = "", *, stacked: bool = False) -> tuple[Samples, Samples]:

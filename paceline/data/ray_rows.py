@@ -161,7 +161,7 @@ def as_one_batch(batch: Any) -> Any:
 # In the driver process
 
 
-def rows_of(name: str, data: Any, target: str = "", *, stacked: bool = False) -> RayRows:
+def ray_rows(name: str, data: Any, target: str = "", *, stacked: bool = False) -> RayRows:
     """Executes a Ray data set with its rows in order. Without `target`, a column named as targets usually are."""
     ray = import_module("ray")
     context, log = data.context, logging.getLogger("ray.data")

@@ -65,6 +65,11 @@ class WindowPlan:
     """The first iteration of the next cycle."""
     window: SamplingWindow | None = None
 
+    def alternate(self) -> int:
+        """Puts half of the iterations in windows of full length; returns the iterations of a cycle."""
+        self.share = ALTERNATING_SHARE
+        return ALTERNATING_EVERY
+
     @property
     def alternates(self) -> bool:
         return self.share == ALTERNATING_SHARE

@@ -16,13 +16,7 @@ from paceline.measurement.mark_log import LOOP, VALIDATE, MarkLog, SpanKey
 from paceline.measurement.module_marks import ModuleMarks
 from paceline.measurement.overhead import FIRST_WINDOWS, MAX_OVERHEAD, OverheadLog
 from paceline.measurement.samples import ENOUGH, Sample
-from paceline.measurement.sampling_window import (
-    ALTERNATING_EVERY,
-    ALTERNATING_SHARE,
-    COLD_S,
-    FULL_WINDOW_EVERY,
-    WindowPlan,
-)
+from paceline.measurement.sampling_window import COLD_S, FULL_WINDOW_EVERY, WindowPlan
 from paceline.measurement.shapes import ShapeRecorder
 from paceline.measurement.thinned_list import ThinnedList
 from paceline.trace import Span, Trace
@@ -125,8 +119,7 @@ class Session:
 
     def alternate(self) -> None:
         """Samples half of all iterations: for runs whose only purpose is to be measured."""
-        self.every = self.densest = ALTERNATING_EVERY
-        self._plan.share = ALTERNATING_SHARE
+        self.every = self.densest = self._plan.alternate()
 
     def restart(self) -> None:
         """Discards everything so far: the loop turns out to have longer iterations. Timing stops until `begin`."""

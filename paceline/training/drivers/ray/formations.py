@@ -20,7 +20,7 @@ from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.mailbox import ANSWER_WITHIN_S, Mailbox
 from paceline.training.drivers.ray.messages import Formation, Push
 from paceline.training.drivers.ray.pieces import Array, Pieces
-from paceline.training.drivers.ray.vector_parts import VectorParts, pieces_of
+from paceline.training.drivers.ray.vector_parts import VectorParts, vector_pieces
 
 
 class Mean(NamedTuple):
@@ -37,7 +37,7 @@ class Formations:
         self.members = job.workers // job.groups
         self.parts = VectorParts(job.layout, self.members)
         """In which members fetch parameters."""
-        self.mean_parts = VectorParts(job.layout, self.members, pieces_of(job.layout, job.buckets))
+        self.mean_parts = VectorParts(job.layout, self.members, vector_pieces(job.layout, job.buckets))
         self.pieces = Pieces(self.mean_parts.size, job.layout.torch_dtype)
         self._standing: dict[int, int] = {}
         """The formation of each group that has one; the numbers grow."""

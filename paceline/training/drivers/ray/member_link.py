@@ -22,7 +22,7 @@ from paceline.training.drivers.ray.group_ports import bind_nccl, listening_devic
 from paceline.training.drivers.ray.job import Job
 from paceline.training.drivers.ray.messages import Formation
 from paceline.training.drivers.ray.part_exchange import NOTES, PartExchange
-from paceline.training.drivers.ray.vector_parts import Piece, VectorParts, pieces_of
+from paceline.training.drivers.ray.vector_parts import Piece, VectorParts, vector_pieces
 
 ASK_EVERY_S = 1.0
 PAUSE_S = 50e-6
@@ -83,7 +83,7 @@ class MemberLink:
         self.gathered = torch.zeros(formation.members, size, dtype=dtype, device=device)
         self.fetched = torch.zeros(size, dtype=dtype, device=device)
         self.buckets = [self._exchange(job, [bucket], device) for bucket in job.buckets]
-        rest = pieces_of(job.layout, job.buckets)[len(self.buckets) :]
+        rest = vector_pieces(job.layout, job.buckets)[len(self.buckets) :]
         self.exchanges = [*self.buckets, self._exchange(job, rest, device, NOTES)]
         self.mean = torch.zeros(sum(each.parts.size for each in self.exchanges), dtype=dtype, device=device)
         self._begun: list[Any] = []

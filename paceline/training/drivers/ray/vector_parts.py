@@ -20,7 +20,7 @@ Piece = tuple[int, int]
 """Where a piece of the vector begins and ends."""
 
 
-def pieces_of(layout: Layout, buckets: Sequence[Piece] = ()) -> list[Piece]:
+def vector_pieces(layout: Layout, buckets: Sequence[Piece] = ()) -> list[Piece]:
     """What is averaged at once: the parameters of each phase, or each bucket of them, and the buffers."""
     phases = layout.phase_ends() if layout.divided else [(0, layout.parameters)]
     return [(first, last) for first, last in (*(buckets or phases), (layout.parameters, layout.size)) if first < last]
@@ -30,7 +30,7 @@ class VectorParts:
     def __init__(self, layout: Layout, members: int, pieces: Sequence[Piece] | None = None) -> None:
         """Of these pieces of the vector; None: of all of it, with each phase as one piece."""
         self.layout, self.members = layout, members
-        self.pieces = pieces_of(layout) if pieces is None else list(pieces)
+        self.pieces = vector_pieces(layout) if pieces is None else list(pieces)
         self.lengths = [-(-(last - first) // (members * ALIGNED)) * ALIGNED for first, last in self.pieces]
         self.size = sum(self.lengths)
         """Of every part; those of the last members may have unused numbers."""
