@@ -6,6 +6,7 @@ measured. Nothing of it was measured before.
 
 from __future__ import annotations
 
+import functools
 from statistics import median
 from typing import Any
 
@@ -18,8 +19,8 @@ from paceline.cost.predicting import predict
 from paceline.cost.verification import Comparison, compare_measurement
 from paceline.formatting import percent, signed_percent
 from paceline.measurement.measuring import measure
+from paceline.step.make import make_step
 from paceline.step.placement import cpu_settings_restored
-from paceline.training.step_choice import choose_step
 from paceline.workload import resolve
 
 IMAGES, PLAIN, SMALL = "synthetic:3x64x64/100:256", "synthetic:3x32x32/10:512", "digits"
@@ -59,15 +60,15 @@ def run(options: Options) -> dict[str, Any]:
         with cpu_settings_restored():
             own = with_own_operations(base, workload, base.references)
         predictions = {"sampled": predict(workload, base), "own": predict(workload, own)}
-        measured = measure(workload, choose=choose_step)
+        measured = measure(workload, choose=functools.partial(make_step, kind="flat"))
         found[name] = {how: _errors(list(compare_measurement(made, measured))) for how, made in predictions.items()}
     rows = [
         [name.rpartition(":")[2], *(words for how in ("sampled", "own") for words in _shown(each[how]))]
         for name, each in found.items()
     ]
-    columns = ("iteration", "layers of 5 %, median", "intervals covered")
+    columns = ("iteration", "layers", "covered")
     show_table(
-        "error of predictions from sampled sizes alone, and with the network's own operations",
+        "errors of the iteration and of layers of at least 5 % of it (median), and intervals that cover the measured time",
         ("network", *(f"{how}: {what}" for how in ("sampled", "own") for what in columns)), rows,
     )  # fmt: skip
     for how in ("sampled", "own"):
