@@ -68,7 +68,7 @@ def run(options: Options) -> dict[str, Any]:
     ]
     columns = ("iteration", "layers", "covered")
     show_table(
-        "errors of the iteration and of layers of at least 5 % of it (median), and intervals that cover the measured time",
+        "errors of the iteration and of layers of at least 5 % of it (median); intervals that cover the measured time",
         ("network", *(f"{how}: {what}" for how in ("sampled", "own") for what in columns)), rows,
     )  # fmt: skip
     for how in ("sampled", "own"):
