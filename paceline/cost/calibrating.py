@@ -28,6 +28,7 @@ from paceline.cost.reference_measuring import measured_references
 from paceline.cost.shape_sampling import TRIALS, Limits, sample_shape
 from paceline.cost.timing import Stopwatch, Timed, probe_of
 from paceline.cost.trials import calls_of
+from paceline.cost.workload_tracing import data_shape_of, trace_workload
 from paceline.cost.workspaces import measured_workspaces
 from paceline.measurement.links import LinkSpeed, measure_links
 from paceline.measurement.rates import device_rates
@@ -75,6 +76,8 @@ def calibrate(
     `parts` keeps what is measured; what it has already is not measured again. The trials of an `earlier` calibration of
     the device count, too, and fewer are added; everything else is measured again. The operations of a `workload` are
     timed as they are, on a CPU."""
+    if workload is not None:
+        trace_workload(workload, data_shape_of(workload))  # what cannot be traced is said now, not after the trials
     kept = parts or CalibrationParts()
     place = _place(device, kept)
     machine = busy_machine.MachineWatch()

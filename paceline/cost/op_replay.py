@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -34,6 +35,10 @@ class TensorForm:
     @staticmethod
     def of(tensor: Tensor) -> TensorForm:
         return TensorForm(tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride())), tensor.dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
 
     def made(self) -> Tensor:
         """Values between 0.5 and 1.5: variances have to be positive, and denormal numbers are slow."""
@@ -73,9 +78,17 @@ class TracedCall:
     def is_safe(self) -> bool:
         """Whether any values will do: of PyTorch's own operations, but not where bytes are passed on. They are a
         library's working memory, from which it may read addresses."""
-        forms = [leaf for leaf in tree_leaves((self.arguments, self.keywords)) if isinstance(leaf, TensorForm)]
+        forms = self._forms()
         own = getattr(self.function, "namespace", "") == "aten"
         return own and all(form.dtype != torch.uint8 for form in forms)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of its tensors."""
+        return sum(form.size_bytes for form in self._forms())
+
+    def _forms(self) -> list[TensorForm]:
+        return [leaf for leaf in tree_leaves((self.arguments, self.keywords)) if isinstance(leaf, TensorForm)]
 
     def made(self) -> OperationCall:
         """The call with new tensors. What the operation before it has just written is its first one, as in a network:

@@ -21,12 +21,15 @@ from paceline.cost.reference_fit import with_references
 from paceline.cost.timing import Stopwatch, probe_of
 from paceline.cost.update_tracing import update_calls
 from paceline.cost.workload_tracing import data_shape_of, trace_workload
+from paceline.free_memory import free_memory_bytes
 from paceline.measurement.network_times import NetworkTimes
 from paceline.step.placement import cpu_settings_restored
 from paceline.workload import Workload
 
 RANDOM = ("bernoulli_", "bernoulli")
 """Dropout is traced as one operation of several calls, so its time is estimated."""
+MEMORY_SHARE = 0.25
+"""Of the free memory, for the tensors that an operation reads; its results need about as much."""
 
 
 def with_own_operations(
@@ -73,7 +76,7 @@ def _timed(
 ) -> OwnTrial:
     name, family, sizes, dtype, channels_last = key
     untimed = OwnTrial(name, family, sizes, dtype, channels_last, threads, 0.0, 0.0)
-    if name in RANDOM or not call.is_safe:
+    if name in RANDOM or not call.is_safe or call.size_bytes > MEMORY_SHARE * free_memory_bytes():
         return untimed
     probe = probe_of(family)
     try:

@@ -135,6 +135,21 @@ def test_they_are_saved_with_the_calibration(tmp_path, timed):
     assert {each.seconds for each in costed} == {SECONDS}
 
 
+def test_operations_that_do_not_fit_into_memory_are_estimated(monkeypatch, timed):
+    monkeypatch.setattr("paceline.cost.own_operations.free_memory_bytes", lambda: 200_000)
+    own = own_operations(resolve("lenet5", LENET), [], calibration())
+    small = {trial.name for trial in own.trials if trial.seconds}
+    assert "addmm" in small and not all(trial.seconds for trial in own.trials)
+    largest = max(own.trials, key=lambda trial: trial.sizes[0] * (trial.family == "relu"))
+    assert largest.family == "relu" and largest.seconds == 0.0
+
+
+def test_what_cannot_be_traced_is_refused_before_any_trial(monkeypatch):
+    monkeypatch.setattr("paceline.cost.calibrating._trials", lambda *_: pytest.fail("a trial was made"))
+    with pytest.raises(paceline.PacelineError, match="no data source 'nothing'"):
+        paceline.calibrate("cpu", workload="lenet5", data="nothing")
+
+
 def test_settings_need_a_workload():
     with pytest.raises(paceline.PacelineError, match="batch is a setting of a workload: pass workload="):
         paceline.calibrate("cpu", batch=32)
