@@ -19,7 +19,7 @@ from paceline.workload import Workload
 PROBES = 30
 """Of each kind, before and after a network."""
 MORE_ITERATIONS, MORE_ITERATIONS_S = 176, 1.2
-"""A network that needs no longer than this for so many iterations is measured in as many: then sampled and untouched
+"""Networks that need at most so many seconds for so many iterations are measured that long: then sampled and untouched
 iterations alternate."""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 4096
 """Rows that are next to each other and are shuffled together, so that a batch does not need every block."""
 KEPT_ROWS = 16 * CHUNK_ROWS
-"""A process keeps blocks with at least so many rows."""
+"""The blocks that a process keeps have at least this many rows together."""
 KEPT_BLOCKS = 8
 """But never fewer of them."""
 READ_WITHIN_S = 600.0
