@@ -152,4 +152,5 @@ def test_a_step_of_45_s_is_not_a_hang(name):
     """Without any setting; batches of 360 samples are four per epoch, two for each worker."""
     run = launcher.run(own(name, epochs=1, batch=360), "sync", workers=2)
     assert run.distribution.faults == ()
-    assert run.distribution.ledger.applied == 4 and run.train_s > 90
+    # A worker may begin its first step a moment before the time of training counts.
+    assert run.distribution.ledger.applied == 4 and run.train_s > 89
