@@ -21,7 +21,7 @@ from paceline.record import write_atomically
 from paceline.reporting.answer import Answer, answer_of, title_of
 from paceline.reporting.colours import DARK, LIGHT, PARTS, style_of_colours
 from paceline.reporting.figure import Cell, Figure, Picture, Section, Table, TableBlock, value_of
-from paceline.reporting.paper_figures import write_figures
+from paceline.reporting.paper_figures import make_directory, write_figures
 from paceline.reporting.sections import sections_of
 from paceline.results.records import Records, Skipped, find_records
 from paceline.results.run_result import run_results
@@ -84,6 +84,8 @@ def report(
 def write_records(records: Records, path: Path, *, figures: Path | None = None) -> Written:
     """Writes the page of loaded records, and its figures as files if `figures` is given."""
     page = page_of(records)
+    if figures is not None:
+        make_directory(figures)  # before the page is written: nothing is left behind if it cannot be made
     write_atomically(path, render(page))
     drawn = write_figures(page.figures, figures) if figures is not None else []
     return Written(path, path.stat().st_size, records.counts, tuple(records.skipped), tuple(drawn))

@@ -24,9 +24,14 @@ def write_figures(figures: Iterable[Figure], directory: Path, argument: str = "f
     import matplotlib
 
     matplotlib.use("Agg")
+    make_directory(directory, argument)
+    with writable(f"`{argument}={str(directory)!r}`"):
+        return [path for figure in figures for path in _write_figure(figure, directory)]
+
+
+def make_directory(directory: Path, argument: str = "figures") -> None:
     with writable(f"`{argument}={str(directory)!r}`"):
         directory.mkdir(parents=True, exist_ok=True)
-        return [path for figure in figures for path in _write_figure(figure, directory)]
 
 
 def _write_figure(figure: Figure, directory: Path) -> list[Path]:

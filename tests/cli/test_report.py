@@ -76,3 +76,10 @@ def test_the_page_may_be_named_by_a_directory_and_written_again(paceline, traine
     for _ in range(2):
         assert paceline("report", trained, "--out", tmp_path).code == 0
     assert (tmp_path / "report.html").exists()
+
+
+def test_no_page_is_left_if_its_figures_have_no_place(paceline, tmp_path):
+    save_run(a_run(), tmp_path / "good")
+    result = paceline("report", "good", "--figures", "9" * 5000)
+    assert result.code == 2 and "File name too long" in result.err
+    assert not (tmp_path / "report.html").exists()
