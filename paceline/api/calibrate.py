@@ -71,6 +71,8 @@ def calibrate(
     check_device(device)
     check_whole(seed, "seed", 0)
     if address is not None:
+        if workload is not None or settings:
+            raise InputError("only the network of a cluster is measured at an `address`: leave out `workload`")
         return _with_network(address, place, device)
     folder = as_optional_path(resume, "resume")
     if minutes is not None and not (minutes > 0 and folder is not None):

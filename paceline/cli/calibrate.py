@@ -88,9 +88,9 @@ def calibrate(
     if out is not None:
         out = out if out.suffix == ".json" else out / CALIBRATION
         check_place(out, "--out")
-    console = console_for(json)
+    console, timed = console_for(json), _resolved(workload, given)
     if address is not None:
-        found = run(device, address=address, out=out)
+        found = run(device, address=address, out=out, workload=timed)
         console.print(_network_words(found))
         output_json(dump(found), json)
         return
@@ -98,7 +98,7 @@ def calibrate(
     with progress_bar(console, "calibrating", busy) as watch:
         found = run(
             device, precision=precision or (), local_workers=local_workers, quick=quick, seed=seed, out=out,
-            resume=resume, minutes=minutes, refine=refine, watch=watch, workload=_resolved(workload, given),
+            resume=resume, minutes=minutes, refine=refine, watch=watch, workload=timed,
         )  # fmt: skip
     path = out or calibration_path(found.device_name)
     console.print(_table(found))

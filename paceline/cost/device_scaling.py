@@ -54,7 +54,7 @@ def scaled(calibration: Calibration, source: Device, target: Device) -> Calibrat
         calibration, device_name=target.name, sets=sets,
         peak_flops=calibration.peak_flops / ratio.arithmetic, peak_bytes=calibration.peak_bytes / ratio.memory,
         memory_bytes=target.memory_bytes or calibration.memory_bytes, cores=target.cores or calibration.cores,
-        exchange=(), references=(), conditions={**calibration.conditions, "catalogue name": target.name},
+        exchange=(), references=(), own=None, conditions={**calibration.conditions, "catalogue name": target.name},
     )  # fmt: skip
 
 

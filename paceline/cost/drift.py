@@ -19,8 +19,8 @@ from paceline.workload import Workload
 PROBES = 30
 """Of each kind, before and after a network."""
 MORE_ITERATIONS, MORE_ITERATIONS_S = 176, 1.2
-"""Networks that need at most so many seconds for so many iterations are measured that long: then sampled and untouched
-iterations alternate."""
+"""If this many iterations take less than this many seconds, they are measured, so that sampled and untouched iterations
+alternate."""
 
 
 def usual_probes_s(sets: Sequence[TrialSet]) -> dict[int, dict[str, float]]:

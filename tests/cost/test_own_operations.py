@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import paceline
+from paceline.cluster import Device, Peak
 from paceline.cost.calibration import StepOverheads
+from paceline.cost.device_scaling import scaled
 from paceline.cost.model import CostModel
 from paceline.cost.op_replay import TensorForm, TracedCalls
 from paceline.cost.own_operations import own_operations, with_own
@@ -133,6 +135,23 @@ def test_they_are_saved_with_the_calibration(tmp_path, timed):
     _, operations = traced(resolve("lenet5", LENET))
     costed = CostModel(with_own(found, operations, 1), threads=1).timed(operations)
     assert {each.seconds for each in costed} == {SECONDS}
+
+
+def test_they_are_of_this_device_only(timed):
+    """A device that is scaled from this one has none of its times."""
+    base = replace(calibration(), step_overheads={"flat": StepOverheads()})
+    own = replace(own_operations(resolve("lenet5", LENET), [], base), step_overheads={"flat": StepOverheads()})
+    here = Device("two cores", "cpu", Peak(float32=1e11), memory_bandwidth=2e10, cores=2)
+    other = replace(here, name="faster cores", peak=Peak(float32=2e11), memory_bandwidth=4e10)
+    with_them, without = (
+        paceline.predict("lenet5", scaled(each, here, other), **SETTINGS) for each in (replace(base, own=own), base)
+    )
+    assert with_them.iteration_s == without.iteration_s
+
+
+def test_an_address_goes_without_a_workload():
+    with pytest.raises(paceline.PacelineError, match="leave out `workload`"):
+        paceline.calibrate("cpu", address="10.0.0.1:6379", workload="lenet5")
 
 
 def test_operations_that_do_not_fit_into_memory_are_estimated(monkeypatch, timed):
